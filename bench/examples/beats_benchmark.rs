@@ -1,7 +1,8 @@
 //! Measures the beat finder on synthetic events of known truth: recall, precision, error of the
 //! period, coverage of its confidence interval, and false beats in events without a period.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`; the same seed gives the same figures.
+//! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`. Equal seeds
+//! give equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -24,13 +25,13 @@ struct Truth {
     missing: f64,
     jump: bool,
     burst: u32,
-    /// Other events to a period.
+    /// Number of other events per period.
     noise: f64,
     two: bool,
 }
 
 impl Truth {
-    /// What an ideal observer who knows the shape can gain over chance, nats.
+    /// Information that an ideal observer with known shape gains over chance, in nats.
     fn information(&self) -> f64 {
         let sd: f64 = if self.rearmed {
             2.0 * self.jitter
@@ -55,7 +56,7 @@ impl Truth {
     fn detectable(&self) -> bool {
         self.plain() && self.slots * (1.0 - self.missing) >= 6.0 && self.information() >= 25.0
     }
-    /// The best 95 % error of the period, as a share.
+    /// Smallest attainable 95 % error of the period, as a share.
     fn attainable(&self) -> f64 {
         let n = self.slots * (1.0 - self.missing);
         1.96 * if self.rearmed {
@@ -151,7 +152,7 @@ fn truth(r: &mut Draws) -> Truth {
     }
 }
 
-/// One case: its truths and what was found.
+/// One case: its truths and the detected beats.
 fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
     let mut r = Draws::new(seed.wrapping_mul(0x1234_5678_9abc_def1));
     let first = truth(&mut r);
@@ -234,7 +235,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// So many of so many.
+/// A number of hits out of a number of trials.
 #[derive(Default)]
 struct Tally {
     found: u64,
@@ -293,8 +294,14 @@ fn main() {
             let beat = detect(&events).into_iter().next();
             beat.map(|beat| (events.starts.len(), events.span(), beat))
         });
-        let wrong: Vec<_> = (0..).zip(found).filter(|(_, it)| it.is_some()).collect();
-        for (i, (count, span, beat)) in wrong.iter().filter_map(|(i, it)| Some((i, it.as_ref()?))) {
+        let wrong: Vec<_> = (0..)
+            .zip(found)
+            .filter(|(_, beat)| beat.is_some())
+            .collect();
+        for (i, (count, span, beat)) in wrong
+            .iter()
+            .filter_map(|(i, beat)| Some((i, beat.as_ref()?)))
+        {
             if verbose {
                 let periods = beat.period.value * *count as f64 / span.0 as f64;
                 println!("  FALSE {name} {i} N={count} P/mean={periods:.3} {beat:?}");
@@ -310,7 +317,7 @@ fn main() {
 
 type Rule = (&'static str, fn(&Truth) -> bool);
 
-/// The rows of the recall table.
+/// Rows of the recall table.
 const RULES: [Rule; 17] = [
     ("all", |_| true),
     ("DETECTABLE (rule)", Truth::detectable),
@@ -341,7 +348,7 @@ const RULES: [Rule; 17] = [
     ("information < 25", |t| t.information() < 25.0),
 ];
 
-/// All that is counted over the cases.
+/// Totals over the cases.
 #[derive(Default)]
 struct Sums {
     recall: [Tally; RULES.len()],

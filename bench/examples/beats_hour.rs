@@ -1,8 +1,8 @@
-//! How long the beats of an hour of many CPUs take, and how much memory is kept.
+//! Measures the time and memory for finding the beats in an hour of many CPUs.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_hour [CPUs] [minutes]`. On each CPU: a
-//! tick of 250 Hz with its function and, every third time, two softirqs; a device's interrupt and a
-//! thread at random, and a work item each second; in between the CPU idles.
+//! `cargo run --release -p ticktax-bench --example beats_hour [CPUs] [minutes]`. Each CPU has a
+//! tick of 250 Hz with its function, and two softirqs on every third tick. Each also has a device
+//! interrupt and a thread at random times, and a work item every second. Otherwise it idles.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 

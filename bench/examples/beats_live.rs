@@ -1,17 +1,18 @@
-//! How well beats are found on this machine: audits disturbances of known rhythm and compares.
+//! Tests the beat finder on this machine: audits disturbances of known rhythm and compares.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
-//! [quick|full|slow|sums] [seed]` as root prints a table in Markdown: in three minutes, in eight, in
-//! as long as six beats of 30.999 s take, or in ten minutes of an audit that keeps sums. Each case is one `ticktax audit` of a command that injects
-//! one or two disturbances into one CPU. A case whose injector could not keep to its plan, because
-//! the machine was busy, is named and not judged: there is no truth to judge it by.
+//! [quick|full|slow|sums] [seed]` as root prints a Markdown table. `quick` takes three minutes and
+//! `full` eight. `slow` takes as long as six beats of 30.999 s. `sums` uses a ten-minute audit that
+//! keeps sums. Each case is one `ticktax audit` of a command that injects one or two disturbances
+//! into one CPU. A case is named but not judged if its injector missed its plan because the machine
+//! was busy.
 //!
-//! - A beat is *found* when an entry names its source or has it in its chain, and its period is
+//! - A beat is *found* if an entry names its source, or has it in its chain, and its period is
 //!   within 0.5 %.
-//! - *Wrong* is an entry about an injecting thread whose period is none of the injected ones (and
-//!   every entry about one that injects at random). Other beats are the machine's own and are not
+//! - An entry is *wrong* if it is about an injecting thread but has none of the injected periods.
+//!   Every entry about a random injector is wrong. Other beats belong to the machine and are not
 //!   judged.
-//! - The *cause* is right when the entry's chain or name says what the injector did.
+//! - The *cause* is right if the entry's chain or name contains the injector's action.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -28,12 +29,12 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
 
 const INJECT: &str = "--inject";
-/// How far a period may be off.
+/// Maximum error of a period, as a share.
 const NEAR: f64 = 0.005;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Disturbances that go on together.
+/// Simultaneous disturbances.
 struct Case {
     name: String,
     plans: Vec<Plan>,
@@ -41,7 +42,7 @@ struct Case {
 }
 
 impl Case {
-    /// One that is audited with every span.
+    /// A case whose audit keeps every span.
     fn new(plans: Vec<Plan>) -> Self {
         let names: Vec<String> = plans.iter().map(describe).collect();
         Self {
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs disturbances side by side: what the audited command does.
+/// Runs disturbances simultaneously. This is the audited command.
 fn inject(file: &Path) -> Result<()> {
     let plans: Vec<Plan> = serde_json::from_slice(&std::fs::read(file)?)?;
     let running: Vec<_> = plans
@@ -84,15 +85,15 @@ fn inject(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the injecting command leaves what it did.
+/// File in which the injecting command stores its results.
 fn truths_beside(plans: &Path) -> PathBuf {
     plans.with_extension("truths")
 }
 
-/// The share of planned events that must have happened.
+/// Minimum share of planned events that must have happened.
 const KEPT: f64 = 0.95;
 
-/// What an injector did not do of its plan.
+/// Reports an injector that missed its plan.
 fn not_kept(truths: &[Truth]) -> Option<String> {
     let broken = |truth: &&Truth| (truth.events as f64) < KEPT * truth.planned as f64;
     let truth = truths.iter().find(broken)?;
@@ -102,7 +103,7 @@ fn not_kept(truths: &[Truth]) -> Option<String> {
     ))
 }
 
-/// Runs the grid and prints what came out.
+/// Runs all cases and prints the results.
 fn measure(size: &str, seed: u64) -> Result<()> {
     let cpu = ticktax_inject::default_cpu()?;
     let cases = match size {
@@ -131,7 +132,7 @@ fn measure(size: &str, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Audits one case; the statement's beats.
+/// Audits one case. Returns the beats of the statement.
 fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     let plans = folder.join("plans.json");
     std::fs::write(&plans, serde_json::to_vec(&case.plans)?)?;
@@ -156,7 +157,7 @@ fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     Ok(statement.beats.ok_or("the statement has no beats")?)
 }
 
-/// The command, which lies beside the folder of examples.
+/// Path of the command, next to the folder of examples.
 fn command() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().and_then(Path::parent);
@@ -168,8 +169,8 @@ fn command() -> Result<PathBuf> {
     }
 }
 
-/// The cases: every kind at two periods, a thread's beats with jitter and holes, two at once,
-/// random ones and none at all.
+/// The cases: every kind at two periods, a thread's beats with jitter and gaps, two at once, random
+/// ones, and none.
 fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let mut cases = Vec::new();
@@ -221,7 +222,7 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What a slow walk through the kernel looks like: 8 ms every 30.999 s, and not every 31.
+/// A slow kernel loop over all vnodes: 8 ms every 30.999 s, distinct from 31 s.
 fn slow(cpu: Cpu) -> Vec<Case> {
     let schedule = Schedule::every(Nanos::from_millis(30_999), Nanos::from_millis(8));
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -230,23 +231,23 @@ fn slow(cpu: Cpu) -> Vec<Case> {
     vec![Case::new(vec![plan])]
 }
 
-/// What only a long audit can see, in which every interval below a millisecond is summed: 17 ms every
-/// 30.999 s and 3 ms every 7.013 s, beside threads of no rhythm and of 2 ms each.
+/// Beats that only a long audit can see, in which every interval below 1 ms is summed: 17 ms every
+/// 30.999 s and 3 ms every 7.013 s, among 2 ms runs of threads without rhythm.
 fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     let fifo = |seed: u64, schedule: Schedule| {
         Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
             .schedule(Schedule { seed, ..schedule })
             .duration(Nanos::from_secs(600))
     };
-    let of =
+    let every =
         |period, length| Schedule::every(Nanos::from_millis(period), Nanos::from_millis(length));
     let random = Schedule {
         random: true,
-        ..of(2_000, 2)
+        ..every(2_000, 2)
     };
     let plans = vec![
-        fifo(seed, of(30_999, 17)),
-        fifo(seed + 1, of(7_013, 3)),
+        fifo(seed, every(30_999, 17)),
+        fifo(seed + 1, every(7_013, 3)),
         fifo(seed + 2, random),
     ];
     vec![Case {
@@ -255,7 +256,7 @@ fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     }]
 }
 
-/// Every other kind at two periods, and some at random.
+/// All other kinds at two periods, and some at random times.
 fn other_kinds(add: &mut dyn FnMut(Disturbance, Schedule)) -> Result<()> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let folder = std::env::current_dir()?;
@@ -309,7 +310,7 @@ fn share(period: Nanos, part: f64) -> Nanos {
     Nanos((period.0 as f64 * part) as i64)
 }
 
-/// As long as thirty periods take, at least three seconds and at most twelve.
+/// Lasts thirty periods, but at least 3 s and at most 12 s.
 fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
     let wanted = Nanos(schedule.period.0 * 30);
     let length = wanted.clamp(Nanos::from_secs(3), Nanos::from_secs(12));
@@ -320,7 +321,7 @@ fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
 
 fn describe(plan: &Plan) -> String {
     let schedule = &plan.schedule;
-    // To the ms: 30.999 s is not 31.0 s.
+    // With full precision, to distinguish 30.999 s from 31 s.
     let period = schedule.period.0 as f64 / 1e6;
     let mut text = format!("{} {period} ms", plan.disturbance.name());
     if schedule.random {
@@ -341,7 +342,7 @@ fn describe(plan: &Plan) -> String {
     text
 }
 
-/// Words, one of which the right entry has in its name or chain.
+/// Words for a disturbance. The right entry's name or chain contains at least one.
 fn causes(disturbance: &Disturbance) -> Vec<&'static str> {
     let mut words = vec![disturbance.comm()];
     words.extend_from_slice(match disturbance {
@@ -360,13 +361,13 @@ fn says(line: &BeatLine, word: &str) -> bool {
     line.name.contains(word) || line.chain.iter().any(|step| step.contains(word))
 }
 
-/// The error of a beat that was found, and whether its cause is named.
+/// Error of a detected beat, and whether its cause is named.
 type Hit = Option<(f64, bool)>;
 
-/// What became of the beats of one case.
+/// Outcomes of the beats in one case.
 #[derive(Default)]
 struct Verdict {
-    /// A row for each injected beat: its error, and whether its cause is named.
+    /// For each injected beat: its error, and whether its cause is named.
     beats: Vec<Hit>,
     right: u64,
     wrong: Vec<String>,

@@ -1,8 +1,8 @@
-//! Measures how often `pace --vary` chooses among ways to pace a loop that do not differ, on a machine
-//! that somebody else disturbs now and then.
+//! Measures how often `pace --vary` chooses between equal ways to pace a loop, on a machine with
+//! occasional disturbances.
 //!
-//! `cargo run --release -p ticktax-bench --example choice_null [comparisons] [seed]`; the same seed
-//! gives the same figures.
+//! `cargo run --release -p ticktax-bench --example choice_null [comparisons] [seed]`. Equal seeds
+//! give equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_analysis::pace::{FrameStats, Terms, choices};

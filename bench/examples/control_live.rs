@@ -1,10 +1,9 @@
-//! Whether the model gives what was measured: loops are recorded on this machine, with nothing else to
-//! do and beside programs that compute, and each recording is run again as it was.
+//! Tests whether the model reproduces measurements. Loops are recorded on this machine, alone and
+//! next to CPU hogs. Each recording is then simulated with unchanged settings.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! control_live [SECONDS [HOGS]]`; as root, because only then are recordings traced. Needs `setsid` and
-//! `stress-ng`: the programs that compute are in a session of their own, as they would be on another
-//! terminal.
+//! control_live [SECONDS [HOGS]]`. It needs root, because only root can trace. It needs `setsid`
+//! and `stress-ng`. The hogs run in a separate session, as if on another terminal.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -33,15 +32,17 @@ const fn paced(rate: u32, work: u32, grid: bool) -> PacedLoop {
     PacedLoop { rate, work, grid }
 }
 
-/// The first argument of this program when it is the loop.
+/// First argument of this program when it runs the loop.
 const LOOP: &str = "loop";
 
 fn main() -> Outcome<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     let number = |place: usize, otherwise: u32| -> Outcome<u32> {
-        Ok(words.get(place).map_or(Ok(otherwise), |it| it.parse())?)
+        Ok(words
+            .get(place)
+            .map_or(Ok(otherwise), |number| number.parse())?)
     };
-    if let Some((LOOP, typed)) = words.split_first().map(|(it, rest)| (&**it, rest)) {
+    if let Some((LOOP, typed)) = words.split_first().map(|(first, rest)| (&**first, rest)) {
         let paced = PacedLoop::parse(typed).ok_or("name a rate, work and a rule")?;
         paced.run(Nanos::from_secs(number(4, 8)?.into()));
         return Ok(());
@@ -90,7 +91,7 @@ fn compare(folder: &Path, seconds: u32, hogs: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Records a loop, in a session of its own.
+/// Records a loop, in a separate session.
 fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) -> Outcome<()> {
     let mut audit = Command::new("setsid");
     audit
@@ -102,14 +103,14 @@ fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) 
     Ok(())
 }
 
-/// The control of a recording; none where no rhythm is found in it.
+/// The control of a recording. `None` if the recording has no rhythm.
 fn control(tool: &Path, file: &Path, rate: u32) -> Outcome<Option<Control>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", &rate.to_string()]);
     let output = sim.arg("--load").arg(file).output()?;
-    let told: Result<PredictionStatement, _> = serde_json::from_slice(&output.stdout);
-    match told {
-        Ok(told) => Ok(told.control),
+    let statement: Result<PredictionStatement, _> = serde_json::from_slice(&output.stdout);
+    match statement {
+        Ok(statement) => Ok(statement.control),
         Err(_) => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
     }
 }

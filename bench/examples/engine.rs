@@ -1,5 +1,5 @@
-//! One load of the model, once: what there was to simulate, the trace's hash, and the peak of memory.
-//! Under callgrind, how many instructions it takes.
+//! Runs one load of the model once. Prints the amount of work, the trace's hash, and the peak
+//! memory. Under callgrind, it shows the number of instructions.
 //!
 //!     cargo run --release -p ticktax-bench --example engine -- hour 36
 

@@ -1,7 +1,8 @@
-//! How many bytes a row of accounts takes in facts files, by how many windows stand in one, and which column takes them.
+//! Measures the bytes per account row in facts files, by number of windows per file and by column.
 //!
-//! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [FOLDER]]]`, as root. Sums of this machine
-//! as it is, in windows of so many seconds (6) that stand for minutes, so many of them (60). The files stay in FOLDER.
+//! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [FOLDER]]]`, as
+//! root. It sums this machine's present activity in 60 windows of 6 seconds by default, which stand
+//! for minutes. The files remain in FOLDER.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;
@@ -14,17 +15,18 @@ use std::time::Duration;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use ticktax_analysis::totals::{Accumulator, Moment, Windows};
 use ticktax_host::Proc;
-use ticktax_model::disk::Folder;
-use ticktax_model::facts::{PartWriter, Row, Table, Window, WindowLength};
+use ticktax_model::facts::{Row, Table, Window, WindowLength};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_probes::clock::now;
+use ticktax_store::disk::Folder;
+use ticktax_store::facts::PartWriter;
 use ticktax_trace::{Output, TraceSettings, Tracer};
 
-/// The table that is measured.
+/// The measured table.
 const ACCOUNTS: Table = Table::Accounts(WindowLength::Minute);
 
-/// A minute, as an agent's windows have it.
+/// Length of an agent's windows: a minute.
 const MINUTE: i64 = 60;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -88,7 +90,7 @@ fn accounts(window: &Window) -> impl Iterator<Item = Row> {
     window.rows(false).filter(|row| row.table() == ACCOUNTS)
 }
 
-/// Adds what each column of a file takes.
+/// Adds the size of each column of a file.
 fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box<dyn Error>> {
     let reader = SerializedFileReader::new(File::open(path)?)?;
     for group in reader.metadata().row_groups() {
@@ -100,7 +102,7 @@ fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box
     Ok(())
 }
 
-/// Sums of this machine in windows that say that they are minutes.
+/// Sums of this machine, in windows labelled as minutes.
 fn watch(seconds: i64, count: usize) -> Result<Vec<Window>, Box<dyn Error>> {
     let proc = Proc::default();
     let online = proc.online().unwrap_or_default();
@@ -127,7 +129,9 @@ fn watch(seconds: i64, count: usize) -> Result<Vec<Window>, Box<dyn Error>> {
         tracer.drain(at, &mut sources, &mut |sources, row| {
             accumulator.row(sources, row);
         });
-        let closed = accumulator.windows().map(|it| it.advance(moment(at)));
+        let closed = accumulator
+            .windows()
+            .map(|window| window.advance(moment(at)));
         let closed = closed.unwrap_or_default().into_iter();
         minutes.extend(closed.filter(|window| window.kind == WindowLength::Minute));
     }

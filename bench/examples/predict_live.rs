@@ -1,8 +1,8 @@
-//! How good a prediction is: loops of several settings are recorded on this machine, each is
-//! predicted from the recording of another, and what was predicted stands beside what was measured.
+//! Measures the accuracy of predictions. Loops with several settings are recorded on this machine.
+//! Each is predicted from the recording of another, and compared with its own measurement.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! predict_live [ROUNDS [SECONDS]]`; as root, because only then are recordings traced.
+//! predict_live [ROUNDS [SECONDS]]`. It needs root, because only root can trace.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -19,7 +19,7 @@ use ticktax_model::prediction::{Measure, PredictionRow, PredictionStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// A way to pace a loop: the call, the rule, the rate.
+/// A way to pace a loop: sleep call, rule, and rate.
 type Way = (&'static str, &'static str, &'static str);
 
 const WAYS: [Way; 5] = [
@@ -30,7 +30,7 @@ const WAYS: [Way; 5] = [
     ("clock_nanosleep-abs", "deadline", "100"),
 ];
 
-/// Which is predicted (the second) from which (the first).
+/// Pairs of ways: the recorded one, and the one predicted from it.
 const PAIRS: [(usize, usize); 9] = [
     (0, 0),
     (1, 1),
@@ -43,15 +43,15 @@ const PAIRS: [(usize, usize); 9] = [
     (4, 1),
 ];
 
-/// What is compared: its heading, a factor, and digits.
-const TOLD: [(&str, Measure, f64, usize); 4] = [
+/// Compared figures: heading, measure, factor and digits.
+const FIGURES: [(&str, Measure, f64, usize); 4] = [
     ("FPS", Measure::Fps, 1.0, 2),
     ("CPU, %", Measure::Cpu, 100.0, 2),
     ("CPU as top has it, %", Measure::Top, 100.0, 1),
     ("late, median, µs", Measure::LateMedian, 1e-3, 0),
 ];
 
-/// What a loop said of itself, in the order of [`TOLD`].
+/// Figures that a loop reported, in the order of [`FIGURES`].
 type Measured = [f64; 4];
 
 fn main() -> Outcome<()> {
@@ -73,7 +73,7 @@ fn main() -> Outcome<()> {
 
 fn compare(tool: &Path, folder: &Path, rounds: u32, seconds: u32) -> Outcome<()> {
     let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); WAYS.len()];
-    // In turns, so that a machine that slows down slows all of them.
+    // Alternates, so that a slowdown of the machine affects all ways.
     for round in 0..rounds {
         for (place, way) in WAYS.iter().enumerate() {
             let file = saved(folder, round, place);
@@ -103,13 +103,13 @@ fn compare(tool: &Path, folder: &Path, rounds: u32, seconds: u32) -> Outcome<()>
             );
             continue;
         }
-        for (place, told) in TOLD.iter().enumerate() {
-            let was: Vec<f64> = measured[to].iter().map(|it| it[place]).collect();
+        for (place, figure) in FIGURES.iter().enumerate() {
+            let was: Vec<f64> = measured[to].iter().map(|figures| figures[place]).collect();
             println!(
                 "| {} | {} | {} |",
                 words(&WAYS[from]),
                 words(&WAYS[to]),
-                line(told, was, &rows)
+                line(figure, was, &rows)
             );
         }
     }
@@ -124,7 +124,7 @@ fn words((sleep, rule, rate): &Way) -> String {
     format!("{sleep} {rule} {rate}/s")
 }
 
-/// Records a loop, and tells what it said of itself.
+/// Records a loop. Returns the figures that it reported.
 fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured> {
     let (sleep, rule, rate) = way;
     let mut audit = Command::new(tool);
@@ -132,10 +132,10 @@ fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured
     audit.arg(file).arg("--").arg(tool);
     audit.args(["pace", "--sleep", sleep, "--rule", rule, "--rate", rate]);
     audit.args(["--for", &format!("{seconds}s"), "--format", "json"]);
-    let told: PaceStatement = serde_json::from_slice(&printed(&mut audit)?)?;
-    let figures = told.figures.ok_or("it had no frames")?;
+    let statement: PaceStatement = serde_json::from_slice(&printed(&mut audit)?)?;
+    let figures = statement.figures.ok_or("it had no frames")?;
     let clock = |clock| {
-        let reading = told
+        let reading = statement
             .cpu
             .readings
             .iter()
@@ -151,7 +151,8 @@ fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured
     ])
 }
 
-/// Predicts `to` from the recording of `from`; nothing where its loop is not found in it.
+/// Predicts `to` from the recording of `from`. Returns `None` if the recording's loop is not
+/// detected.
 fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<PredictionRow>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", from.2, "--load"]);
@@ -160,15 +161,15 @@ fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<Pre
         sim.arg("--vary").arg(format!("{name}={value}"));
     }
     let output = sim.output()?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() && told.contains("rhythm") {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && complaint.contains("rhythm") {
         return Ok(None);
     }
     if !output.status.success() {
-        return Err(told.into_owned().into());
+        return Err(complaint.into_owned().into());
     }
-    let told: PredictionStatement = serde_json::from_slice(&output.stdout)?;
-    Ok(told.rows.into_iter().last())
+    let statement: PredictionStatement = serde_json::from_slice(&output.stdout)?;
+    Ok(statement.rows.into_iter().last())
 }
 
 fn line(
@@ -182,11 +183,11 @@ fn line(
     let (low, high) = intervals.fold((f64::MAX, f64::MIN), |(low, high), (a, b)| {
         (low.min(a), high.max(b))
     });
-    // A value that is printed the same is the same.
+    // Values that print the same count as equal.
     let room = 0.5 * 10_f64.powi(-i32::try_from(*digits).unwrap_or(0)) / factor;
     let inside = was
         .iter()
-        .filter(|&&it| low - room <= it && it <= high + room)
+        .filter(|&&value| low - room <= value && value <= high + room)
         .count();
     let all = was.len();
     let middle = |values: &mut Vec<f64>| {

@@ -1,8 +1,8 @@
-//! How far a prediction is off what a trial then finds: a loop is recorded, what another setting would make of it is
-//! predicted, and that setting is tried on the same loop, which runs on.
+//! Compares predictions with trials. A loop is recorded, the effect of another setting on it is
+//! predicted, and that setting is then tried on the same running loop.
 //!
-//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example predict_proven [BLOCKS]`.
-//! Needs `stress-ng`, whose programs are in the loop's own session.
+//! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
+//! predict_proven [BLOCKS]`. It needs `stress-ng`, whose programs run in the loop's session.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -22,17 +22,17 @@ use ticktax_model::trial::{Comparison, Effect, Scale, TrialStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The first argument of this program when it is the loop.
+/// First argument of this program when it runs the loop.
 const LOOP: &str = "loop";
-/// What the kernel calls it: what the model's task is called, too.
+/// Name of the process, and of the model's task.
 const NAME: &str = "predict_proven";
-/// For longer than that no case takes.
+/// Maximum duration of a case.
 const LONGEST: u32 = 900;
-/// What is watched of a loop for a recording, and for each run, s.
+/// Observed time for a recording, and for each run.
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 
-/// A loop, how many programs compute beside it, what is set in the model, and what on the machine.
+/// A loop, the number of CPU hogs next to it, and the setting in the model and on the machine.
 struct Case {
     paced: PacedLoop,
     beside: u32,
@@ -93,12 +93,12 @@ const CASES: [Case; 6] = [
     ),
 ];
 
-/// A loop that goes on, and ends with this.
+/// A running loop. Dropping this ends it.
 struct Going(Child);
 
 impl Drop for Going {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It might already have ended.
         if let Ok(pid) = i32::try_from(self.0.id()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
@@ -108,12 +108,12 @@ impl Drop for Going {
 
 fn main() -> Outcome<()> {
     let words: Vec<String> = env::args().skip(1).collect();
-    if let Some((LOOP, typed)) = words.split_first().map(|(it, rest)| (&**it, rest)) {
+    if let Some((LOOP, typed)) = words.split_first().map(|(first, rest)| (&**first, rest)) {
         let paced = PacedLoop::parse(typed).ok_or("name a rate, work and a rule")?;
         paced.run(Nanos::from_secs(LONGEST.into()));
         return Ok(());
     }
-    let blocks = words.first().map_or(Ok(8), |it| it.parse::<u32>())?;
+    let blocks = words.first().map_or(Ok(8), |word| word.parse::<u32>())?;
     let (tool, own) = (tool()?, env::current_exe()?);
     let folder = tempfile::tempdir()?;
     println!(
@@ -121,10 +121,10 @@ fn main() -> Outcome<()> {
          |---|---|---|---|---|---|---|--:|"
     );
     for case in &CASES {
-        // No case is worth another one's.
+        // A failed case must not end the others.
         match compare(&tool, &own, folder.path(), case, blocks) {
-            Ok(told) => {
-                for comparison in &told.comparisons {
+            Ok(statement) => {
+                for comparison in &statement.comparisons {
                     println!("| {} | {} |", words_of(case), line(comparison));
                 }
             }
@@ -189,9 +189,9 @@ fn compare(
     ]);
     sim.args(["--program", NAME, "--vary", case.modelled, "--load"]);
     let output = sim.arg(&recording).output()?;
-    let told: PredictionStatement = serde_json::from_slice(&output.stdout)
+    let prediction: PredictionStatement = serde_json::from_slice(&output.stdout)
         .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    if let Some(control) = told.control.filter(|control| control.failed) {
+    if let Some(control) = prediction.control.filter(|control| control.failed) {
         let (measured, as_it_was) = (control.measured, control.predicted);
         let why = format!("the control failed, {as_it_was:.1} FPS as it was for {measured:.1}");
         return Err(why.into());
@@ -210,22 +210,22 @@ fn compare(
         &blocks.to_string(),
     ]);
     trial.arg("--journal").arg(folder.join("journal"));
-    let told = printed(trial.arg("--predicted").arg(&predicted))?;
+    let trial = printed(trial.arg("--predicted").arg(&predicted))?;
     drop((going, beside));
-    Ok(serde_json::from_slice(&told)?)
+    Ok(serde_json::from_slice(&trial)?)
 }
 
-/// What was predicted of a metric, what was found, and by how much the prediction is off.
+/// The predicted and the measured effect on a metric, and the error of the prediction.
 fn line(comparison: &Comparison) -> String {
     let percent = |value: f64| format!("{:+.2} %", 100.0 * value);
     let of_first = |(value, low, high): (f64, f64, f64)| match comparison.scale {
         Scale::Relative => format!("{} ({} to {})", percent(value), percent(low), percent(high)),
         Scale::Absolute => format!("{value:+.2} ({low:+.2} to {high:+.2})"),
     };
-    let effect = |it: &Effect| of_first((it.value, it.low, it.high));
+    let effect = |effect: &Effect| of_first((effect.value, effect.low, effect.high));
     let predicted = comparison.predicted.as_ref();
-    let off = predicted.and_then(|it| it.error);
-    let predicted = predicted.map(|it| effect(&it.effect));
+    let off = predicted.and_then(|predicted| predicted.error);
+    let predicted = predicted.map(|predicted| effect(&predicted.effect));
     let proven = comparison.effect.as_ref().map(effect);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     format!(

@@ -1,9 +1,9 @@
-//! What the checksums of a recording's file cost, writing and reading.
+//! Measures the cost of a recording's checksums, when writing and reading.
 //!
-//! `cargo run --release -p ticktax-bench --example recording_checksums [rows] [rounds]`. A made-up
-//! recording is written and read back, in turns with the same file read without its checksums (its
-//! footer then names another program). A file cannot be written without them: what writing spends on
-//! them is the CRC-32 of as many bytes, beside it in each round.
+//! `cargo run --release -p ticktax-bench --example recording_checksums [rows] [rounds]`. A
+//! synthetic recording is written and read back. In alternation, the same file is read without its
+//! checksums, because its footer names another program. Files cannot be written without checksums.
+//! Their cost is the CRC-32 of as many bytes, measured in each round.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 
@@ -12,15 +12,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ticktax_model::recording::{
-    Header, Level, RecordingReader, RecordingWriter, Row, RowSink, World,
-};
+use ticktax_model::recording::{Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId, SourceTable, Span};
+use ticktax_store::recording::{RecordingReader, RecordingWriter};
 
-/// Threads of the made-up machine.
+/// Number of threads of the synthetic machine.
 const THREADS: i64 = 100;
 
-/// A number below `below` (Knuth's MMIX constants).
+/// A random number below `below` (Knuth's MMIX constants).
 fn dice(seed: &mut u64, below: i64) -> i64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -28,7 +27,7 @@ fn dice(seed: &mut u64, below: i64) -> i64 {
     i64::try_from(*seed >> 33).unwrap_or(0) % below
 }
 
-/// Spans of two CPUs that follow each other.
+/// Successive spans of two CPUs.
 fn rows(count: usize, sources: &mut SourceTable) -> Vec<Row> {
     let ids: Vec<SourceId> = (0..THREADS)
         .map(|number| sources.intern(Source::kernel(Kind::Softirq, &format!("work-{number}"), "")))
@@ -69,16 +68,18 @@ fn read(path: &Path, count: usize) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// The same file as another program's, whose checksums are not read.
+/// The same file, labelled as another program's, so that its checksums are not verified.
 fn without_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     const MAKER: &[u8] = b"ticktax version ";
-    let place = bytes.windows(MAKER.len()).rposition(|it| it == MAKER);
+    let place = bytes
+        .windows(MAKER.len())
+        .rposition(|window| window == MAKER);
     let place = place.expect("the footer names who made the file");
     bytes[place] = b'x';
     bytes
 }
 
-/// The middle one, in ms.
+/// The median, in ms.
 fn median(times: &mut [Duration]) -> f64 {
     times.sort_unstable();
     times[times.len() / 2].as_secs_f64() * 1e3
@@ -86,8 +87,10 @@ fn median(times: &mut [Duration]) -> f64 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let count: usize = arguments.next().map_or(Ok(1_000_000), |it| it.parse())?;
-    let rounds: usize = arguments.next().map_or(Ok(15), |it| it.parse())?;
+    let count: usize = arguments
+        .next()
+        .map_or(Ok(1_000_000), |word| word.parse())?;
+    let rounds: usize = arguments.next().map_or(Ok(15), |word| word.parse())?;
     let folder = tempfile::tempdir()?;
     let (with, without) = (folder.path().join("with"), folder.path().join("without"));
     let mut sources = SourceTable::default();

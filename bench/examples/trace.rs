@@ -1,10 +1,11 @@
-//! Loads the tracer, watches for eight seconds and says how long each step took and what was seen.
+//! Loads the tracer, observes for eight seconds, and prints the duration of each step and the
+//! results.
 //!
 //! `cargo run --release -p ticktax-bench --example trace -- [--sums]`
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "an example speaks for itself"
+    reason = "an example prints its results and times itself"
 )]
 
 use std::collections::BTreeMap;

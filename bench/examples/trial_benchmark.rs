@@ -1,7 +1,9 @@
-//! Measures the judge of trials on made-up runs of known truth: false verdicts, how often its intervals hold the
-//! effect, and which effects it finds, beside the ways of hyperfine and netperf on the same runs.
+//! Measures the judge of trials on simulated runs with known truth: false verdicts, coverage of its
+//! intervals, and detected effects. Compares it with the methods of hyperfine and netperf on the
+//! same runs.
 //!
-//! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`; the same seed gives the same figures.
+//! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`. Equal seeds
+//! give equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_bench::on_all_cpus;
@@ -12,13 +14,13 @@ use ticktax_experiment::trial::{compare_lists, judge, plan};
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::trial::{Better, Comparison};
 
-/// Runs by which the noise is known ahead.
+/// Number of noise runs.
 const NOISE: usize = 12;
 
 fn main() {
     let mut words = Words::typed();
     let (trials, seed): (u64, u64) = (words.number(2000), words.number(7));
-    let seeds: Vec<u64> = (0..trials).map(|it| seed * 1_000_003 + it).collect();
+    let seeds: Vec<u64> = (0..trials).map(|trial| seed * 1_000_003 + trial).collect();
     println!("{trials} trials a cell, seed {seed}\n");
     false_verdicts(&seeds);
     coverage(&seeds);
@@ -26,19 +28,19 @@ fn main() {
     lists(&seeds);
 }
 
-/// The share of all seeds of which something is so, in %.
+/// Percentage of seeds with a true `of`.
 fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
-    let so = on_all_cpus(seeds, |&seed| of(seed));
-    let count = so.iter().filter(|it| **it).count();
+    let results = on_all_cpus(seeds, |&seed| of(seed));
+    let count = results.iter().filter(|result| **result).count();
     100.0 * count as f64 / seeds.len().max(1) as f64
 }
 
-/// The times of the runs that each of the ways sees: the first so many of one series.
+/// Run times that each method sees: the first `runs` of one series.
 fn times(law: RunLaw, runs: usize, seed: u64) -> Vec<f64> {
     law.times(&mut Draws::new(seed), runs)
 }
 
-/// A trial by turns.
+/// An interleaved trial.
 fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     let slots = plan(2, blocks, seed ^ 0xabba);
     let slots: Vec<(u64, u64, usize)> = slots
@@ -48,24 +50,24 @@ fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     let mut trial = timed_trial(&slots, &times(law, slots.len(), seed), effect);
     let ahead = law.times(&mut Draws::new(!seed), NOISE);
     trial.runs.splice(0..0, noise_runs(&ahead));
-    let mut told = judge(trial, &[]);
-    told.comparisons.remove(0)
+    let mut statement = judge(trial, &[]);
+    statement.comparisons.remove(0)
 }
 
-/// All runs of A, then all of B, as hyperfine makes them.
+/// All runs of A, then all runs of B, as in hyperfine.
 fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     let times = times(law, 2 * runs, seed);
     let (a, b) = times.split_at(runs);
-    let b: Vec<f64> = b.iter().map(|it| it * (1.0 + effect)).collect();
+    let b: Vec<f64> = b.iter().map(|time| time * (1.0 + effect)).collect();
     hyperfine_tells_apart(a, &b)
 }
 
-/// As netperf makes them, and how many it takes.
+/// A comparison by netperf's method, and its number of runs.
 fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
     netperf_tells_apart(&times(law, NETPERF_RUNS, seed), effect)
 }
 
-/// Equal arms that are told apart.
+/// Equal arms that are reported as different.
 fn false_verdicts(seeds: &[u64]) {
     println!("Equal arms told apart, % of trials");
     println!(
@@ -92,7 +94,7 @@ fn false_verdicts(seeds: &[u64]) {
     println!();
 }
 
-/// How often the interval holds an effect of 3 %.
+/// Coverage of the interval for an effect of 3 %.
 fn coverage(seeds: &[u64]) {
     const EFFECT: f64 = 0.03;
     println!(
@@ -106,11 +108,11 @@ fn coverage(seeds: &[u64]) {
             let effects: Vec<_> = effects.into_iter().flatten().collect();
             let holds = effects
                 .iter()
-                .filter(|it| it.low <= EFFECT && EFFECT <= it.high);
+                .filter(|effect| effect.low <= EFFECT && EFFECT <= effect.high);
             let held = 100.0 * holds.count() as f64 / effects.len().max(1) as f64;
             let widths: Vec<f64> = effects
                 .iter()
-                .map(|it| 100.0 * (it.high - it.low))
+                .map(|effect| 100.0 * (effect.high - effect.low))
                 .collect();
             format!("{held:.1} ({:.1})", mean(&widths))
         });
@@ -119,7 +121,7 @@ fn coverage(seeds: &[u64]) {
     println!();
 }
 
-/// Effects that are found.
+/// Detected effects.
 fn power(seeds: &[u64]) {
     const EFFECTS: [f64; 6] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1];
     println!("Arms told apart, % of trials, by how much longer the second takes");
@@ -142,25 +144,25 @@ fn power(seeds: &[u64]) {
                 100.0 * middle
             );
         }
-        let of = EFFECTS.map(|effect| {
+        let shares = EFFECTS.map(|effect| {
             let apart = |seed| hyperfine(law, 20, effect, seed);
             format!("{:.0}", share(seeds, apart))
         });
         println!(
             "| {} | hyperfine, 20 + 20 runs | {} | |",
             law.name(),
-            of.join(" | ")
+            shares.join(" | ")
         );
-        let of = EFFECTS.map(|effect| {
+        let shares = EFFECTS.map(|effect| {
             let apart = |seed| netperf(law, effect, seed).0;
             format!("{:.0}", share(seeds, apart))
         });
-        println!("| {} | netperf | {} | |", law.name(), of.join(" | "));
+        println!("| {} | netperf | {} | |", law.name(), shares.join(" | "));
     }
     println!();
 }
 
-/// Two lists of `ticktax compare`: what nothing orders, and what comes one list after the other.
+/// Two lists for `ticktax compare`: in random order, and one list after the other.
 fn lists(seeds: &[u64]) {
     println!(
         "Two equal lists told apart, one after the other, % of comparisons; in brackets intervals that hold 0"
@@ -169,20 +171,24 @@ fn lists(seeds: &[u64]) {
     println!("|---|--:|--:|--:|--:|");
     for law in RunLaw::ALL {
         let cells = [6, 10, 20, 100].map(|values| {
-            let told = on_all_cpus(seeds, |&seed| {
+            let results = on_all_cpus(seeds, |&seed| {
                 let times = times(law, 2 * values, seed);
                 let (a, b) = times.split_at(values);
-                let it = compare_lists(a, b, Better::Unknown, 0.05);
+                let comparison = compare_lists(a, b, Better::Unknown, 0.05);
                 (
-                    it.verdict.differs(),
-                    it.effect.is_some_and(|it| it.may_be_none()),
+                    comparison.verdict.differs(),
+                    comparison.effect.is_some_and(|effect| effect.may_be_none()),
                 )
             });
             let part = |of: fn(&(bool, bool)) -> bool| {
-                let count = told.iter().filter(|it| of(it)).count();
-                100.0 * count as f64 / told.len().max(1) as f64
+                let count = results.iter().filter(|result| of(result)).count();
+                100.0 * count as f64 / results.len().max(1) as f64
             };
-            format!("{:.1} ({:.1})", part(|it| it.0), part(|it| it.1))
+            format!(
+                "{:.1} ({:.1})",
+                part(|result| result.0),
+                part(|result| result.1)
+            )
         });
         println!("| {} | {} |", law.name(), cells.join(" | "));
     }

@@ -1,10 +1,10 @@
-//! How often a trial on this machine tells two arms apart that are one and the same, beside hyperfine's and netperf's ways
-//! on runs of the same trial.
+//! Measures false verdicts of trials on this machine with two equal arms. Compares them with the
+//! methods of hyperfine and netperf on runs of the same trial.
 //!
-//! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live [TRIALS [BLOCKS]]`. The
-//! command computes and never sleeps, and the arms differ by a nanosecond of timer slack. The runs of the first arm
-//! before the blocks, one after the other, are what hyperfine and netperf would have made: both arms of theirs are
-//! from there.
+//! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live
+//! [TRIALS [BLOCKS]]`. The command computes and never sleeps, and the arms differ by a nanosecond
+//! of timer slack. The first arm's successive noise runs serve as both arms of hyperfine and
+//! netperf.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
@@ -17,9 +17,9 @@ use ticktax_bench::typed::Words;
 use ticktax_experiment::statistics::{mean, variance};
 use ticktax_model::trial::{RunPurpose, TrialStatement};
 
-/// Runs of either of hyperfine's arms.
+/// Number of runs of each arm in hyperfine.
 const HYPERFINE_RUNS: usize = 20;
-/// Some milliseconds of a shell's.
+/// A few milliseconds of shell time.
 const COMMAND: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,11 +30,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut ours, mut theirs, mut netperfs) = (Vec::new(), Vec::new(), Vec::new());
     let (mut holds, mut means, mut spreads) = (Vec::new(), Vec::new(), Vec::new());
     for seed in 1..=trials {
-        let told = trial(&folder.path().join("journal"), blocks, seed)?;
-        let comparison = told.comparisons.first().ok_or("nothing was compared")?;
+        let statement = trial(&folder.path().join("journal"), blocks, seed)?;
+        let comparison = statement
+            .comparisons
+            .first()
+            .ok_or("nothing was compared")?;
         ours.push(comparison.verdict.differs());
-        holds.push(comparison.effect.is_some_and(|it| it.may_be_none()));
-        let times = noise(&told);
+        holds.push(comparison.effect.is_some_and(|effect| effect.may_be_none()));
+        let times = noise(&statement);
         let (a, b) = times
             .get(..2 * HYPERFINE_RUNS)
             .ok_or("runs failed")?
@@ -55,13 +58,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         load_of(&after)
     );
     println!("| way | equal arms told apart | % |\n|---|--:|--:|");
-    for (way, told) in [
+    for (way, verdicts) in [
         (format!("`ticktax try`, {blocks} blocks"), &ours),
         ("hyperfine, 20 + 20 runs".to_owned(), &theirs),
         ("netperf".to_owned(), &netperfs),
     ] {
-        let apart = told.iter().filter(|it| **it).count();
-        println!("| {way} | {apart} of {trials} | {:.1} |", percent(told));
+        let apart = verdicts.iter().filter(|differs| **differs).count();
+        println!("| {way} | {apart} of {trials} | {:.1} |", percent(verdicts));
     }
     println!(
         "\nIts interval of 95 % holds 0 in {:.1} %.",
@@ -70,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the release build next to this example says of one trial.
+/// Runs one trial with the release build next to this example.
 fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<dyn Error>> {
     let own = env::current_exe()?;
     let folder = own.parent().and_then(Path::parent).ok_or("no folder")?;
@@ -87,16 +90,17 @@ fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<d
     serde_json::from_slice(&output.stdout).map_err(|_| said().into())
 }
 
-/// How long the runs of the first arm took, one after the other, s.
-fn noise(told: &TrialStatement) -> Vec<f64> {
-    let runs = told.trial.runs.iter();
+/// Successive run times of the first arm, in seconds.
+fn noise(statement: &TrialStatement) -> Vec<f64> {
+    let runs = statement.trial.runs.iter();
     let alone = runs.filter(|run| run.purpose == RunPurpose::Noise);
     let times = alone.filter_map(|run| run.values.first().copied().flatten());
     times.map(|ns| ns / 1e9).collect()
 }
 
-fn percent(told: &[bool]) -> f64 {
-    100.0 * told.iter().filter(|it| **it).count() as f64 / told.len().max(1) as f64
+fn percent(verdicts: &[bool]) -> f64 {
+    100.0 * verdicts.iter().filter(|differs| **differs).count() as f64
+        / verdicts.len().max(1) as f64
 }
 
 fn median(values: &mut [f64]) -> f64 {

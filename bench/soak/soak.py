@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""An agent with a recorder under load that changes, and scrapers that misbehave: what it uses, and what becomes of it.
+"""Soak test of an agent with a recorder, under changing load and misbehaving scrapers.
 
     sudo python3 bench/soak/soak.py target/release/ticktax [--minutes 30] [--samples FILE.csv] [--keep-facts FOLDER]
 
-Exit code 1 where the agent fails, its books are off, or it answers a scraper with what is no HTTP. Needs nothing but
-Python and, for the threads, a C compiler.
+The exit code is 1 if the agent fails, its accounts do not balance, or an answer to a scraper is not HTTP.
+Requires only Python and, for the threads, a C compiler.
 """
 
 import argparse
@@ -59,7 +59,7 @@ else:
 
 
 class Loads:
-    """Programs that run for a phase. Each is in a session of its own, which is ended whole."""
+    """Programs that run for a phase. Each has a separate session, so that all its processes can be killed."""
 
     def __init__(self, folder):
         self.running = []
@@ -139,7 +139,7 @@ class Agent:
                 self.lines += 1
 
     def ask(self, request, patience=30, slowly=False):
-        """The answer; nothing where the connection was closed without one."""
+        """The answer, or nothing if the connection was closed without one."""
         with socket.create_connection(self.address, timeout=patience) as stream:
             answer = b""
             try:
@@ -156,7 +156,7 @@ class Agent:
             return answer
 
     def metrics(self):
-        """Its metrics, summed over their labels, and how long the answer took."""
+        """The agent's metrics, summed over their labels, and the time of the answer."""
         begin = time.monotonic()
         answer = b""
         while not answer.startswith(b"HTTP/1.1 200"):
@@ -174,7 +174,7 @@ class Agent:
         return sums, took
 
     def uses(self):
-        """What it holds: MiB resident, MiB of its own, descriptors, threads."""
+        """Resources of the agent: resident and anonymous MiB, descriptors, threads."""
         with open(f"/proc/{self.child.pid}/status") as file:
             status = dict(line.split(":", 1) for line in file)
         mib = {name: int(status[name].split()[0]) / 1024 for name in ("VmRSS", "RssAnon", "VmHWM")}
@@ -182,7 +182,7 @@ class Agent:
 
 
 class Scrapers:
-    """Clients that send garbage, half of a request, or read too slowly, eight at a time."""
+    """Eight concurrent clients that send garbage or half a request, or read too slowly."""
 
     def __init__(self, agent, until):
         self.agent, self.until = agent, until
@@ -320,7 +320,7 @@ def show(samples, agent, scrapers, said, code, ended):
 
 
 def facts(folder, keep):
-    """What the facts files come to: bytes by table and part."""
+    """Size of the facts files in bytes, by table and part."""
     root = os.path.join(folder, "facts")
     for table in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         sizes = [os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(os.path.join(root, table)) for name in names]

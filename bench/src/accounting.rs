@@ -1,12 +1,13 @@
-//! How right the accounting check is, beside programs whose true time is known and that the
-//! kernel's samples see wrongly, how right its soaker is, and what reading the kernel's counters for it
-//! takes.
+//! Measures the errors of the accounting check and of its soaker, and the cost of reading the
+//! kernel's counters. The check is tested with programs of known time that the kernel's samples
+//! misjudge.
 //!
-//! What a program is charged and what it runs differ (docs/accounting.md), so what it does by its own
-//! clock within its events is put beside its rows there, and its CPU clock beside `/proc/PID/stat`.
+//! The CPU time charged to a program differs from what it runs (docs/accounting.md). Its rows are
+//! therefore compared with its own clock within its events, and its CPU clock with
+//! `/proc/PID/stat`.
 //!
-//! How busy the CPU was is known a second way: the kernel measures idling by its clock where the tick
-//! may stop (`get_cpu_idle_time_us`), and that is in the idle column, in steps of 10 ms.
+//! The CPU's busy time has a second source: if the tick can stop, the kernel measures idle time by
+//! its clock (`get_cpu_idle_time_us`) and shows it in the idle column, in steps of 10 ms.
 
 use std::error::Error;
 use std::time::Duration;
@@ -25,10 +26,10 @@ use crate::table::{Series, Table};
 use crate::tool::{Audit, Tool};
 use crate::{Bench, Outcome, machine};
 
-/// How far the check may be off, in points of a CPU's time.
+/// Target error of the check, in percentage points of a CPU's time.
 const TARGET: f64 = 0.5;
 
-/// A program of known time, and what was said of it, in points of a CPU's time.
+/// A program of known time, and the errors of its figures, in percentage points of a CPU's time.
 struct Adversary {
     name: &'static str,
     plan: Plan,
@@ -96,13 +97,13 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         }
     }
     print(&adversaries, seconds);
-    // Before this thread is tied to a CPU: its children inherit where it may run.
+    // Must come before this thread is pinned, because its children inherit the affinity.
     soaker(bench, &tool, seconds, paced)?;
     machine::pin(bench.other)?;
     reading(bench)
 }
 
-/// An audit with its recording, which is in a file that goes with what is returned.
+/// Runs an audit with a recording in a temporary file.
 fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Error>> {
     let folder = tempfile::Builder::new().suffix(".parquet").tempfile()?;
     let path = folder.into_temp_path();
@@ -113,8 +114,8 @@ fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Erro
     Ok((audit, path))
 }
 
-/// A soaker beside a program that takes a part of its CPU, and alone: what it says that it got, beside
-/// its thread's rows in a recording of the same time.
+/// Compares the work that a soaker reports with the rows of its thread, next to a program that
+/// takes part of its CPU, and alone.
 fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outcome {
     let cpus: CpuList = [bench.measured].into_iter().collect();
     let mut table = Table::new(["soaker", "n", "true, %", "off by", "target"]);
@@ -135,15 +136,16 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
             audit.statement(bench)?;
             let rows = Recording::read(&recording)?;
             let watched = report.ended - report.started;
-            // Without what interrupted it, of which a stretch that is cut has as much everywhere.
+            // Excludes interruptions. An interval that is cut has a proportional share of them.
             let own = rows.stretches(report.tid).map(|span| {
                 let cut = span.end().min(report.ended) - span.start.max(report.started);
                 span.self_time.0 as f64 * cut.max(Nanos::ZERO).share_of(span.dur)
             });
             let own = own.sum::<f64>() / watched.0 as f64 * 100.0;
             truth.push(own);
-            let told = report.blocks as f64 * report.block.fastest_ns() / watched.0 as f64 * 100.0;
-            off.push(told - own);
+            let reported =
+                report.blocks as f64 * report.block.fastest_ns() / watched.0 as f64 * 100.0;
+            off.push(reported - own);
             if let Some(running) = running {
                 running.stop()?;
             }
@@ -169,13 +171,14 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
     Ok(())
 }
 
-/// Audits an adversary while it is at work.
+/// Audits an adversary while it runs.
 fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> Outcome {
     let running = ticktax_inject::spawn(&adversary.plan)?;
-    // By then it has found the tick and begun.
+    // By now it has found the tick and started.
     bench.pause(Duration::from_millis(1_200))?;
     let (audit, recording) = recorded(tool, seconds)?;
-    // While the audit watches, and not while it searches for beats afterwards: that competes.
+    // Measures during the audit itself. The search for periodic sources afterwards competes for the
+    // CPU.
     bench.pause(Duration::from_millis(500))?;
     let (begin, before) = (now(), own_cpu_time()?);
     bench.pause(Duration::from_secs(u64::from(seconds) - 1))?;
@@ -199,13 +202,19 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
         .check
         .push((ran - measured).share_of(line.elapsed) * 100.0);
     let charged = (after - before).share_of(end - begin) * 100.0;
-    let told = |time: fn(&ProgramCheck) -> Option<Nanos>| {
+    let shown_share = |time: fn(&ProgramCheck) -> Option<Nanos>| {
         let time = time(program).ok_or("its time is missing")?;
         Ok::<f64, &str>(time.share_of(line.elapsed) * 100.0 - charged)
     };
-    adversary.charged.push(-told(|program| program.on_cpu)?);
-    adversary.process.push(told(|program| program.shown)?);
-    adversary.samples.push(told(|program| program.sampled)?);
+    adversary
+        .charged
+        .push(-shown_share(|program| program.on_cpu)?);
+    adversary
+        .process
+        .push(shown_share(|program| program.shown)?);
+    adversary
+        .samples
+        .push(shown_share(|program| program.sampled)?);
     let busy = line.busy_share.ok_or("the CPU's busy share is missing")?;
     adversary.top.push((line.shown_share - busy) * 100.0);
     let idle = line.columns.idle + line.columns.iowait;
@@ -214,7 +223,7 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     Ok(())
 }
 
-/// CPU time of this process, of which the injector is a thread, by its own clock.
+/// CPU time of this process by its own clock. The injector is one of its threads.
 fn own_cpu_time() -> Result<Nanos, Box<dyn Error>> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
@@ -260,7 +269,7 @@ fn print(adversaries: &[Adversary], seconds: u32) {
     table.print();
 }
 
-/// What an audit reads at each of its ends, with and without what the check needs.
+/// Measures what an audit reads at its start and end, with and without the data for the check.
 fn reading(bench: &Bench) -> Outcome {
     let proc = Proc::default();
     let mut times = Series::new();

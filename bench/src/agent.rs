@@ -1,5 +1,5 @@
-//! What the agent itself uses, by the rate of events: `ticktax agent` as users run it, by its own metrics,
-//! while pairs of threads on every CPU switch in batches.
+//! Measures the cost of the agent by event rate. It runs `ticktax agent` as users do and reads its
+//! own metrics, while pairs of threads on every CPU switch in batches.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -15,24 +15,24 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Events a second on all CPUs together, and the time from one batch of them to the next; 0 is none but the
-/// machine's own.
+/// Events per second on all CPUs together, and the interval between batches. 0 adds no events.
 const RATES: [(u64, Nanos); 3] = [
     (0, Nanos::from_millis(10)),
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// The share of a core, in percent, that the agent may take.
+/// Target share of a core, in percent.
 const TARGET: f64 = 0.1;
 
-/// The peak memory, in MiB.
+/// Target for peak memory, in MiB.
 const MEMORY: f64 = 64.0;
 
-/// Its metrics are so old at most.
+/// Maximum age of the agent's metrics.
 const WINDOW: Duration = Duration::from_secs(11);
 
-/// What the agent keeps: sums alone, or a flight recorder's ring beside them, of which nothing is read here.
+/// Contents of the agent: only sums, or sums and a flight recorder's ring, which this benchmark does
+/// not read.
 const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
 
 struct Results {
@@ -77,19 +77,19 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         "peak memory",
         "target",
     ]);
-    for it in &results {
-        let (cpu, memory) = (it.cpu.median(), it.memory.median());
-        let met = cpu <= TARGET && memory <= MEMORY && it.folded <= 0.0;
+    for result in &results {
+        let (cpu, memory) = (result.cpu.median(), result.memory.median());
+        let met = cpu <= TARGET && memory <= MEMORY && result.folded <= 0.0;
         table.row([
-            it.kept.to_owned(),
-            match it.rate {
+            result.kept.to_owned(),
+            match result.rate {
                 0 => "the machine's own".to_owned(),
                 rate => format!("{} k/s", rate / 1_000),
             },
-            it.cpu.n().to_string(),
-            format!("{:.0}", it.events.median()),
+            result.cpu.n().to_string(),
+            format!("{:.0}", result.events.median()),
             format!("{cpu:.3}"),
-            it.cpu.range(3),
+            result.cpu.range(3),
             format!("{memory:.0} MiB"),
             format!(
                 "≤ {TARGET} %, ≤ {MEMORY:.0} MiB: {}",
@@ -105,10 +105,10 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// One agent: its metrics once they have come, and some windows later.
+/// Runs one agent. Reads its metrics when they first appear, and again several windows later.
 fn turn(bench: &Bench, tool: &Tool, results: &mut Results) -> Outcome {
     let (rate, pace) = (results.rate, results.pace);
-    // The user that the agent becomes has to reach it.
+    // The user that the agent switches to must be able to enter the folder.
     let folder = tempfile::Builder::new()
         .prefix("ticktax-bench")
         .permissions(Permissions::from_mode(0o755))
@@ -146,24 +146,24 @@ fn turn(bench: &Bench, tool: &Tool, results: &mut Results) -> Outcome {
 
 impl Results {
     fn push(&mut self, first: &str, last: &str) -> Outcome {
-        let of = |name: &str| Ok::<_, String>((value(first, name)?, value(last, name)?));
-        let (begin, end) = of("ticktax_updated_timestamp_seconds")?;
+        let ends = |name: &str| Ok::<_, String>((value(first, name)?, value(last, name)?));
+        let (begin, end) = ends("ticktax_updated_timestamp_seconds")?;
         let passed = end - begin;
         if passed <= 0.0 {
             return Err("the agent counts nothing".into());
         }
-        let (before, after) = of("ticktax_own_cpu_seconds_total")?;
+        let (before, after) = ends("ticktax_own_cpu_seconds_total")?;
         self.cpu.push(100.0 * (after - before) / passed);
-        let (before, after) = of("ticktax_own_events_total")?;
+        let (before, after) = ends("ticktax_own_events_total")?;
         self.events.push((after - before) / passed);
-        let (_, memory) = of("ticktax_own_memory_bytes")?;
+        let (_, memory) = ends("ticktax_own_memory_bytes")?;
         self.memory.push(memory / f64::from(1 << 20));
-        self.folded += of("ticktax_folded_intervals_total")?.1;
+        self.folded += ends("ticktax_folded_intervals_total")?.1;
         Ok(())
     }
 }
 
-/// What a scraper gets.
+/// Fetches the page that a scraper gets.
 fn page(address: &str) -> Result<String, std::io::Error> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
@@ -172,7 +172,7 @@ fn page(address: &str) -> Result<String, std::io::Error> {
     Ok(page)
 }
 
-/// The value of a metric without labels.
+/// Value of a metric without labels.
 fn value(page: &str, name: &str) -> Result<f64, String> {
     let mut lines = page.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

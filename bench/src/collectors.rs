@@ -1,6 +1,6 @@
-//! What runs on a machine all the time, beside each other: ticktax's agent, with and without its recorder, other
-//! collectors of metrics, and perf as a flight recorder. What each uses itself, and what it costs two threads that
-//! switch.
+//! Compares monitors that run continuously: ticktax's agent with and without its recorder, other
+//! metrics collectors, and perf as a flight recorder. Measures what each one uses, and what it
+//! costs two threads that switch.
 
 mod collector;
 
@@ -16,30 +16,30 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome, machine};
 use collector::{At, Collector};
 
-/// Events a second on all CPUs together that the load makes, and the time from one batch of them to the next.
+/// Events per second on all CPUs together that the load makes, and the interval between batches.
 const RATES: [(u64, Nanos); 2] = [
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// From one scrape of whoever is scraped to the next: the agent's sums are as old at most.
+/// Scrape interval. The agent's sums are never older.
 const SCRAPES: Duration = Duration::from_secs(10);
 
-/// What one of them came to at one rate.
+/// Results of one collector at one rate.
 struct Row {
     collector: usize,
     rate: u64,
-    /// CPU time of its own, in percent of one CPU.
+    /// Own CPU time, in percent of one CPU.
     cpu: Series,
-    /// Most memory that it held, in MiB.
+    /// Peak memory, in MiB.
     memory: Series,
-    /// By how much longer a switch takes, in ns of CPU time.
+    /// Additional CPU time per switch, in ns.
     switch: Series,
-    /// The same of a switch that nobody watches, in percent.
+    /// Additional CPU time per switch, in percent of an unobserved switch.
     share: Series,
 }
 
-/// One collector's turn.
+/// Results of one collector's run.
 struct Turn {
     cpu: f64,
     memory: f64,
@@ -53,7 +53,9 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     let mut base = RATES.map(|_| Series::new());
     let mut rows: Vec<Row> = RATES
         .iter()
-        .flat_map(|&(rate, _)| (0..collectors.len()).map(move |it| Row::new(it, rate)))
+        .flat_map(|&(rate, _)| {
+            (0..collectors.len()).map(move |collector| Row::new(collector, rate))
+        })
         .collect();
     for _ in 0..bench.choose(5, 1) {
         for (&(rate, pace), base) in RATES.iter().zip(&mut base) {
@@ -62,7 +64,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 let collector = &collectors[row.collector];
                 let turn = turn(bench, &tool, collector, (rate, pace));
                 bench.go_on()?;
-                // Between one turn without and the next, so that a drift of the machine cancels.
+                // The mean of the unobserved runs before and after cancels a drift of the machine.
                 let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
                 base.push(after);
                 match turn {
@@ -97,7 +99,7 @@ impl Row {
     }
 }
 
-/// Has one of them watch while the load runs, and be scraped.
+/// Runs a collector and scrapes it during the load.
 fn turn(
     bench: &Bench,
     tool: &Tool,
@@ -106,7 +108,7 @@ fn turn(
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
-    // What it does as it starts is not part of watching.
+    // Its startup is not part of monitoring.
     let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
     let taken = load(bench, rate, &mut |over| {
         if over {
@@ -128,8 +130,8 @@ fn turn(
     })
 }
 
-/// Pairs of threads on every CPU that switch in batches; `meanwhile` is called at once, then every [`SCRAPES`], and
-/// with `true` at the end.
+/// Runs pairs of threads on every CPU that switch in batches. Calls `meanwhile` immediately, then
+/// every [`SCRAPES`], and with `true` at the end.
 fn load(
     bench: &Bench,
     (rate, pace): (u64, Nanos),
@@ -191,9 +193,9 @@ fn print(collectors: &[Collector], rows: &[Row], base: &[Series]) {
         if row.cpu.n() == 0 {
             continue;
         }
-        let beside = rows
-            .iter()
-            .find(|it| it.rate == row.rate && collectors[it.collector].is_beside(collector));
+        let beside = rows.iter().find(|other| {
+            other.rate == row.rate && collectors[other.collector].is_beside(collector)
+        });
         let times = |of: fn(&Row) -> &Series, digits: usize| {
             let ratio = beside.map(|beside| of(row).median() / of(beside).median());
             match ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0) {

@@ -1,4 +1,4 @@
-//! How much of the time that a spinning loop loses is explained, idle and under load.
+//! Measures the share of a spinning loop's lost time that is explained, idle and under load.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,14 +19,14 @@ const STRESS: Peer = Peer {
     package: "stress-ng",
 };
 
-/// At most so much of the time in gaps may be without an explanation, in percent.
+/// Maximum unexplained share of the time in gaps, in percent.
 const TARGET: f64 = 1.0;
 
-/// What else the machine does: a name, and what asks stress-ng for it.
+/// Situations: a name, and the stress-ng options that create it.
 const SITUATIONS: [(&str, &[&[&str]]); 3] = [
     ("nothing else", &[]),
     ("cpu, hdd, timer", &[STEADY]),
-    // As many events as the machine can make.
+    // The highest event rate that the machine can produce.
     ("cpu, hdd, timer, udp", &[STEADY, &["--udp", "1"]]),
 ];
 
@@ -45,7 +45,7 @@ const STEADY: &[&str] = &[
     "2000",
 ];
 
-/// The statements of one situation.
+/// Statements of one situation.
 struct Situation {
     name: &'static str,
     load: &'static [&'static [&'static str]],
@@ -82,7 +82,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Starts stress-ng, with a folder of its own to write to.
+/// Starts stress-ng with a private folder to write to.
 fn start(
     bench: &Bench,
     stress: &Path,
@@ -93,7 +93,7 @@ fn start(
     let mut command = Command::new(stress);
     command.arg("--quiet").args(load);
     command.arg("--temp-path").arg(folder.path());
-    // A limit of its own, in case this process is killed.
+    // A time limit in case this process is killed.
     command.args(["--timeout", &format!("{}s", seconds + 10)]);
     let running = Running::start(&mut command)?;
     bench.pause(Duration::from_secs(1))?;
@@ -140,7 +140,7 @@ fn add(
     targeted: bool,
     parts: impl Fn(&Statement) -> Option<GapParts>,
 ) {
-    let of = |number: &dyn Fn(&GapParts, Nanos) -> f64| -> Series {
+    let series = |number: &dyn Fn(&GapParts, Nanos) -> f64| -> Series {
         let statements = situation.statements.iter();
         let found = statements.filter_map(|statement| {
             let watched = statement.gaps.as_ref()?.watched;
@@ -149,7 +149,7 @@ fn add(
         found.collect()
     };
     let share = |part: fn(&GapParts) -> Nanos| {
-        let shares = of(&|gaps, _| 100.0 * part(gaps).share_of(gaps.time));
+        let shares = series(&|gaps, _| 100.0 * part(gaps).share_of(gaps.time));
         (
             format!("{:.2}{}", shares.median(), several(&shares, 2)),
             shares,
@@ -159,10 +159,10 @@ fn add(
         .statements
         .iter()
         .map(|s| s.coverage.events_lost());
-    let rate = of(&|gaps, watched| gaps.gaps.count as f64 / watched.as_secs_f64());
+    let rate = series(&|gaps, watched| gaps.gaps.count as f64 / watched.as_secs_f64());
     let statements = situation.statements.iter();
     let events: Series = statements.map(events_a_second).collect();
-    let watched = of(&|gaps, watched| 100.0 * gaps.time.share_of(watched));
+    let watched = series(&|gaps, watched| 100.0 * gaps.time.share_of(watched));
     let (unexplained, shares) = share(|gaps| gaps.unexplained);
     let met = if shares.quantile(1.0) <= TARGET {
         "met"

@@ -1,9 +1,9 @@
-//! What one traced event costs the program that it happens to.
+//! Measures what one traced event costs the program that it happens to.
 //!
-//! Two threads on one CPU wake each other; the CPU time of both from one context switch to the
-//! next, with an observer less without, is the observer's price of an event. CPU time rather than
-//! time on the wall, because other programs are not in it. What an observer does on another CPU
-//! (reading its buffers) is not in it either: `load` tells that of ticktax.
+//! Two threads on one CPU wake each other. The cost is their CPU time per context switch with an
+//! observer, minus the time without one. CPU time excludes other programs, unlike elapsed time. It
+//! also excludes an observer's work on other CPUs, such as reading its buffers. `load` measures
+//! that work for ticktax.
 
 mod clock_cost;
 mod floor;
@@ -22,24 +22,25 @@ use crate::tracing::{FLIGHT, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
 
-/// The most that an event should cost a traced thread, in times of the floor.
+/// Target cost of an event, as a multiple of the floor.
 const TARGET: f64 = 1.25;
 
-/// Hooks that a switch of the two threads passes, on which every tracer here or only that of wake-ups has a program.
+/// Hooks passed by a switch of the two threads. All tracers here have a program on the first one,
+/// but only some trace wake-ups.
 const SWITCH: &[&str] = &["sched_switch"];
 const SWITCH_AND_WAKEUP: &[&str] = &["sched_switch", "sched_waking"];
 
-/// The rows of the floors, and of what others are compared with.
+/// Rows of the floors, and of the baseline for other rows.
 const FLOOR_OF_SWITCH: usize = 0;
 const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
 const BY_SPANS: usize = 3;
-/// Spans in a buffer that holds a whole burst, a switch and a wake-up each way of 20,000 round trips: a lost event
-/// would be a cheap one.
+/// Buffer size for a complete burst: a switch and a wake-up each way for 20,000 round trips. Lost
+/// events would make tracing look cheap.
 const WHOLE_BURSTS: Output = Output::Spans { per_cpu: 1 << 17 };
 
-/// Triggers that nothing fits here, so that only looking at waits is in the cost: each is compared with a time, or counted
-/// by its length.
+/// Triggers that never match here, so that the cost is that of examining waits. The first compares
+/// each wait with a time. The second counts waits by length.
 const RECORDS: [(&str, &str); 2] = [
     ("wait>10s", "ticktax record --trigger 'wait>10s'"),
     ("wait>p99.9999", "ticktax record --trigger 'wait>p99.9999'"),
@@ -54,25 +55,25 @@ const PERF: Peer = Peer {
     package: "linux-perf",
 };
 
-/// An observer's results.
+/// Results of an observer.
 struct Contender {
     observer: Observer,
     name: &'static str,
-    /// The row that it is compared with.
+    /// Row of its baseline.
     beside: usize,
-    /// Whether that is the floor which it should be near.
+    /// Whether its baseline is the floor that it should approach.
     has_target: bool,
     cost: Series,
-    /// Time inside the BPF program, by the kernel's statistics.
+    /// Time inside the BPF program, according to the kernel's statistics.
     inside: Series,
-    /// Of the switches, in percent.
+    /// Share of missed switches, in percent.
     missed: Series,
 }
 
-/// In what a cost is told.
+/// Unit of the costs.
 struct Unit {
     name: &'static str,
-    /// How many nanoseconds one is.
+    /// Number of nanoseconds per unit.
     ns: f64,
 }
 
@@ -93,7 +94,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// What each observer's events cost, and what a switch takes without one.
+/// Cost per event of each observer, and time of an unobserved switch.
 fn measure(
     bench: &Bench,
     rounds: u32,
@@ -115,7 +116,7 @@ fn measure(
                     continue;
                 }
             };
-            // Between one turn without and the next, so that a drift of the machine cancels.
+            // The mean of the unobserved runs before and after cancels a drift of the machine.
             let after = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
             contender
                 .cost
@@ -165,14 +166,14 @@ fn contenders() -> Vec<Contender> {
             "ticktax, every hook, flight recorder",
             FLOOR_OF_BOTH,
         ),
-        // What is left without the bookkeeping: getting into the program and out of it.
+        // The remaining cost without accounting: entering and leaving the program.
         contender(
             Observer::Waiting,
             "ticktax, attached but not recording",
             FLOOR_OF_SWITCH,
         ),
     ];
-    // Not in a guest of the lab, which has this program alone.
+    // A lab guest contains only this program, so these rows are missing there.
     if let Ok(tool) = Tool::find() {
         all.extend(RECORDS.map(|(trigger, name)| {
             let record = Observer::Record(tool.clone(), trigger);
@@ -203,8 +204,8 @@ fn contenders() -> Vec<Contender> {
     all
 }
 
-/// The time inside the BPF program. In a turn of its own, because the kernel's statistics cost
-/// something themselves.
+/// Time inside the BPF program. It needs a separate run, because the kernel's statistics cost time
+/// too.
 fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<f64>, String> {
     if !matches!(
         contender.observer,
@@ -220,10 +221,10 @@ fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<
     observe(bench, &contender.observer, folder, Some(&statistics)).map(|turn| turn.inside)
 }
 
-/// How many times the cost of another a contender's is; `None` where the other's cannot be told from nothing.
+/// Cost relative to another contender. `None` if the other one's cost could be zero.
 fn ratio(contender: &Series, beside: &Series) -> Option<f64> {
-    let told = beside.quantile(0.25) > 0.0;
-    told.then(|| contender.median() / beside.median())
+    let is_positive = beside.quantile(0.25) > 0.0;
+    is_positive.then(|| contender.median() / beside.median())
 }
 
 fn print(contenders: &[Contender], base: &Series, unit: &Unit) {
@@ -285,7 +286,7 @@ mod tests {
     use crate::table::Series;
 
     #[test]
-    fn a_floor_that_may_be_nothing_judges_nobody() {
+    fn a_floor_that_could_be_zero_gives_no_ratio() {
         let series = |values: [f64; 3]| values.into_iter().collect::<Series>();
         let cost = series([150.0, 160.0, 170.0]);
         assert_eq!(ratio(&cost, &series([70.0, 80.0, 90.0])), Some(2.0));

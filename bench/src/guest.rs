@@ -1,4 +1,4 @@
-//! A guest of the lab in which a verb of this program runs.
+//! Runs a verb of this program in a lab guest.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use ticktax_lab::kernel::{Cache, Wanted, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
 use ticktax_lab::{LabError, Program, Run};
 
-/// Virtual CPUs of a guest: what is measured there takes turns on one.
+/// Number of virtual CPUs. One suffices, because measurements run one after another.
 const CPUS: u32 = 1;
 /// Memory of a guest, in MiB.
 const MEMORY: u32 = 512;
-/// How long a guest may take on the host's clock.
+/// Time limit of a guest, on the host's clock.
 const LIMIT: Duration = Duration::from_mins(30);
 
-/// What may be typed of any guest.
+/// Options for every guest.
 #[derive(Clone, Debug, Args)]
 pub struct GuestArguments {
     /// Parameters for the kernel
@@ -28,48 +28,48 @@ pub struct GuestArguments {
     )]
     pub cmdline: String,
 
-    /// Keep what the guest's kernel said
+    /// Keep the kernel's console output
     #[arg(long, value_name = "FILE")]
     pub console: Option<PathBuf>,
 }
 
-/// What is to run in a guest.
+/// A job for a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// The kernel that it boots.
+    /// The kernel to boot.
     pub kernel: &'a Wanted,
-    /// What else was typed.
+    /// The options for the guest.
     pub typed: &'a GuestArguments,
     /// A verb of this program, and its arguments.
     pub arguments: &'a [String],
-    /// Other programs that it has.
+    /// Additional programs for the guest.
     pub programs: &'a [Program],
-    /// How its clock runs.
+    /// The guest's clock.
     pub clock: Clock,
 }
 
-/// The cache that `ticktax lab` keeps kernels in (XDG Base Directory Specification).
+/// The cache in which `ticktax lab` keeps kernels (XDG Base Directory Specification).
 ///
 /// # Errors
-/// Neither variable of the environment says where a user's files are.
+/// No environment variable names the user's directories.
 pub fn cache() -> Result<Cache, LabError> {
     Cache::of_user(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
 }
 
-/// This program's file.
+/// Path of this program.
 ///
 /// # Errors
-/// It cannot be found.
+/// The path cannot be determined.
 pub fn own_program() -> Result<PathBuf, LabError> {
     let link = Path::new("/proc/self/exe");
     env::current_exe().map_err(|error| LabError::of_file("find", link, &error))
 }
 
-/// Boots the guest, and brings back what the verb wrote. `stop` is asked whether to give up; `tell` hears what takes a
-/// while.
+/// Boots the guest and returns the files that the verb wrote. Polls `stop` for a request to stop.
+/// Reports slow steps to `tell`.
 ///
 /// # Errors
-/// There is no kernel, the guest fails, or its verb does.
+/// There is no kernel, or the guest or its verb fails.
 pub fn run(
     job: &Job<'_>,
     stop: &dyn Fn() -> bool,

@@ -1,7 +1,7 @@
-//! Rows a second through the ledger, and into and out of a file.
+//! Measures rows per second through the ledger, and to and from a file.
 //!
-//! The first table is the ledger's own benchmark, of a recording that is made up and always the
-//! same. The second is of a recording of this machine, made for the purpose.
+//! The first table comes from the ledger's own benchmark, with a synthetic recording that is always
+//! the same. The second uses a new recording of this machine.
 
 use std::env;
 use std::path::Path;
@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
-use ticktax_model::recording::{RecordingReader, RecordingWriter, RowSink};
+use ticktax_model::recording::RowSink;
 use ticktax_probes::clock::now;
+use ticktax_store::recording::{RecordingReader, RecordingWriter};
 
 use crate::peer::length;
 use crate::ping_pong;
@@ -21,7 +22,7 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Millions of rows a second on one core.
+/// Target in millions of rows per second on one core.
 const TARGET: f64 = 10.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -31,7 +32,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     live(bench)
 }
 
-/// Runs the ledger's own benchmark, and prints what it says as a table.
+/// Runs the ledger's own benchmark and prints its results as a table.
 fn made_up() {
     let Some(cargo) = env::var_os("CARGO") else {
         println!("\nThe ledger's own benchmark is left out: it needs `cargo run`.");
@@ -62,7 +63,7 @@ fn made_up() {
     table.print();
 }
 
-/// The ledger, the writer and the reader, in turns, with a recording of this machine.
+/// Measures the ledger, the writer and the reader in turn, with a recording of this machine.
 fn live(bench: &Bench) -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("live.parquet");
@@ -126,7 +127,7 @@ fn live(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Records this machine with the spin probe while two threads switch, for rows of every kind.
+/// Records this machine with the spin probe while two threads switch, to get rows of every kind.
 fn record(bench: &Bench, path: &Path) -> Outcome {
     let tool = Tool::find()?;
     let seconds = bench.choose(20, 3);
@@ -148,7 +149,7 @@ fn record(bench: &Bench, path: &Path) -> Outcome {
     bench.pause(Duration::from_millis(500))
 }
 
-/// Millions of rows a second that `work` takes.
+/// Millions of rows per second that `work` processes.
 fn rate(rows: usize, work: &mut dyn FnMut() -> Result<(), String>) -> Result<f64, String> {
     let begin = now();
     work()?;

@@ -1,4 +1,5 @@
-//! What examples share that measure this machine: the command beside them, a paced loop, programs that compute.
+//! Shared parts of examples that measure this machine: the ticktax command, a paced loop, and CPU
+//! hogs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,22 +10,22 @@ use ticktax_host::own_thread_cpu_time;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// The release build of the command, beside the folder of the examples.
+/// Path of the release build of `ticktax`, next to the examples' folder.
 ///
 /// # Errors
-/// It is not there.
+/// The file does not exist.
 pub fn tool() -> Result<PathBuf, String> {
     let own = env::current_exe().map_err(|error| error.to_string())?;
     let beside = own.parent().and_then(Path::parent);
-    let tool = beside.map(|it| it.join("ticktax"));
+    let tool = beside.map(|folder| folder.join("ticktax"));
     tool.filter(|tool| tool.is_file())
         .ok_or_else(|| "build it first: cargo build --release -p ticktax".to_owned())
 }
 
-/// What a command prints.
+/// Standard output of a command.
 ///
 /// # Errors
-/// It fails, or cannot be run; what it says of that.
+/// The command cannot run or fails. The error contains its standard error.
 pub fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -34,24 +35,24 @@ pub fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A loop that works, and sleeps until its next frame is due.
+/// A loop that works, then sleeps until the next frame is due.
 #[derive(Clone, Copy, Debug)]
 pub struct PacedLoop {
-    /// Frames a second.
+    /// Frames per second.
     pub rate: u32,
-    /// CPU time of a frame, µs.
+    /// CPU time per frame, in µs.
     pub work: u32,
-    /// Whether frames are due on a grid; otherwise delays add up.
+    /// Whether frames are due on a fixed grid. Otherwise delays accumulate.
     pub grid: bool,
 }
 
 impl PacedLoop {
-    /// Its words on a command line: [`Self::parse`] reads them.
+    /// Command-line arguments that [`Self::parse`] reads.
     pub fn arguments(self) -> [String; 3] {
-        [self.rate, self.work, u32::from(self.grid)].map(|it| it.to_string())
+        [self.rate, self.work, u32::from(self.grid)].map(|number| number.to_string())
     }
 
-    /// The loop of such words.
+    /// Parses command-line arguments.
     pub fn parse(words: &[String]) -> Option<Self> {
         let number = |place: usize| words.get(place)?.parse().ok();
         Some(Self {
@@ -61,13 +62,13 @@ impl PacedLoop {
         })
     }
 
-    /// What it is called in a table.
+    /// Label for tables.
     pub fn words(self) -> String {
         let rule = if self.grid { "grid" } else { "remaining" };
         format!("{}/s, {} ms, {rule}", self.rate, f64::from(self.work) / 1e3)
     }
 
-    /// Runs for so long.
+    /// Runs the loop for `length`.
     pub fn run(self, length: Nanos) {
         let period = Nanos(1_000_000_000 / i64::from(self.rate.max(1)));
         let end = now() + length;
@@ -92,11 +93,11 @@ impl PacedLoop {
     }
 }
 
-/// Programs that compute for so many seconds: `stress-ng`, by way of these words where it is to be in a session
-/// of its own (`setsid --wait`).
+/// Starts `stress-ng` with `count` CPU hogs for `seconds`. `by_way_of` is a command to run it with,
+/// such as `setsid --wait` for a separate session.
 ///
 /// # Errors
-/// It cannot be run.
+/// It cannot be started.
 pub fn computing(by_way_of: &[&str], count: u32, seconds: u32) -> io::Result<Child> {
     let mut words = by_way_of.iter().chain(&["stress-ng"]);
     let mut command = Command::new(words.next().unwrap_or(&"stress-ng"));

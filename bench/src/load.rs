@@ -1,5 +1,5 @@
-//! What the tool itself uses, and what it loses, by the rate of events: `ticktax audit` as users
-//! run it, while pairs of threads on every CPU switch in batches.
+//! Measures the cost of the tool and its lost events by event rate. It runs `ticktax audit` as
+//! users do, while pairs of threads on every CPU switch in batches.
 
 use std::fmt;
 use std::thread;
@@ -12,25 +12,25 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Events a second on all CPUs together. An idle machine makes some thousands by itself.
+/// Event rates on all CPUs together. An idle machine alone produces a few thousand per second.
 const RATES: [Rate; 4] = [
-    Rate::of(10_000, Nanos::from_millis(10)),
-    Rate::of(100_000, Nanos::from_millis(1)),
-    Rate::of(500_000, Nanos::from_millis(1)),
-    // More than the machine can make: as fast as it goes.
-    Rate::of(10_000_000, Nanos::from_millis(1)),
+    Rate::new(10_000, Nanos::from_millis(10)),
+    Rate::new(100_000, Nanos::from_millis(1)),
+    Rate::new(500_000, Nanos::from_millis(1)),
+    // Faster than any machine: unlimited.
+    Rate::new(10_000_000, Nanos::from_millis(1)),
 ];
 
-/// From here on a rate stands for as many events as there can be.
+/// Rates from here on mean unlimited.
 const FASTEST: u32 = 10_000_000;
 
-/// How a mode is called, and what asks for it.
+/// Name and options of each mode.
 const MODES: [(&str, &[&str]); 2] = [
     ("spans", &["--keep", "spans"]),
     ("sums", &["--keep", "sums"]),
 ];
 
-/// A rate of events, and the time from one batch of them to the next.
+/// An event rate, and the interval between batches.
 #[derive(Clone, Copy)]
 struct Rate {
     events: u32,
@@ -38,7 +38,7 @@ struct Rate {
 }
 
 impl Rate {
-    const fn of(events: u32, pace: Nanos) -> Self {
+    const fn new(events: u32, pace: Nanos) -> Self {
         Self { events, pace }
     }
 
@@ -46,7 +46,7 @@ impl Rate {
         self.events >= FASTEST
     }
 
-    /// Round trips in one batch on one of so many CPUs: each is two events.
+    /// Round trips per batch on one of `cpus` CPUs. Each trip makes two events.
     fn trips(self, cpus: usize) -> u64 {
         let batch = i64::from(self.events) * self.pace.0 / 1_000_000_000;
         (batch.unsigned_abs() / 2 / cpus as u64).max(1)
@@ -62,16 +62,16 @@ impl fmt::Display for Rate {
     }
 }
 
-/// The results at one rate in one mode.
+/// Results at one rate in one mode.
 #[derive(Default)]
 struct Results {
-    /// Events a second that came about.
+    /// Actual event rate, per second.
     rate: Series,
     /// CPU time of the tool, in percent of one CPU.
     cpu: Series,
     /// Peak memory in MiB.
     memory: Series,
-    /// Of all runs together.
+    /// Total over all runs.
     lost: u64,
     events: u64,
 }
@@ -159,7 +159,7 @@ impl Results {
     }
 }
 
-/// Audits while the events are made.
+/// Runs an audit while the events are produced.
 fn audit(
     bench: &Bench,
     tool: &Tool,
@@ -172,7 +172,7 @@ fn audit(
         .iter()
         .collect();
     let trips = wanted.trips(cpus.len());
-    // The generator begins before the audit does and ends after it.
+    // The generator starts before the audit and ends after it.
     let length = Nanos::from_secs(i64::from(seconds) + 2);
     thread::scope(|scope| {
         let makers: Vec<_> = cpus

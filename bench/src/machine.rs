@@ -1,4 +1,4 @@
-//! The machine that is measured on, and a thread's place on it.
+//! The measured machine, and CPU affinity.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_model::Cpu;
 
-/// Keeps the calling thread, and what it starts, on one CPU.
+/// Pins the calling thread, and everything it starts, to one CPU.
 pub(crate) fn pin(cpu: Cpu) -> io::Result<()> {
     pin_to_all(&[cpu])
 }
 
-/// Keeps the calling thread, and what it starts, on these CPUs.
+/// Pins the calling thread, and everything it starts, to these CPUs.
 pub(crate) fn pin_to_all(cpus: &[Cpu]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {
@@ -23,7 +23,7 @@ pub(crate) fn pin_to_all(cpus: &[Cpu]) -> io::Result<()> {
     Ok(())
 }
 
-/// The machine in one line.
+/// Describes the machine in one line.
 pub(crate) fn line() -> String {
     let machine = Proc::default().machine();
     let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
@@ -39,7 +39,7 @@ pub(crate) fn line() -> String {
     )
 }
 
-/// How busy the machine has been over the last 1, 5 and 15 minutes.
+/// Load averages over 1, 5 and 15 minutes.
 pub(crate) fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace()

@@ -1,8 +1,8 @@
-//! Benchmarks: what ticktax costs and how fine it sees, each beside its peers in the same run.
+//! Benchmarks of ticktax: its cost and its resolution, next to its peers in the same run.
 //!
-//! `cargo run --release -p ticktax-bench -- NAME` runs one, `all` every one, and each prints a
-//! Markdown table. Rounds are interleaved (A B C A B C …), so that a machine that slows down
-//! slows all of them down. A peer that is not installed costs its own row, nothing else.
+//! `cargo run --release -p ticktax-bench -- NAME` runs one benchmark, `all` runs every one. Each
+//! prints a Markdown table. Rounds are interleaved (A B C A B C …), so a slowdown of the machine
+//! affects all of them. If a peer is not installed, only its row is missing.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -47,12 +47,12 @@ use ticktax_bench::table;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 
-/// What a benchmark ends with.
+/// Result of a benchmark.
 type Outcome = Result<(), Box<dyn Error>>;
 
 type Benchmark = fn(&Bench) -> Outcome;
 
-/// Measures what ticktax costs, beside its peers.
+/// Measure what ticktax costs, next to its peers
 #[derive(Debug, Parser)]
 #[command(
     name = "ticktax-bench",
@@ -60,15 +60,15 @@ type Benchmark = fn(&Bench) -> Outcome;
     subcommand_negates_reqs = true
 )]
 struct Arguments {
-    /// Which benchmark
+    /// Name of the benchmark
     #[arg(value_enum, required = true)]
     name: Option<Name>,
 
-    /// Fewer and shorter rounds: to try it out, not to quote
+    /// Run fewer and shorter rounds, as a trial
     #[arg(long)]
     quick: bool,
 
-    /// For how long stalls are injected into the recorder's benchmark: 120 is its long form
+    /// Minutes of injected stalls in the recorder's benchmark; its long form uses 120
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_440))]
     minutes: u16,
 
@@ -76,44 +76,44 @@ struct Arguments {
     verb: Option<Verb>,
 }
 
-/// What does not run on this machine's own kernel.
+/// Benchmarks and helpers that do not run on this machine's own kernel.
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// rtla and cyclictest beside an audit, in a guest of the lab
+    /// Compare rtla and cyclictest with an audit, in a lab guest
     Peers(PeersArguments),
-    /// What runs in that guest
+    /// Part of `peers` that runs in the guest
     #[command(name = guest::VERB, hide = true)]
     PeersGuest {
-        /// How long each tool is to run
+        /// Run time of each tool
         seconds: u32,
     },
-    /// What one traced event costs in instructions, in a guest of the lab
+    /// Count the instructions of one traced event, in a lab guest
     EventInstructions(InstructionsArguments),
-    /// What runs in that guest
+    /// Part of `event-instructions` that runs in the guest
     #[command(name = event_cost::guest::VERB, hide = true)]
     EventInstructionsGuest,
-    /// The program whose time the benchmark of the observer is about
+    /// Program audited by the observer's benchmark
     #[command(name = observer::VERB, hide = true)]
     ObserverVictim {
-        /// Where it computes
+        /// CPU to compute on
         cpu: u32,
     },
-    /// The program that the benchmark of the recorder holds up
+    /// Program delayed by the recorder's benchmark
     #[command(name = recorder::stalls::VICTIM, hide = true)]
     RecorderVictim {
-        /// Where it computes
+        /// CPU to compute on
         cpu: u32,
     },
-    /// What holds it up
+    /// Program that causes the delays
     #[command(name = recorder::stalls::INJECTOR, hide = true)]
     RecorderInjector {
-        /// Where
+        /// CPU to occupy
         cpu: u32,
-        /// How often
+        /// Number of stalls
         count: i64,
-        /// In how long
+        /// Total time
         length: Nanos,
-        /// What the random times are made from
+        /// Seed of the random times
         seed: u64,
     },
     /// PID 1 of a guest
@@ -121,61 +121,61 @@ enum Verb {
     LabGuest,
 }
 
-/// The benchmarks; each has a module of its own.
+/// The benchmarks. Each has its own module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// What one traced event costs, beside bpftrace and perf
+    /// Cost of one traced event, next to bpftrace and perf
     EventCost,
-    /// How small a gap the spin probe resolves, beside oslat
+    /// Shortest gap that the spin probe resolves, next to oslat
     Spin,
-    /// What the sleep probe measures, beside cyclictest
+    /// Latency measured by the sleep probe, next to cyclictest
     Sleep,
-    /// How late the frames of a paced loop begin, beside cyclictest
+    /// Lateness of the frames of a paced loop, next to cyclictest
     Pace,
-    /// How far the accounting check is off, beside programs of known time
+    /// Error of the accounting check, for programs of known time
     Accounting,
-    /// How much of the lost time is explained, idle and under load
+    /// Share of lost time that is explained, idle and under load
     Coverage,
-    /// The tool's CPU time and memory, and events lost, by the rate of events
+    /// CPU time, memory and lost events of the tool, by event rate
     Load,
-    /// The agent's CPU time and memory, by the rate of events
+    /// CPU time and memory of the agent, by event rate
     Agent,
-    /// What watches a machine all the time, beside other collectors and perf as a flight recorder
+    /// Cost of monitoring continuously, next to other collectors and perf as a flight recorder
     Collectors,
-    /// What an audit costs the program that it is asked about
+    /// Cost of an audit to the audited program
     Observer,
-    /// What the flight recorder catches of stalls at random times
+    /// Share of random stalls that the flight recorder catches
     Recorder,
-    /// Throughput beside iperf3, and accounts of traffic beside a soaker
+    /// Throughput next to iperf3, and traffic accounts next to a soaker
     Net,
-    /// What stalls of known length lose of datagrams, beside what is predicted
+    /// Datagrams lost in stalls of known length, next to the prediction
     Packets,
-    /// How long loading and attaching the tracer takes
+    /// Time to load and attach the tracer
     Attach,
-    /// Rows a second through the ledger, and into and out of a file
+    /// Rows per second through the ledger, and to and from a file
     Ledger,
-    /// All of them
+    /// All benchmarks
     All,
 }
 
-/// What every benchmark needs to know.
+/// Settings shared by all benchmarks.
 struct Bench {
     quick: bool,
     minutes: u16,
-    /// The CPU that is measured: the last one, which interrupts and daemons leave alone most.
+    /// The measured CPU: the last one, because interrupts and daemons use it least.
     measured: Cpu,
-    /// The CPU of everything else: this process, its collector, the peers.
+    /// The CPU for everything else: this process, its collector, and the peers.
     other: Cpu,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Bench {
-    /// `full`, or `quick` where little time is to be spent.
+    /// Returns `quick` in quick runs, otherwise `full`.
     fn choose<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// Sleeps, until it is interrupted.
+    /// Sleeps for `length`. Returns an error when interrupted.
     fn pause(&self, length: Duration) -> Outcome {
         let end = now() + Nanos(i64::try_from(length.as_nanos())?);
         while now() < end {
@@ -185,7 +185,8 @@ impl Bench {
         self.go_on()
     }
 
-    /// An error once it was interrupted: peers are ended and files removed on the way out.
+    /// Returns an error after an interrupt, so that peers are ended and files removed on the way
+    /// out.
     fn go_on(&self) -> Outcome {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err("interrupted".into());
@@ -230,7 +231,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A flag that Ctrl-C raises.
+/// A flag that Ctrl-C sets.
 fn interrupted() -> Result<Arc<AtomicBool>, Box<dyn Error>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -255,7 +256,7 @@ fn event_instructions(typed: &InstructionsArguments) -> Outcome {
     event_cost::guest::run(typed, &|| interrupted.load(Ordering::Relaxed))
 }
 
-/// What this machine has for benchmarks.
+/// Settings of this machine.
 fn bench(quick: bool, minutes: u16) -> Result<Bench, Box<dyn Error>> {
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));

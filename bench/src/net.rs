@@ -1,6 +1,7 @@
-//! Throughput over one pair of virtual devices, `ticktax net` and iperf3 in turns, with the CPU time that each says
-//! it took; what passes a link of a rate; and the accounts of a pair's traffic beside what a soaker lost to it, which
-//! counts its own work and knows nothing of the trace.
+//! Measures network traffic. Compares the throughput of `ticktax net` and iperf3 over the same pair
+//! of virtual devices, in turn, with the CPU time that each reports. Measures the rate that a
+//! shaped link passes. Compares the traffic accounts of a pair with the CPU time that a soaker
+//! lost. The soaker counts its own work and is independent of the trace.
 
 mod link;
 mod soaked;
@@ -28,13 +29,13 @@ const IP: peer::Tool = peer::Tool {
     package: "iproute2",
 };
 
-/// The receiver's address, of a block that is kept for documentation.
+/// Address of the receiver, from a block reserved for documentation.
 const ADDRESS: &str = "192.0.2.1";
-/// How long each turn sends.
+/// Length of a run, in seconds.
 const SECONDS: u32 = 5;
-/// Throughput is to agree with iperf3's within this, in percent.
+/// Maximum difference from iperf3's throughput, in percent.
 const THROUGHPUT: f64 = 3.0;
-/// Bytes of data in a full segment: MTU 1500, timestamps.
+/// Data bytes of a full segment with MTU 1500 and timestamps.
 const SEGMENT: f64 = 1_448.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -50,21 +51,22 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     soaked::measure(bench, &tool)
 }
 
-/// Which CPU the kernel receives a packet on.
+/// The CPU on which the kernel receives a packet.
 ///
-/// A veth's packet is received on the CPU that sends it. An acknowledgement is sent by the receiver, on whose CPU it is
-/// then received, and lets more data go from there: so both CPUs send, and their packets overtake each other. How much
-/// goes from which CPU is a matter of who just runs, and is not the same for two programs of the same calls.
+/// A veth packet is received on the CPU that sends it. An acknowledgement is therefore received on
+/// the receiver's CPU, and triggers more data from there. Both CPUs send, and their packets
+/// overtake each other. The share of each CPU depends on who happens to run, and differs between
+/// two programs with the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
-    /// As the kernel does it.
+    /// The kernel's default.
     OnSendersCpu,
-    /// Each end's packets on its CPU, by RPS.
+    /// Each end's packets on its own CPU, by RPS.
     Steered,
 }
 
-/// Two network namespaces with a pair of devices between them, gone when this is dropped. Named, because both tools
-/// are to run in them.
+/// Two network namespaces connected by a pair of devices. Dropping this removes them. They have
+/// names so that both tools can enter them.
 struct Namespaces {
     ip: PathBuf,
     receiver: String,
@@ -94,7 +96,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// Has each end's packets received on its CPU.
+    /// Steers each end's packets to its own CPU.
     fn steer(&self, bench: &Bench) -> Outcome {
         for (namespace, cpu) in [
             (&self.receiver, bench.measured),
@@ -117,7 +119,7 @@ impl Namespaces {
         Err(format!("`ip {}` says: {}", arguments.join(" "), said.trim()).into())
     }
 
-    /// A command inside; with the mounts of outside, where the tracer's are.
+    /// A command inside a namespace, with the outside mounts, so that the tracer finds its files.
     fn within(namespace: &str, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -130,35 +132,35 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for namespace in [&self.receiver, &self.sender] {
-            // One that was not made needs no removing.
+            // Ignore errors: the namespace might not exist.
             let _ = self.ip(&["netns", "delete", namespace]);
         }
     }
 }
 
-/// A CPU alone, as the kernel reads a mask: in words of 32.
+/// Mask of a single CPU in the kernel's notation: words of 32 bits.
 fn mask_of(cpu: Cpu) -> String {
     let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
     format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words))
 }
 
-/// What a tool says of one turn.
+/// Results of a tool in one run.
 struct Turn {
     gbit_hz: f64,
     /// CPU time of both ends, in percent of one CPU.
     cpu: f64,
-    /// Segments that were sent again, of those that the data takes once.
+    /// Share of retransmitted segments.
     again: f64,
 }
 
-/// A tool's turns.
+/// Results of a tool over all runs.
 struct Rival {
     name: &'static str,
     gbit_hz: Series,
     cpu: Series,
     ns_a_byte: Series,
     again: Series,
-    /// Its throughput by iperf3's of the same round.
+    /// Throughput relative to iperf3's in the same round.
     ratio: Series,
 }
 
@@ -232,7 +234,7 @@ fn iperf_client(bench: &Bench, pair: &Namespaces, iperf: &Path, seconds: u32) ->
     client
 }
 
-/// What an iperf3 says of both ends.
+/// Parses iperf3's report about both ends.
 fn iperf_says(said: &str) -> Result<Turn, Box<dyn Error>> {
     let said: Value = serde_json::from_str(said)?;
     let number = |path: &str| {
@@ -277,7 +279,8 @@ fn tool_turn(
     let (Some(sender), Some(receiver)) = ends else {
         return Err("an end of ticktax net tells nothing".into());
     };
-    let share = |it: &ticktax_model::net::EndReport| 100.0 * it.cpu.share_of(it.elapsed());
+    let share =
+        |report: &ticktax_model::net::EndReport| 100.0 * report.cpu.share_of(report.elapsed());
     Ok(Turn {
         again: sender.counters.segments_again as f64 / (sender.bytes as f64 / SEGMENT),
         gbit_hz: receiver.bits_hz().ok_or("nothing arrived")? / 1e9,
@@ -285,13 +288,13 @@ fn tool_turn(
     })
 }
 
-/// All that it said, once it has ended by itself.
+/// Waits for the end. Returns the complete output.
 fn finished(bench: &Bench, mut running: Running) -> Result<String, Box<dyn Error>> {
     bench.pause(Duration::from_secs(SECONDS.into()))?;
     Ok(running.finish(Duration::from_secs(30))?)
 }
 
-/// What complaints come with it stands behind it.
+/// Parses the statement. Complaints can follow it.
 fn statement(said: &str) -> Result<NetStatement, Box<dyn Error>> {
     let mut values = serde_json::Deserializer::from_str(said).into_iter();
     match values.next() {

@@ -1,10 +1,10 @@
-//! What an audit costs the program that it is asked about: a process that computes, with and without an
-//! audit of it in turns, while two threads of another make some thousands of events a second, on another
-//! CPU or on its own.
+//! Measures the cost of an audit to the audited program. A process computes with and without an
+//! audit, in turn. Two threads of another process produce a few thousand events per second, on
+//! another CPU or on the same one.
 //!
-//! The process knows by itself what it got done: blocks of one computation in the CPU time that it was
-//! charged, which has in it whatever the tracer does in its context and in its CPU's interrupts. Beside
-//! it is what the statement says: its waits behind the tool's threads.
+//! The process measures its own progress: blocks of a computation per CPU time charged to it. That
+//! time includes the work of the tracer in its context and in interrupts of its CPU. The table adds
+//! the figure from the statement: the waits behind the tool's threads.
 
 use std::env;
 use std::error::Error;
@@ -23,30 +23,32 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome, machine, ping_pong};
 
-/// The hidden verb of this program as the process that computes.
+/// Hidden verb of this program for the computing process.
 pub(crate) const VERB: &str = "observer-victim";
 
-/// From one batch of switches to the next.
+/// Interval between batches of switches.
 const PACE: Nanos = Nanos::from_millis(10);
-/// Round trips a batch, of two switches each; a switch is two events: it, and the wake-up before it.
+/// Round trips per batch. Each has two switches, and a switch is two events: itself and its
+/// wake-up.
 const TRIPS: u64 = 17;
-/// For this long an audit gets ready, and is read after the computation.
+/// Time for an audit to get ready, and to be read after the computation.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// How long the computation goes on.
+/// Length of the computation.
 const LENGTH: Nanos = Nanos::from_secs(2);
-/// The share of its time, in percent, that an audit may cost the program.
+/// Target share of the program's time that an audit costs, in percent.
 const TARGET: f64 = 0.1;
 
-/// Where the events come about.
+/// The place where the events occur.
 struct Place {
     name: &'static str,
     cpu: Option<Cpu>,
-    /// What the audit took of the computation, in percent: each turn beside the one without.
+    /// Share of the computation lost to the audit, in percent. Compares each run with one without
+    /// an audit.
     lost: Series,
-    /// The same between two turns without one: what the machine does by itself.
+    /// The same difference between two runs without an audit: the variation of the machine.
     nothing: Series,
-    /// What the statement says, in percent.
-    told: Series,
+    /// Share according to the statement, in percent.
+    stated: Series,
     events: Series,
 }
 
@@ -58,7 +60,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         cpu,
         lost: Series::new(),
         nothing: Series::new(),
-        told: Series::new(),
+        stated: Series::new(),
         events: Series::new(),
     };
     let mut places = [
@@ -76,7 +78,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Without an audit, with one, and without again.
+/// Runs without an audit, with it, and without it again.
 fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     let length = Nanos(3 * LENGTH.0 + 4 * 1_500_000_000);
     let cpu = bench.measured;
@@ -98,7 +100,7 @@ fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
         let without = f64::midpoint(before, after);
         place.lost.push(100.0 * (1.0 - with / without));
         place.nothing.push(100.0 * (1.0 - after / before));
-        place.told.push(told(&statement)?);
+        place.stated.push(stated(&statement)?);
         let watched = statement.cpus.iter().map(|books| books.elapsed).max();
         let watched = watched.unwrap_or_default().as_secs_f64();
         place.events.push(statement.cost.events as f64 / watched);
@@ -106,7 +108,7 @@ fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     })
 }
 
-/// The process that computes, ended when this is dropped.
+/// The computing process. Dropping it ends it.
 struct Victim {
     process: Child,
     ask: ChildStdin,
@@ -132,7 +134,7 @@ impl Victim {
         })
     }
 
-    /// Blocks done in a second of its CPU time, in one turn.
+    /// Blocks per second of its CPU time, in one run.
     fn compute(&mut self) -> Result<f64, Box<dyn Error>> {
         writeln!(self.ask, "go")?;
         let mut answer = String::new();
@@ -143,13 +145,13 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It ends by itself once nobody asks any more; either way nothing is left of it.
+        // It exits when its input closes. Killing it is only a precaution.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The process that computes: a turn for each line that it reads.
+/// Main function of the computing process: one computation for each line that it reads.
 pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     for line in io::stdin().lines() {
@@ -159,7 +161,7 @@ pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// Blocks of a computation done in a second of this thread's CPU time.
+/// Blocks of the computation per second of this thread's CPU time.
 fn computed() -> f64 {
     let begin = own_thread_cpu_time();
     let (mut blocks, mut value) = (0_u64, 1_u64);
@@ -179,8 +181,8 @@ fn computed() -> f64 {
     }
 }
 
-/// The share of the watched time for which the program waited behind the tool, in percent.
-fn told(statement: &Statement) -> Result<f64, String> {
+/// Share of the audited time that the program waited behind the tool, in percent.
+fn stated(statement: &Statement) -> Result<f64, String> {
     let victim = statement.victim.as_ref();
     let threads = victim.and_then(|victim| victim.threads.as_ref());
     let threads = threads.ok_or("the statement has no threads of the program")?;
@@ -191,7 +193,7 @@ fn told(statement: &Statement) -> Result<f64, String> {
     Ok(100.0 * time.share_of(watched.unwrap_or_default()))
 }
 
-/// Whether the target is met, where two turns that nobody watches differ by less than it.
+/// Whether the target is met. Requires that two unobserved runs differ by less than the target.
 fn verdict(place: &Place) -> String {
     let nothing = place.nothing.quantile(0.75) - place.nothing.quantile(0.25);
     let said = if nothing > TARGET {
@@ -226,7 +228,7 @@ fn print(places: &[Place]) {
             place.lost.quartiles(3),
             format!("{:.3}", place.nothing.median()),
             place.nothing.quartiles(3),
-            format!("{:.4}", place.told.median()),
+            format!("{:.4}", place.stated.median()),
             verdict(place),
         ]);
     }

@@ -1,5 +1,6 @@
-//! How late a paced loop's frames begin, beside cyclictest: the same CPU, interval and priority, in
-//! turns. The frames have no work, so that the loop does what cyclictest does.
+//! Measures how late the frames of a paced loop start, next to cyclictest. Both use the same CPU,
+//! interval and priority, and alternate. The frames have no work, so the loop does the same as
+//! cyclictest.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule, SleepMethod};
@@ -12,7 +13,7 @@ use crate::table::Table;
 use crate::tracing::INTERVAL;
 use crate::{Bench, Outcome, machine};
 
-/// One frame a millisecond.
+/// One frame per millisecond.
 const PERIOD: Nanos = Nanos::from_millis(1);
 
 const METHODS: [SleepMethod; 3] = [
@@ -79,7 +80,7 @@ fn pace(
         ring_capacity: 1 << 16,
     };
     let mut waits = Vec::new();
-    // A slot without a frame waits, too: for the frame that began at last.
+    // A slot without a frame counts too: it waits for the next frame that starts.
     let mut note = |frame: Frame| {
         for slot in 0..=frame.dropped(PERIOD) {
             let due = frame.due + Nanos(slot * PERIOD.0);

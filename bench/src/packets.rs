@@ -1,6 +1,7 @@
-//! Datagrams at 60 000 a second whose receiver is stalled for 17 ms again and again: what is lost beside what the
-//! stalls' lengths predict, what of it is placed, and whether the buffer that is printed loses nothing. Both ends are
-//! real-time threads, so that nothing but the injected stalls holds them up, whatever else runs.
+//! Sends 60 000 datagrams per second to a receiver that is stalled for 17 ms again and again.
+//! Compares the losses with those predicted from the stalls' lengths. Measures the share of losses
+//! with a known place, and tests that the recommended buffer prevents losses. Both ends are
+//! real-time threads, so that only the injected stalls delay them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,40 +15,40 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Datagrams a second, as they are typed.
+/// Datagrams per second, as typed.
 const RATE: &str = "60k";
-/// How long each turn sends, in seconds.
+/// Length of a run, in seconds.
 const SECONDS: u32 = 4;
-/// How long each stall is, and how often one comes.
+/// Length of a stall, and interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// How far a prediction may be off, in datagrams or as a share, whichever is more.
+/// Maximum error of a prediction: the larger of this number of datagrams and this share.
 const OFF: (u64, f64) = (2, 0.05);
-/// By how much a receiver may have read nothing for longer than the trace saw it held up, before something else held it
-/// up as well that no trace of this machine sees, such as its hypervisor.
+/// Maximum excess of a receiver's pause over the delay that the trace shows, as a share. Beyond it,
+/// something invisible to the trace delayed the receiver too, such as the hypervisor.
 const ALONE: f64 = 0.01;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
     println!("\n## packets");
     let tool = Tool::find()?;
     let rounds = bench.choose(10, 2);
-    let mut told = Told::default();
+    let mut results = Results::default();
     for _ in 0..rounds {
         bench.go_on()?;
         let first = stalled(bench, &tool, None)?;
         let needed = first.needed.ok_or("no buffer is printed")?;
         let second = stalled(bench, &tool, Some(needed.ask_bytes))?;
-        told.add(&first, needed.bytes, &second)?;
+        results.add(&first, needed.bytes, &second)?;
     }
-    told.print(rounds);
+    results.print(rounds);
     Ok(())
 }
 
-/// What all rounds said.
+/// Results of all rounds.
 #[derive(Default)]
-struct Told {
+struct Results {
     bursts: Predictions,
-    /// Those in which nothing but what the trace saw held up the receiver.
+    /// Bursts in which only visible delays held up the receiver.
     alone: Predictions,
     lost: Series,
     predicted: Series,
@@ -56,31 +57,33 @@ struct Told {
     placed: Series,
     buffer: Series,
     without_loss: u64,
-    /// Bursts of which nothing is predicted.
+    /// Bursts without a prediction.
     others: u64,
-    /// What the formula leaves out, of the predictions that were off.
+    /// Effects that the formula ignores, for each wrong prediction.
     apart: Vec<Apart>,
-    /// Of those that lost with the buffer that was printed, those in which the receiver paused for longer than ever when
-    /// that was measured.
+    /// Runs with the recommended buffer in which the receiver paused for longer than in the run that
+    /// the recommendation is based on.
     longer_pause: u64,
-    /// What these lost.
+    /// Losses of all runs with the recommended buffer that lost datagrams.
     in_spite: Vec<InSpite>,
 }
 
-/// Why a prediction was off: the three sum to what was lost, less what was predicted.
+/// Explains a wrong prediction. The last three fields add up to the losses minus the prediction.
 struct Apart {
     lost: u64,
     predicted: u64,
-    /// What had been read before the pause and was still charged: the formula's buffer is empty.
+    /// Datagrams read before the pause that were still charged. The formula assumes an empty
+    /// buffer.
     not_empty: i64,
-    /// By how much more was sent until the receiver read again than the rate and the stall say.
+    /// Datagrams sent until the receiver read again, beyond those implied by the rate and the
+    /// stall.
     more_sent: i64,
-    /// What was lost while the receiver read again.
+    /// Datagrams lost after the receiver started to read again.
     afterwards: i64,
 }
 
 impl Apart {
-    /// `None` where what was sent in the pause is not known.
+    /// Returns `None` if the number of datagrams sent in the pause is unknown.
     fn of(burst: &Burst, held: u64) -> Option<Self> {
         let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
         Some(Self {
@@ -97,24 +100,24 @@ fn less(a: u64, b: u64) -> i64 {
     a.cast_signed() - b.cast_signed()
 }
 
-/// What a burst lost beside what was sent in its pause and did not fit.
+/// Losses of a burst beyond the datagrams of its pause that did not fit.
 fn afterwards(burst: &Burst) -> Option<i64> {
     let (sent, queued) = (burst.sent_in_pause?, burst.queued?);
     Some(less(burst.lost, 0) - less(sent, queued))
 }
 
-/// What a turn lost with the buffer that was printed before, and what it and the turn before would have needed.
+/// A run with losses despite the recommended buffer, and the run before it.
 struct InSpite {
     lost: u64,
-    /// The longest pauses of both.
+    /// Longest pauses of both runs.
     pauses: (Nanos, Nanos),
-    /// Datagrams that the buffers which are printed after both hold.
+    /// Datagrams that the buffers recommended after both runs hold.
     needed: (u64, u64),
-    /// What the worst burst lost while the receiver read again.
+    /// Losses of the worst burst after the receiver started to read again.
     afterwards: Option<i64>,
 }
 
-/// How many losses were predicted, and how many of them as well as was asked.
+/// Number of predicted losses, and of predictions within the tolerance.
 #[derive(Clone, Copy, Default)]
 struct Predictions {
     all: u64,
@@ -128,14 +131,14 @@ impl Predictions {
     }
 }
 
-impl Told {
+impl Results {
     fn add(&mut self, first: &PacketStatement, buffer: u64, second: &PacketStatement) -> Outcome {
         let places = first.places.ok_or("it is not known what was lost")?;
-        let told = places.lost - places.not_placed;
+        let placed = places.lost - places.not_placed;
         self.placed
-            .push(100.0 * told as f64 / places.lost.max(1) as f64);
-        let charge = |run: &PacketStatement| run.buffer.and_then(|it| it.charge);
-        let held = charge(first).map(|it| it.datagrams);
+            .push(100.0 * placed as f64 / places.lost.max(1) as f64);
+        let charge = |run: &PacketStatement| run.buffer.and_then(|buffer| buffer.charge);
+        let held = charge(first).map(|charge| charge.datagrams);
         for burst in first.bursts.iter().flatten() {
             let (Some(predicted), Some(stall)) = (burst.predicted, &burst.stall) else {
                 self.others += 1;
@@ -163,8 +166,12 @@ impl Told {
         self.without_loss += u64::from(lost == 0);
         self.longer_pause += u64::from(longest_pause(second) > longest_pause(first));
         if lost > 0 {
-            let worst = second.bursts.iter().flatten().max_by_key(|it| it.lost);
-            let needed = |run: &PacketStatement| run.needed.map_or(0, |it| it.datagrams);
+            let worst = second
+                .bursts
+                .iter()
+                .flatten()
+                .max_by_key(|burst| burst.lost);
+            let needed = |run: &PacketStatement| run.needed.map_or(0, |needed| needed.datagrams);
             self.in_spite.push(InSpite {
                 lost,
                 pauses: (longest_pause(first), longest_pause(second)),
@@ -253,13 +260,13 @@ impl Told {
             "lost while it read again",
         ];
         let mut table = Table::new(head);
-        for it in &self.apart {
+        for apart in &self.apart {
             table.row([
-                it.lost.to_string(),
-                it.predicted.to_string(),
-                format!("{:+}", it.not_empty),
-                format!("{:+}", it.more_sent),
-                format!("{:+}", it.afterwards),
+                apart.lost.to_string(),
+                apart.predicted.to_string(),
+                format!("{:+}", apart.not_empty),
+                format!("{:+}", apart.more_sent),
+                format!("{:+}", apart.afterwards),
             ]);
         }
         table.print();
@@ -276,14 +283,14 @@ impl Told {
             "printed, then needed, datagrams",
             "worst burst: lost while it read again",
         ]);
-        for it in &self.in_spite {
+        for turn in &self.in_spite {
             let ms = |pause: Nanos| pause.as_secs_f64() * 1e3;
-            let (before, then) = (ms(it.pauses.0), ms(it.pauses.1));
+            let (before, then) = (ms(turn.pauses.0), ms(turn.pauses.1));
             table.row([
-                it.lost.to_string(),
+                turn.lost.to_string(),
                 format!("{before:.2}, {then:.2}"),
-                format!("{}, {}", it.needed.0, it.needed.1),
-                it.afterwards
+                format!("{}, {}", turn.needed.0, turn.needed.1),
+                turn.afterwards
                     .map_or_else(String::new, |lost| format!("{lost:+}")),
             ]);
         }
@@ -291,13 +298,17 @@ impl Told {
     }
 }
 
-/// The longest time for which a receiver that lost something had read nothing.
+/// Longest pause of a receiver that lost datagrams.
 fn longest_pause(run: &PacketStatement) -> Nanos {
-    let pauses = run.bursts.iter().flatten().filter_map(|it| it.read_pause);
+    let pauses = run
+        .bursts
+        .iter()
+        .flatten()
+        .filter_map(|burst| burst.read_pause);
     pauses.max().unwrap_or(Nanos::ZERO)
 }
 
-/// What a turn says, with this buffer or the kernel's own.
+/// Sends and receives once with this buffer size, or with the kernel's default.
 fn stalled(
     bench: &Bench,
     tool: &Tool,
@@ -334,7 +345,7 @@ mod tests {
     use super::Apart;
 
     #[test]
-    fn what_a_formula_leaves_out_sums_to_what_it_was_off_by() {
+    fn the_ignored_effects_add_up_to_the_prediction_error() {
         let burst = |sent_in_pause, predicted| Burst {
             at: Nanos::ZERO,
             first: 0,
@@ -346,7 +357,8 @@ mod tests {
             stall: None,
             predicted,
         };
-        // 277 fit, 7 of which were charged still; 1 021 were to be sent, and 1 030 were; 20 were lost after the pause.
+        // 277 fit, and 7 of them were still charged. 1 021 should have been sent, but 1 030 were. 20
+        // were lost after the pause.
         let apart = Apart::of(&burst(Some(1_030), Some(744)), 277).unwrap();
         let parts = (apart.not_empty, apart.more_sent, apart.afterwards);
         assert_eq!(parts, (7, 9, 20));

@@ -1,4 +1,4 @@
-//! Other tools, as long as they are needed.
+//! Third-party tools, run for as long as they are needed.
 
 use std::env;
 use std::fs;
@@ -13,16 +13,16 @@ use nix::unistd::Pid;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// A tool that may be installed.
+/// A tool that might be installed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
-    /// Which package of Debian and Ubuntu has it.
+    /// Package of Debian and Ubuntu that contains it.
     pub(crate) package: &'static str,
 }
 
 impl Tool {
-    /// Where it is; `None` after saying that it is missing, and what would help.
+    /// Path of the tool. If it is missing, says how to install it and returns `None`.
     pub(crate) fn find(self) -> Option<PathBuf> {
         let found = in_path(self.program);
         if found.is_none() {
@@ -35,7 +35,7 @@ impl Tool {
     }
 }
 
-/// Where a program of this name is that may be called by it.
+/// Finds a program in `PATH`.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -43,8 +43,8 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A command that needs tracefs where it is usually mounted. Where it is not, the command gets a
-/// mount namespace of its own, so that nothing is left behind on the machine.
+/// A command for a program that needs tracefs at its usual place. If tracefs is not mounted there,
+/// the command gets a private mount namespace, so that the machine stays unchanged.
 pub(crate) fn with_tracefs(program: &Path) -> Command {
     if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
         return Command::new(program);
@@ -56,12 +56,12 @@ pub(crate) fn with_tracefs(program: &Path) -> Command {
     command
 }
 
-/// A peer at work. Dropping it ends it, and nothing but it.
+/// A running peer. Dropping it kills that process only.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
     name: String,
-    /// Standard output and standard error, read as they come: a full pipe would hold it up.
+    /// Threads that read standard output and standard error. A full pipe would block the peer.
     readers: Vec<JoinHandle<String>>,
 }
 
@@ -87,7 +87,7 @@ impl Running {
         self.child.id()
     }
 
-    /// An error with what it said once it has ended.
+    /// Returns an error with its output if it has ended.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         if let Ok(None) = self.child.try_wait() {
             return Ok(());
@@ -101,13 +101,13 @@ impl Running {
         ))
     }
 
-    /// Asks it to end as Ctrl-C does; returns all that it said.
+    /// Sends SIGINT, like Ctrl-C. Returns the complete output.
     pub(crate) fn interrupt(mut self) -> Result<String, String> {
         self.signal(Signal::SIGINT);
         self.finish(Duration::from_secs(30))
     }
 
-    /// Waits for its end; returns all that it said, on standard output first.
+    /// Waits for its end. Returns the complete output, standard output first.
     pub(crate) fn finish(&mut self, at_most: Duration) -> Result<String, String> {
         let end = now() + Nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
         loop {
@@ -127,7 +127,7 @@ impl Running {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // A process that has ended keeps its number until it is waited for, which only we do.
+        // An ended process keeps its PID until it is reaped, which only this type does.
         let running = self.child.try_wait().is_ok_and(|status| status.is_none());
         if let Ok(pid) = i32::try_from(self.child.id())
             && running
@@ -152,7 +152,7 @@ fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// The length of a file in bytes; 0 where there is none.
+/// Length of a file in bytes, or 0 if it does not exist.
 pub(crate) fn length(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |metadata| metadata.len())
 }

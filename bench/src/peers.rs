@@ -1,8 +1,8 @@
-//! `ticktax-bench peers`: other people's tools beside an audit, in one guest.
+//! `ticktax-bench peers`: third-party tools next to an audit, in one guest.
 //!
-//! [`guest`] runs them there and sends what they wrote ([`Ran`], and a file each); [`report`] makes
-//! of it what a [`statement`] says, and [`page`] prints that. The readers know the forms of rtla 6.1
-//! to 6.12 and of cyclictest 2, and take nothing else for them.
+//! [`guest`] runs the tools there and returns their output ([`Ran`] and one file each). [`report`]
+//! parses it for the [`statement`], and [`page`] prints that. The parsers know the formats of rtla
+//! 6.1 to 6.12 and of cyclictest 2, and reject everything else.
 
 mod audit;
 mod events;
@@ -22,23 +22,23 @@ use ticktax_model::Nanos;
 pub use audit::Counter;
 use statement::{Noise, Peer, PeerOutcome, PeerReport};
 
-/// The recording of the audit.
+/// Recording of the audit.
 pub const RECORDING: &str = "recording.parquet";
 
-/// The file in which the guest says what it ran: a [`Ran`] for each tool, in JSON.
+/// File in which the guest lists what it ran: a [`Ran`] per tool, as JSON.
 pub const RUNS: &str = "runs.json";
-/// What `rtla osnoise top` printed.
+/// Output of `rtla osnoise top`.
 pub const OSNOISE: &str = "osnoise.txt";
-/// The events of osnoise's tracer, as tracefs prints them.
+/// Events of the osnoise tracer, in tracefs format.
 pub const EVENTS: &str = "osnoise.events";
-/// What `rtla timerlat top` printed.
+/// Output of `rtla timerlat top`.
 pub const TIMERLAT: &str = "timerlat.txt";
-/// What cyclictest printed.
+/// Output of cyclictest.
 pub const CYCLICTEST: &str = "cyclictest.txt";
-/// From which length on osnoise counts a gap, in µs, which it is told: its own default.
+/// Minimum gap length for osnoise, in µs. It equals osnoise's default.
 pub const OSNOISE_THRESHOLD: i64 = 5;
 
-/// Why there is nothing to compare.
+/// Reasons why a comparison fails.
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
     /// The lab failed.
@@ -46,8 +46,8 @@ pub enum PeersError {
     Lab(#[from] ticktax_lab::LabError),
     /// The audit's recording cannot be read.
     #[error(transparent)]
-    Recording(#[from] ticktax_model::recording::RecordingError),
-    /// Something is not where it should be.
+    Recording(#[from] ticktax_store::recording::RecordingError),
+    /// Something is missing or misplaced.
     #[error("{0}")]
     Place(String),
 }
@@ -59,29 +59,29 @@ impl PeersError {
     }
 }
 
-/// A tool that the guest ran, or why it did not.
+/// A tool that the guest ran, or the reason why it did not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
-    /// Which.
+    /// The tool.
     pub peer: Peer,
     /// Its command line.
     pub command: String,
-    /// What it failed with.
+    /// Error message, if it failed.
     pub failed: Option<String>,
-    /// Why this kernel cannot run it.
+    /// Reason why this kernel cannot run it.
     pub absent: Option<String>,
 }
 
-/// Why something that a tool printed cannot be read.
+/// Reasons why a tool's output cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It printed nothing, or its file did not come.
+    /// There is no output, or its file is missing.
     #[error("it printed no {0}")]
     Nothing(&'static str),
-    /// A line is not as this tool writes it.
+    /// A line has an unexpected format.
     #[error("expected {what}, found: {}", line.trim())]
     Line {
-        /// What was expected.
+        /// Expected content.
         what: &'static str,
         /// The line.
         line: String,
@@ -97,7 +97,7 @@ impl Unreadable {
     }
 }
 
-/// What a tool told, from the files that it left; `audit` is the audit's.
+/// Parses the files that a tool left. `audit` is the result of the audit.
 pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) -> PeerReport {
     let text = |name: &str| file(name).unwrap_or_default();
     let outcome = match (&ran.absent, &ran.failed, ran.peer) {
@@ -115,7 +115,7 @@ pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) ->
     }
 }
 
-/// What osnoise summed up itself, with what its events say of the gaps.
+/// Combines osnoise's own sums with the attribution of gaps from its events.
 fn osnoise(table: &str, trace: &str) -> Result<Noise, Unreadable> {
     let sums = printed::osnoise(table)?;
     Ok(Noise {

@@ -1,5 +1,5 @@
-//! Two threads on one CPU that wake each other through pipes: context switches, and hardly
-//! anything else.
+//! Two threads on one CPU that wake each other through pipes. They do almost nothing but context
+//! switches.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread;
@@ -12,15 +12,15 @@ use ticktax_probes::clock::now;
 
 use crate::machine::pin;
 
-/// How the names of its threads begin.
+/// Prefix of the names of its threads.
 pub(crate) const NAME: &str = "bench-p";
 
-/// What some round trips took.
+/// Cost of a series of round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// CPU time of both threads: other programs and the hypervisor are not in it.
+    /// CPU time of both threads. It excludes other programs and the hypervisor.
     pub(crate) cpu_time: Nanos,
-    /// How often the two left the CPU.
+    /// Number of times that the threads left the CPU.
     pub(crate) switches: u64,
 }
 
@@ -34,13 +34,13 @@ impl Taken {
         })
     }
 
-    /// Nanoseconds of CPU time from one switch to the next.
+    /// CPU time per switch, in ns.
     pub(crate) fn per_switch(self) -> f64 {
         self.cpu_time.0 as f64 / self.switches.max(1) as f64
     }
 }
 
-/// Runs `trips` round trips on `cpu`, as fast as they go.
+/// Runs `trips` round trips on `cpu` at full speed.
 pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         for _ in 0..trips {
@@ -50,7 +50,7 @@ pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     })
 }
 
-/// Runs batches of `trips` round trips on `cpu`, one every `pace`, for a while.
+/// Runs batches of `trips` round trips on `cpu`, one every `pace`, for `length`.
 pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         let end = now() + length;
@@ -61,8 +61,7 @@ pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io:
             for _ in 0..trips {
                 trip(to, from)?;
             }
-            // A batch that took longer than its time is not caught up with: the rate that
-            // came about is measured, not assumed.
+            // A late batch is not caught up. The actual rate is measured, not assumed.
             due = (due + pace).max(now());
         }
         Ok(())
@@ -74,8 +73,8 @@ fn trip(to: &mut PipeWriter, from: &mut PipeReader) -> io::Result<()> {
     from.read_exact(&mut [0])
 }
 
-/// Starts both threads, waits for their end and adds up what they took. The second answers the
-/// first until that closes its pipe.
+/// Starts both threads, waits for them, and adds up their cost. The second thread answers the first
+/// until the first closes its pipe.
 fn pair(
     cpu: Cpu,
     first: impl FnOnce(&mut PipeWriter, &mut PipeReader) -> io::Result<()> + Send,
@@ -106,7 +105,7 @@ fn pair(
     })
 }
 
-/// What `work` takes on `cpu`, of the calling thread.
+/// Cost of `work` on `cpu`, for the calling thread.
 fn measured(cpu: Cpu, work: impl FnOnce() -> io::Result<()>) -> io::Result<Taken> {
     pin(cpu)?;
     let before = Taken::since_start_of_thread()?;

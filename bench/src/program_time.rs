@@ -1,4 +1,4 @@
-//! The kernel's own statistics of a BPF program: how often it ran, and for how long.
+//! The kernel's run-time statistics of BPF programs.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -6,15 +6,15 @@ use std::os::fd::OwnedFd;
 use aya::programs::{ProgramInfo, loaded_programs};
 use aya::sys::{Stats, enable_stats};
 
-/// The kernel keeps statistics for as long as this lives. It is a file descriptor rather than the
-/// sysctl `kernel.bpf_stats_enabled`, so that nothing needs to be put back, whatever happens.
+/// Enables the kernel's statistics while it lives. It uses a file descriptor instead of the sysctl
+/// `kernel.bpf_stats_enabled`, so nothing has to be restored, even after a crash.
 pub(crate) struct Statistics {
     _enabled: OwnedFd,
-    /// Programs that were there before.
+    /// Programs that were already loaded.
     others: BTreeSet<u32>,
 }
 
-/// What one program took so far.
+/// Total cost of programs so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     runs: u64,
@@ -31,7 +31,7 @@ impl Statistics {
         })
     }
 
-    /// What the programs spent that were loaded since and have `part` in their name.
+    /// Total cost of newly loaded programs whose name contains `part`.
     pub(crate) fn of(&self, part: &str) -> Spent {
         let ours = programs().filter(|program| {
             let name = program.name_as_str().unwrap_or_default();
@@ -45,12 +45,12 @@ impl Statistics {
 }
 
 impl Spent {
-    /// Nanoseconds a run; `None` where it did not run.
+    /// Nanoseconds per run. `None` if it did not run.
     pub(crate) fn per_run(self) -> Option<f64> {
         self.per_run_since(Self::default())
     }
 
-    /// Nanoseconds a run since `before`; `None` where it did not run.
+    /// Nanoseconds per run since `before`. `None` if it did not run.
     pub(crate) fn per_run_since(self, before: Self) -> Option<f64> {
         let runs = self
             .runs

@@ -1,5 +1,5 @@
-//! What the flight recorder catches: `ticktax record` as users run it, while another process takes a program's CPU
-//! away for 5 to 20 ms at random times.
+//! Measures the stalls that the flight recorder catches. `ticktax record` runs as users run it,
+//! while another process occupies a program's CPU for 5 to 20 ms at random times.
 
 pub(crate) mod stalls;
 
@@ -24,47 +24,49 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome};
 use stalls::{LONG, Running, Stall, Victim};
 
-/// Stalls, where there is time for so many.
+/// Number of stalls, if there is enough time.
 const STALLS: i64 = 40;
-/// Of those, so many are to be caught with the right culprit, in percent: 39 of 40.
+/// Target share of stalls caught with the right culprit, in percent: 39 of 40.
 const TARGET: f64 = 97.5;
-/// False captures in an hour, and ms from a stall's end to its line.
+/// Targets: false captures per hour, and ms from the end of a stall to its line.
 const TARGETS: (f64, f64) = (1.0, 3_000.0);
-/// A wait and a stall whose times are known to the ms overlap by this.
+/// A wait and a stall overlap within this tolerance, because their times are known to 1 ms.
 const TOLERANCE: Nanos = Nanos::from_millis(3);
-/// After the last stall, its window ends and is written.
+/// Time after the last stall until its window has ended and is written.
 const SETTLE: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_261_122;
 
-/// An incident: when it began and ended, how long ago its line came then, and whether the injector had most of it.
+/// An incident: its start and end, the delay until its line appeared, and whether the injector was
+/// the main culprit.
 #[derive(Clone, Debug, PartialEq)]
 struct Caught {
     begin: Nanos,
     end: Nanos,
     line: Option<Nanos>,
     right: bool,
-    /// What was said of it.
+    /// Its description.
     words: String,
 }
 
-/// When the line of an incident came, and the line, by its number.
+/// Lines of incidents with their arrival times, by incident number.
 type Lines = BTreeMap<u64, (Nanos, String)>;
 
-/// What became of the stalls.
+/// Outcomes of the stalls.
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
-    /// Stalls of which somebody else is named, or for more of the time: the line, and the stall.
+    /// Stalls mainly attributed to someone else: the line, and the stall.
     wrong: Vec<String>,
-    /// Stalls that are in no incident.
+    /// Stalls without an incident.
     missed: Vec<String>,
-    /// Incidents while nothing was injected and the program did not run, by its own clock: somebody else was there.
+    /// Incidents outside of stalls in which the program did not run, according to its own clock.
+    /// Another process delayed it.
     others: Vec<String>,
-    /// Incidents while it ran.
+    /// Incidents while the program ran.
     wild: Vec<String>,
-    /// From the end of a stall to its line, ms.
+    /// Delay from the end of a stall to its line, in ms.
     latency: Series,
-    /// The same of every incident, whoever made it.
+    /// The same delay for all incidents, regardless of their cause.
     lines: Series,
 }
 
@@ -92,11 +94,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// The recorder, and when its lines came. Dropping it ends it.
+/// The recorder, and the arrival times of its lines. Dropping it ends it.
 struct Recorder {
     child: Child,
     lines: Receiver<(Nanos, String)>,
-    /// What else it said, once it has ended.
+    /// Its other output, available when it has ended.
     said: Option<thread::JoinHandle<String>>,
 }
 
@@ -116,7 +118,7 @@ impl Recorder {
         let (tell, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // Nobody listens once the benchmark has ended.
+                // The receiver is gone once the benchmark has ended.
                 let _ = tell.send((now(), line));
             }
         });
@@ -125,7 +127,7 @@ impl Recorder {
             let mut said = String::new();
             for line in BufReader::new(complaints).lines().map_while(Result::ok) {
                 if line.starts_with("Recording CPU") {
-                    // As above.
+                    // The receiver is gone once the benchmark has ended.
                     let _ = ready.send(());
                 } else {
                     said.push_str(&line);
@@ -145,7 +147,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// An error once it has ended.
+    /// Returns an error if it has ended.
     fn check(&mut self) -> Outcome {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -153,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// Ends it: the lines of its incidents, and what it said of itself.
+    /// Ends the recorder. Returns the lines of its incidents, and its other output.
     fn end(mut self) -> Result<(Lines, String), Box<dyn Error>> {
         kill(
             Pid::from_raw(i32::try_from(self.child.id())?),
@@ -170,18 +172,18 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // It may have ended.
+        // It might already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The number in the line of an incident: behind date, time and `UTC`.
+/// The number in an incident's line, after the date, the time and `UTC`.
 fn number_of(line: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// The incidents of an index.
+/// Reads the incidents of an index.
 fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<dyn Error>> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let offset = i64::try_from(unix)? - now().0;
@@ -212,33 +214,37 @@ fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<
     Ok(found)
 }
 
-/// Puts incidents, stalls and the times in which the program did not run side by side.
+/// Matches incidents with stalls, and with the times when the program did not run.
 fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
-    let overlap = |stall: &Stall, it: &Caught| {
-        it.begin < stall.end + TOLERANCE && it.end > stall.begin - TOLERANCE
+    let overlap = |stall: &Stall, incident: &Caught| {
+        incident.begin < stall.end + TOLERANCE && incident.end > stall.begin - TOLERANCE
     };
     let mut score = Score::default();
     for stall in stalls {
-        let mut caught = found.iter().filter(|it| overlap(stall, it));
-        let Some(first) = caught.clone().find(|it| it.right).or_else(|| caught.next()) else {
-            score.missed.push(told(stall, gaps));
+        let mut caught = found.iter().filter(|incident| overlap(stall, incident));
+        let Some(first) = caught
+            .clone()
+            .find(|incident| incident.right)
+            .or_else(|| caught.next())
+        else {
+            score.missed.push(describe(stall, gaps));
             continue;
         };
         if first.right {
             score.right += 1;
         } else {
-            let words = format!("{}; it was {}", first.words, told(stall, gaps));
+            let words = format!("{}; it was {}", first.words, describe(stall, gaps));
             score.wrong.push(words);
         }
         if let Some(line) = first.line {
             score.latency.push((line - stall.end).0 as f64 / 1e6);
         }
     }
-    for it in found {
-        if let Some(line) = it.line {
-            score.lines.push((line - it.end).0 as f64 / 1e6);
+    for incident in found {
+        if let Some(line) = incident.line {
+            score.lines.push((line - incident.end).0 as f64 / 1e6);
         }
-        let is_in = |all: &[Stall]| all.iter().any(|stall| overlap(stall, it));
+        let is_in = |all: &[Stall]| all.iter().any(|stall| overlap(stall, incident));
         if is_in(stalls) {
             continue;
         }
@@ -247,13 +253,13 @@ fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
         } else {
             &mut score.wild
         };
-        whose.push(it.words.clone());
+        whose.push(incident.words.clone());
     }
     score
 }
 
-/// A stall in words, and for how long the program did not run around it by its own clock.
-fn told(stall: &Stall, gaps: &[Stall]) -> String {
+/// Describes a stall, and how long the program did not run around it according to its own clock.
+fn describe(stall: &Stall, gaps: &[Stall]) -> String {
     let lasted = stall.end - stall.begin;
     let around =
         |gap: &&Stall| gap.begin < stall.end + TOLERANCE && gap.end > stall.begin - TOLERANCE;
@@ -324,7 +330,7 @@ mod tests {
     use super::{Caught, Stall, number_of, score};
 
     #[test]
-    fn each_stall_is_caught_once_and_what_is_none_is_wild() {
+    fn each_stall_is_caught_once_and_other_incidents_are_wild() {
         let ms = Nanos::from_millis;
         let stall = |begin| Stall {
             begin: ms(begin),
@@ -357,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_an_incident_stands_behind_its_time() {
+    fn the_number_of_an_incident_follows_its_time() {
         let line = "2026-11-22 02:10:31.123 UTC  41  render (4130) of gamesrv waited";
         assert_eq!(number_of(line), Some(41));
         assert_eq!(number_of("Recording"), None);

@@ -1,14 +1,15 @@
-//! A recording in memory, and a thread's time in it.
+//! A recording in memory, and a thread's CPU time in it.
 
 use std::path::Path;
 
 use ticktax_analysis::Auditor;
 use ticktax_inject::{Event, Truth};
-use ticktax_model::recording::{Header, RecordingReader, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, SourceTable, Span};
+use ticktax_store::recording::RecordingReader;
 
-/// All of a recording.
+/// A complete recording.
 pub(crate) struct Recording {
     pub(crate) header: Header,
     pub(crate) sources: SourceTable,
@@ -30,7 +31,7 @@ impl Recording {
         })
     }
 
-    /// Has it audited; the books have to balance.
+    /// Audits the recording and asserts that its accounts balance.
     pub(crate) fn audit(&self, mut auditor: Auditor) -> Statement {
         for row in &self.rows {
             auditor.row(&self.sources, row);
@@ -40,21 +41,22 @@ impl Recording {
         statement
     }
 
-    /// The intervals for which a thread had a CPU.
+    /// Intervals when a thread ran.
     pub(crate) fn stretches(&self, tid: i32) -> impl Iterator<Item = &Span> {
         self.rows.iter().filter_map(move |row| match row {
             Row::Span(span) => {
                 let source = self.sources.get(span.source);
                 let thread = source.thread.as_ref();
-                let wanted = source.kind == Kind::Task && thread.is_some_and(|it| it.tid == tid);
+                let wanted =
+                    source.kind == Kind::Task && thread.is_some_and(|thread| thread.tid == tid);
                 wanted.then_some(span)
             }
             Row::Sum(_) | Row::Frame(_) | Row::Edge(_) => None,
         })
     }
 
-    /// How long the thread of a disturbance had its CPU within the events that lie in this recording
-    /// whole; and how long it used it for them, by its own clock.
+    /// CPU time of a disturbance's thread within the events that lie entirely in this recording:
+    /// according to the trace, and according to the thread's own clock.
     pub(crate) fn within_events(&self, truth: &Truth) -> Result<(Nanos, Nanos), String> {
         let books = self
             .header
@@ -62,9 +64,9 @@ impl Recording {
             .iter()
             .find(|books| books.cpu == truth.cpu);
         let books = books.ok_or("its CPU has no books")?;
-        let whole =
+        let is_inside =
             |event: &&Event| event.start >= books.begin && event.start + event.length <= books.end;
-        let events: Vec<Event> = truth.log.iter().filter(whole).copied().collect();
+        let events: Vec<Event> = truth.log.iter().filter(is_inside).copied().collect();
         let measured: Option<Nanos> = events.iter().map(|event| event.cpu_time).sum();
         let measured = measured.ok_or("the CPU time of its events was not measured")?;
         Ok((

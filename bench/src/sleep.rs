@@ -1,4 +1,4 @@
-//! What the sleep probe measures, beside cyclictest: the same CPU, interval and priority, in turns.
+//! Compares the sleep probe with cyclictest: the same CPU, interval and priority, in turn.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +23,10 @@ pub(crate) const CYCLICTEST: Tool = Tool {
 pub(crate) const PRIORITY: u8 = 80;
 pub(crate) const SECONDS: u16 = 3;
 
-/// cyclictest tells latencies up to here apart, in µs.
+/// cyclictest does not distinguish latencies above this, in µs.
 const LONGEST: u32 = 20_000;
 
-/// The latencies of each turn, in µs.
+/// Latencies of each run, in µs.
 #[derive(Default)]
 pub(crate) struct Results {
     wakeups: Series,
@@ -73,7 +73,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 impl Results {
-    /// The median over the turns of their medians.
+    /// Median over the runs of their medians.
     pub(crate) fn median(&self) -> f64 {
         self.median.median()
     }
@@ -140,7 +140,7 @@ pub(crate) fn run_cyclictest(
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("cyclictest.json");
     let mut command = Command::new(path);
-    // Without the tuning of the system that it does by default: the probe does none.
+    // Disable its default tuning of the system, because the probe does none.
     command.args(["--default-system", "-q", "-m", "-t1", "-i", "1000"]);
     command.args(["--policy", policy]);
     if policy == "fifo" {
@@ -157,7 +157,7 @@ pub(crate) fn run_cyclictest(
     Ok(())
 }
 
-/// The histogram as single latencies; those beyond its end are all taken for the longest.
+/// Expands the histogram to single latencies. Values beyond its end count as the maximum.
 fn latencies(json: &Value) -> Option<Series> {
     let thread = &json["thread"]["0"];
     let mut counts = BTreeMap::new();
@@ -180,7 +180,7 @@ mod tests {
     use super::latencies;
 
     #[test]
-    fn a_histogram_is_taken_apart() {
+    fn a_histogram_is_expanded() {
         let json = serde_json::json!({"thread": {"0": {
             "histogram": {"9": 1, "12": 2}, "cycles": 4, "max": 30_000,
         }}});

@@ -1,5 +1,6 @@
-//! How small a gap the spin probe resolves, beside oslat: both as `SCHED_FIFO` on the same CPU, in
-//! turns. The kernel keeps 5 % of the time for others, so no turn starves the machine.
+//! Measures the shortest gap that the spin probe resolves, next to oslat. Both run with
+//! `SCHED_FIFO` on the same CPU, in turn. The kernel reserves 5 % of the time for others, so no
+//! run starves the machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,20 +24,20 @@ const OSLAT: Tool = Tool {
 
 const PRIORITY: u8 = 50;
 
-/// The results of one of the two.
+/// Results of one tool.
 #[derive(Default)]
 struct Results {
-    /// Nanoseconds from one reading of the clock to the next.
+    /// Nanoseconds between two clock readings.
     turn: Series,
-    /// The shortest time in ns that counts as a gap.
+    /// Minimum length of a gap, in ns.
     threshold: Series,
-    /// The shortest gap seen, in ns.
+    /// Shortest observed gap, in ns.
     shortest: Series,
-    /// Gaps a second of 1 µs and more.
+    /// Gaps of at least 1 µs per second.
     long: Series,
-    /// Gaps a second shorter than that.
+    /// Shorter gaps per second.
     short: Series,
-    /// The longest gap, in µs.
+    /// Longest gap, in µs.
     longest: Series,
 }
 
@@ -104,7 +105,7 @@ impl Results {
     }
 }
 
-/// Real-time turns are kept to this many seconds.
+/// Length of a real-time run, in seconds.
 fn seconds(bench: &Bench) -> u16 {
     bench.choose(3, 1)
 }
@@ -170,7 +171,7 @@ fn run_oslat(bench: &Bench, oslat: &Path, results: &mut Results) -> Outcome {
     for (microseconds, count) in histogram {
         let count = number(count)?;
         turns += count;
-        // Bucket 1 holds every turn of less than 2 µs: nearly all of them are the loop itself.
+        // Bucket 1 holds all iterations of less than 2 µs. Almost all of them are the loop itself.
         gaps += if microseconds == "1" { 0.0 } else { count };
     }
     let duration = number(&thread["duration"])?;

@@ -1,35 +1,35 @@
-//! Series of measurements, and tables of them.
+//! Series of measurements, and Markdown tables.
 
 use std::fmt;
 
-/// The results of a number of rounds.
+/// Sorted results of several rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Series(Vec<f64>);
 
 impl Series {
-    /// Without any result yet.
+    /// An empty series.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Adds a result.
+    /// Inserts a result in sorted order.
     pub fn push(&mut self, value: f64) {
         let at = self.0.partition_point(|other| *other < value);
         self.0.insert(at, value);
     }
 
-    /// In a unit that is `size` of this one.
+    /// The series in a unit of `size` present units.
     #[must_use]
     pub fn scaled(&self, size: f64) -> Self {
         Self(self.0.iter().map(|value| value / size).collect())
     }
 
-    /// How many there are.
+    /// Number of results.
     pub fn n(&self) -> usize {
         self.0.len()
     }
 
-    /// The value below which the share `q` (0 to 1) lies, between neighbours where it falls there.
+    /// The quantile `q` (0 to 1), interpolated between neighbours.
     pub fn quantile(&self, q: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else {
             return f64::NAN;
@@ -38,24 +38,24 @@ impl Series {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a place lies between 0 and the last"
+            reason = "the index is between 0 and the last one"
         )]
         let below = place as usize;
         let above = (below + 1).min(last);
         self.0[below] + (self.0[above] - self.0[below]) * (place - below as f64)
     }
 
-    /// The middle one.
+    /// The median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The least and the most.
+    /// Minimum and maximum, as text.
     pub fn range(&self, digits: usize) -> String {
         self.between(0.0, 1.0, digits)
     }
 
-    /// The quartiles.
+    /// Quartiles, as text.
     pub fn quartiles(&self, digits: usize) -> String {
         self.between(0.25, 0.75, digits)
     }
@@ -81,19 +81,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// With these headings.
+    /// A table with these headings.
     pub fn new<const N: usize>(head: [&str; N]) -> Self {
         Self {
             rows: vec![head.map(str::to_owned).to_vec()],
         }
     }
 
-    /// Adds a row.
+    /// Appends a row.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into());
     }
 
-    /// Prints it, after an empty line.
+    /// Prints the table after an empty line.
     #[expect(
         clippy::print_stdout,
         reason = "a benchmark's table goes to the terminal"
@@ -107,7 +107,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// With its columns aligned, so that it reads as well in a terminal.
+    /// Aligns the columns, so that the table is readable in a terminal too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows[0].len();
         let width = |column: usize| {

@@ -1,22 +1,24 @@
-//! How hyperfine and netperf tell two arms apart, by the times of runs.
+//! The tests that hyperfine and netperf use to distinguish two arms by their run times.
 
 use ticktax_experiment::statistics::{mean, student_chance, student_quantile, variance, welch};
 
-/// Runs of both of netperf's arms at the most.
+/// Maximum number of runs of both arms together in netperf.
 pub const NETPERF_RUNS: usize = 60;
 
-/// Welch's t test at 5 %, which the script `welch_ttest.py` beside hyperfine asks of two of its results.
+/// Welch's t test at 5 %, as in the script `welch_ttest.py` that comes with hyperfine.
 pub fn hyperfine_tells_apart(a: &[f64], b: &[f64]) -> bool {
     let (error, freedom) = welch((variance(a), a.len()), (variance(b), b.len()));
     student_chance((mean(b) - mean(a)) / error, freedom) < 0.05
 }
 
-/// Runs of A until their mean is known to ±2.5 % at 99 % (`-I 99,5 -i 30,3`), then as many of B as that takes, which takes
-/// longer by `effect`; whether their intervals have nothing in common, and how many runs that took. `times` are what
-/// [`NETPERF_RUNS`] runs of A take, one after the other.
+/// Simulates netperf's test (`-I 99,5 -i 30,3`).
+///
+/// A runs until its mean is known to ±2.5 % with 99 % confidence. Then B does the same, taking
+/// longer by the share `effect`. Returns whether the intervals are disjoint, and the number of
+/// runs. `times` are the successive times of [`NETPERF_RUNS`] runs of A.
 pub fn netperf_tells_apart(times: &[f64], effect: f64) -> (bool, usize) {
     let (a, used) = until_narrow(times.iter().copied());
-    let rest = times.iter().skip(used).map(|it| it * (1.0 + effect));
+    let rest = times.iter().skip(used).map(|time| time * (1.0 + effect));
     let (b, more) = until_narrow(rest);
     (a.1 < b.0 || b.1 < a.0, used + more)
 }

@@ -1,4 +1,4 @@
-//! The command itself, as its users run it.
+//! Runs the `ticktax` command as its users do.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use ticktax_model::statement::Statement;
 use crate::Bench;
 use crate::peer::Running;
 
-/// The `ticktax` that belongs to this program.
+/// The `ticktax` executable that belongs to this program.
 #[derive(Clone, Debug)]
 pub(crate) struct Tool {
     path: PathBuf,
 }
 
 impl Tool {
-    /// Builds it where cargo runs this program, so that it is never an old one; else takes the one
-    /// beside this program.
+    /// Finds the executable next to this program. Under cargo it is built first, so that it is
+    /// never outdated.
     pub(crate) fn find() -> Result<Self, String> {
         if let Some(cargo) = env::var_os("CARGO") {
             let mut build = Command::new(cargo);
@@ -38,26 +38,27 @@ impl Tool {
         Ok(Self { path })
     }
 
-    /// It, with this verb.
+    /// The command with this verb.
     pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.path);
         command.arg(verb);
         command
     }
 
-    /// The same above all ordinary programs (`chrt`, of util-linux): whatever else runs holds it up less.
+    /// Like [`command`](Self::command), with real-time priority (`chrt`, of util-linux), so that
+    /// ordinary programs do not preempt it.
     pub(crate) fn real_time(&self, verb: &str) -> Command {
         let mut command = Command::new("chrt");
         command.args(["-f", "20"]).arg(&self.path).arg(verb);
         command
     }
 
-    /// An agent, until it is interrupted.
+    /// Starts an agent that runs until it is interrupted.
     pub(crate) fn agent(&self, arguments: &[&str]) -> Result<Running, String> {
         Running::start(Command::new(&self.path).arg("agent").args(arguments))
     }
 
-    /// An audit of so many seconds.
+    /// Starts an audit of this many seconds.
     pub(crate) fn audit(&self, seconds: u32, arguments: &[&str]) -> Result<Audit, String> {
         let mut command = Command::new(&self.path);
         command.args(["audit", "--format", "json", "--for", &format!("{seconds}s")]);
@@ -65,7 +66,7 @@ impl Tool {
     }
 }
 
-/// An audit under way.
+/// A running audit.
 pub(crate) struct Audit {
     running: Running,
     seconds: u32,
@@ -78,7 +79,7 @@ impl Audit {
             .pause(Duration::from_secs(self.seconds.into()))
             .map_err(|error| error.to_string())?;
         let said = self.running.finish(Duration::from_mins(1))?;
-        // What it has to complain about comes behind, or in place of it.
+        // Complaints follow the statement, or replace it.
         let mut values = serde_json::Deserializer::from_str(&said).into_iter();
         match values.next() {
             Some(Ok(statement)) => Ok(statement),

@@ -1,4 +1,4 @@
-//! The tracer at work, as `ticktax audit` has it.
+//! The tracer, with the settings of `ticktax audit`.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use ticktax_model::{CpuList, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, Output, TraceSettings, Tracer};
 
-/// Spans as the command keeps them.
+/// Spans, with the buffers of the command.
 pub(crate) const SPANS: Output = Output::Spans { per_cpu: 1 << 16 };
 
-/// Sums as the command keeps them.
+/// Sums, with the buffers of the command.
 pub(crate) const SUMS: Output = Output::Sums { entries: 1 << 14 };
 
-/// The flight recorder as `ticktax record` has it.
+/// The flight recorder, as in `ticktax record`.
 pub(crate) const FLIGHT: Output = Output::Flight {
     per_cpu: 1 << 19,
     entries: 1 << 12,
 };
 
-/// How often the command empties the buffers.
+/// Interval at which the command drains the buffers.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A tracer whose rows are counted and thrown away.
+/// A tracer that counts its rows and discards them.
 pub(crate) struct Tracing {
     tracer: Tracer,
     online: CpuList,
@@ -48,12 +48,12 @@ impl Tracing {
         })
     }
 
-    /// Opens the books of every CPU.
+    /// Starts accounting on every CPU.
     pub(crate) fn start(&mut self) {
         self.tracer.start(&self.online, &self.online);
     }
 
-    /// How many hooks watch.
+    /// Number of attached hooks.
     pub(crate) fn hooks(&self) -> usize {
         self.tracer.attached().len()
     }

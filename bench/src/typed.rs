@@ -1,20 +1,20 @@
-//! Numbers that were typed after an example's name.
+//! Reads numbers from the command line of an example.
 
 use std::env::{Args, args};
 use std::iter::Skip;
 use std::str::FromStr;
 
-/// The words that were typed, one after the other.
+/// The remaining words of the command line.
 #[derive(Debug)]
 pub struct Words(Skip<Args>);
 
 impl Words {
-    /// All of them.
+    /// All words after the program name.
     pub fn typed() -> Self {
         Self(args().skip(1))
     }
 
-    /// The next one as a number; `otherwise` where there is none.
+    /// The next word as a number, or `otherwise` if it is missing or invalid.
     pub fn number<T: FromStr>(&mut self, otherwise: T) -> T {
         let word = self.0.next();
         word.and_then(|word| word.parse().ok()).unwrap_or(otherwise)

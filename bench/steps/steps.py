@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Where the instructions of one context switch go, function by function of the tracer's C.
+"""Counts the instructions of one context switch by function of the tracer's C source.
 
     python3 -m venv venv && venv/bin/pip install unicorn==2.1.4
     sudo venv/bin/python bench/steps/steps.py -- target/release/ticktax audit --for 20s --keep sums
 
-It starts the command, takes the program on `sched_switch` (`--program` names another) from the kernel as that turned it into
-the machine's own instructions, ends the command, and runs what it took in an emulator: two threads that switch to each other
-every 5 us, in memory of its own. Every instruction is counted, and stands in the table under the function of C that
-its line is of, inlined or not. What a helper of the kernel's does, the clock's above all, is not in it, nor what the kernel does before and
-after. So the figures are of this machine's kernel, and the same in each run.
+It starts the command, copies the compiled machine code of the program on `sched_switch` from the kernel
+(`--program` names another program), and ends the command. Then it runs the code in an emulator with private
+memory, for two threads that switch to each other every 5 us. The table lists every instruction under the
+C function of its line, inlined or not. It excludes the kernel's helpers, above all the clock, and the kernel's
+code before and after the program. The figures depend on this machine's kernel and are reproducible.
 """
 
 import argparse
@@ -31,11 +31,11 @@ BPF = pathlib.Path(__file__).parents[2] / "crates" / "trace" / "bpf"
 CONTEXT, STACK, END = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
 THREADS = 0x40_0000_0000, 0x50_0000_0000
 TIDS = 0x1001, 0x1002
-# Switches before the one that is counted: by then the books are open, and both threads have their sums.
+# Number of switches before the counted one. By then accounting has started, and both threads have sums.
 BEFORE = 8
 STEP_NS = 5_000
 
-# What the reader, the kernel and the threads have in memory: by a piece of the line that reads it, and how many bytes it reads.
+# Values in the memory of the reader, the kernel and the threads: pattern of the reading line, bytes, value.
 FILLED = [
     (re.compile(r"running = here->control->running"), 8, lambda machine: 1),
     (re.compile(r"here->control->until"), 8, lambda machine: 1 << 62),
@@ -44,16 +44,16 @@ FILLED = [
     (re.compile(r"plan->limits\["), 8, lambda machine: 1 << 62),
     (re.compile(r"> ring_mask\b"), 4, lambda machine: (1 << 16) - 1),
     (re.compile(r"<< ring_order\b"), 4, lambda machine: 16),
-    # Of a program that runs between two switches, which another one had seen.
+    # For a program that runs between two switches seen by another program.
     (re.compile(r"state->opened <= OPENING"), 8, lambda machine: 2),
     (re.compile(r"state->thread != \(__u64\)task"), 8, lambda machine: THREADS[machine.running]),
 ]
-# A thread's flags stand on the same line as its number, and have it too: no flag that matters.
+# A thread's flags are read on the same line as its number, so they get its value. It sets no relevant flag.
 READS_TID = re.compile(r"->t?g?pid\b")
 
 
 def functions_of(file):
-    """The functions of a file of C: from which line on each is."""
+    """Functions of a C file, with their first lines."""
     found, name = [], None
     for number, line in enumerate((BPF / file).read_text().splitlines(), 1):
         head = re.match(r"[a-z_].*?\b(\w+)\([^;]*$", line)
@@ -64,7 +64,7 @@ def functions_of(file):
 
 
 class Machine:
-    """The emulator, with a program in it."""
+    """The emulator with a loaded program."""
 
     def __init__(self, jitted):
         self.jitted = jitted
@@ -75,7 +75,7 @@ class Machine:
         self.last = jitted.entry
         self.uc = Uc(UC_ARCH_X86, UC_MODE_64)
         self.uc.ctl_set_cpu_model(UC_CPU_X86_HASWELL)
-        # Addresses of the kernel are beyond what the machine could have.
+        # Kernel addresses exceed the emulator's physical address space.
         self.uc.ctl_tlb_mode(UC_TLB_VIRTUAL)
         self.mapped = set()
         for begin, code in jitted.functions:
@@ -97,7 +97,7 @@ class Machine:
         return True
 
     def returns(self, at):
-        """Functions of the kernel do nothing but return."""
+        """Replaces kernel functions by an immediate return."""
         self.map(at, 1)
         self.uc.mem_write(at // PAGE * PAGE, b"\xc3" * PAGE)
         return True
@@ -120,7 +120,7 @@ class Machine:
             if self.trace is not None:
                 self.trace.append(at)
             return
-        # A jump to a function of the kernel's is a return by way of it.
+        # A jump to a kernel function is a tail call, and returns.
         if self.uc.mem_read(self.last, 1) != b"\xe8":
             return
         text = self.jitted.line(self.last).text
@@ -133,7 +133,7 @@ class Machine:
         uc.reg_write(UC_X86_REG_RAX, value)
 
     def run(self, arguments):
-        """One call of the program."""
+        """Runs the program once."""
         self.map(CONTEXT, PAGE)
         for place, argument in enumerate(arguments):
             self.uc.mem_write(CONTEXT + 8 * place, argument.to_bytes(8, "little"))
@@ -144,12 +144,12 @@ class Machine:
 
 
 def taken(command, program):
-    """The program, as the kernel has it while the command runs."""
+    """The compiled program, read from the kernel while the command runs."""
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(300):
             found = descriptors(program)
-            # Loaded and attached: it may have more to load.
+            # More programs might still be loading.
             if found:
                 time.sleep(0.5)
                 return Jitted(found[-1])
@@ -181,7 +181,7 @@ def main():
 
 
 def print_steps(jitted, machine, each_line):
-    """The table: functions in the order in which they begin."""
+    """Prints a table of functions in order of first execution."""
     functions = {}
     steps, lines = collections.Counter(), collections.Counter()
     for at in machine.trace:
@@ -189,7 +189,7 @@ def print_steps(jitted, machine, each_line):
         if line.file not in functions:
             functions[line.file] = functions_of(line.file)
         names = [name for begin, name in functions[line.file] if begin <= line.number]
-        # Line 0 is of no line: it belongs to what was before.
+        # Line 0 means unknown: it belongs to the previous function.
         step = names[-1] if names else last
         steps[step] += 1
         lines[step, line.number, line.text] += 1

@@ -1,10 +1,10 @@
-//! Other people's tools beside an audit, in guests: `vm::` tests boot one. Where QEMU, ticktax
-//! beside the benchmarks, a kernel or the tools are missing, they are reported as ignored, by name,
-//! and why is said first.
+//! Third-party tools next to an audit, in guests. Tests named `vm::` boot a guest. If QEMU, the
+//! ticktax next to the benchmarks, a kernel or a tool is missing, they are reported as ignored by
+//! name, after the reason.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test that cannot set itself up fails, and says why"
+    reason = "a test whose setup fails should fail, with the reason"
 )]
 
 use std::fs;
@@ -17,14 +17,14 @@ use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_model::Nanos;
 use ticktax_model::recording::World;
 
-/// Debian's kernel for clouds, which has neither of rtla's tracers.
+/// Debian's cloud kernel, which lacks both of rtla's tracers.
 const CLOUD: &str = "linux-image-cloud-amd64";
-/// Debian's kernel for deadlines, which has both.
+/// Debian's real-time kernel, which has both.
 const RT: &str = "linux-image-rt-amd64";
 
 type Test = fn();
 
-/// Tests that boot nothing.
+/// Tests that boot no guest.
 const ANYWHERE: &[(&str, Test)] = &[
     ("without_apt_one_line_says_so", without_apt_one_line_says_so),
     ("damaged_tools_are_refused", damaged_tools_are_refused),
@@ -51,7 +51,7 @@ const IN_A_GUEST: &[(&str, &str, Test)] = &[
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Each takes a CPU.
+    // Each test uses a CPU.
     arguments.test_threads = Some(1);
     let trial = |name: &str, test: Test| {
         Trial::test(name, move || {
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         .map(|&(name, test)| trial(name, test))
         .collect();
     for &(name, kernel, test) in IN_A_GUEST {
-        let why = why_not(kernel);
+        let why = ticktax_fixture::left_out("kernels").or_else(|| why_not(kernel));
         if let Some(why) = &why {
             eprintln!("vm::{name} is ignored: {why}");
         }
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Why a test with this kernel cannot run here. With the cache's tools and kernels, apt is not
-/// asked.
+/// Reason why a test with this kernel cannot run here. If the cache has the tools and kernels, apt
+/// is not needed.
 fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -94,7 +94,7 @@ fn why_not(kernel: &str) -> Option<String> {
         .or_else(|| has("tools".to_owned(), &["rtla", "rt-tests"]))
 }
 
-/// The ticktax beside the benchmarks.
+/// The ticktax next to the benchmarks.
 fn beside() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_ticktax-bench")).with_file_name("ticktax")
 }
@@ -105,12 +105,12 @@ fn bench(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command says on standard error.
+/// Standard error of a command.
 fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Fails unless the last line that was said has these words.
+/// Asserts that the last line of the output contains these words.
 fn last_line(output: &Output, words: &str) {
     let complaint = complaint(output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
@@ -118,7 +118,7 @@ fn last_line(output: &Output, words: &str) {
     assert!(last.contains(words), "{complaint}");
 }
 
-/// `peers` with a kernel that will not be booted, and any program in ticktax's place.
+/// `peers` with a kernel that will not be booted, and an arbitrary program instead of ticktax.
 fn peers_with(cache: &Path) -> Command {
     let mut command = bench(&["peers", "--kernel", "/proc/self/exe"]);
     command.args(["--ticktax", env!("CARGO_BIN_EXE_ticktax-bench")]);
@@ -172,7 +172,7 @@ fn the_guests_verbs_are_nobody_elses() {
     }
 }
 
-/// Runs them for so many seconds; the statement, and the page.
+/// Runs the tools for this many seconds. Returns the statement and the page.
 fn peers(kernel: &str, seconds: u32) -> (PeersStatement, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("peers.json");
@@ -207,7 +207,7 @@ fn latency(statement: &PeersStatement, peer: Peer) -> Latency {
     }
 }
 
-/// Fails unless `count` is what comes `rate` times a second, or a little more.
+/// Asserts that `count` events occurred `rate` times per second, or slightly more often.
 fn at_rate(count: u64, rate: f64, over: Nanos) {
     let expected = rate * over.as_secs_f64();
     let share = count as f64 / expected;
@@ -221,13 +221,14 @@ fn peers_measure_the_same_kernel() {
     for peer in [Peer::Audit, Peer::Osnoise] {
         let noise = noise(&statement, peer);
         let counts = noise.counts.unwrap();
-        // While a loop runs that never waits, the tick does not stop.
+        // The tick does not stop while a spinning loop runs.
         at_rate(counts.irq, hz, noise.watched);
         assert!((second..Nanos::from_millis(2_100)).contains(&noise.watched));
         assert!(noise.longest <= noise.total && noise.total < noise.watched);
         let gaps = noise.attribution.as_ref().unwrap();
         at_rate(gaps.gaps.min(counts.irq), hz * 0.95, noise.watched);
-        // The sums and the gaps come by different ways; the gaps go on for a period at most.
+        // The sums and the gaps are measured in different ways. Gaps continue for one more period
+        // at most.
         assert!(gaps.time.0 >= noise.total.0 - 100_000, "{noise:?}");
         assert!(gaps.time.0 < 2 * noise.total.0, "{noise:?}");
         let entry_exit = gaps.entry_exit.unwrap_or_default();
@@ -238,7 +239,7 @@ fn peers_measure_the_same_kernel() {
     }
     let coverage = |peer| noise(&statement, peer).attribution.unwrap().coverage();
     assert!((0.99..=1.0).contains(&coverage(Peer::Audit)));
-    // What getting into and out of the kernel takes is in no account there.
+    // These tools have no account for kernel entry and exit.
     assert!((0.4..1.0).contains(&coverage(Peer::Osnoise)));
     for peer in [Peer::Timerlat, Peer::Cyclictest] {
         let latency = latency(&statement, peer);

@@ -1,10 +1,11 @@
-//! The check in Python of a statement against its rows: nothing of it is forgotten, and what it needs is pinned.
+//! Tests of the Python check that compares a statement with its rows: it is complete, and its
+//! dependencies are pinned.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// Its modules, but for the one that is run.
+/// Its modules, except the one that is run.
 const MODULES: [&str; 10] = [
     "accounting",
     "beats",
@@ -26,7 +27,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(folder().join(file)).expect(file)
 }
 
-/// What a module imports of the others.
+/// Modules of the check that a module imports.
 fn imports(text: &str) -> BTreeSet<&str> {
     let words = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -56,7 +57,7 @@ fn every_module_is_part_of_the_check() {
 }
 
 #[test]
-fn what_it_needs_is_pinned() {
+fn dependencies_are_pinned() {
     let needs = read("requirements.txt");
     assert!(needs.lines().count() >= 2, "{needs}");
     for line in needs.lines() {

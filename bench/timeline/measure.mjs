@@ -1,8 +1,10 @@
-// Measures timelines of the same spans in Chromium: `node measure.mjs PAGE.html ROUNDS NAME...`, where PAGE.html is a
-// page of `ticktax report --html` and a name is ticktax, speedscope, echarts, flame-chart-js or vis-timeline; a library
-// may be followed by how many spans it gets, as in echarts@100000. Prints a line of JSON for each round: ms from the begin of navigation, or from handing spans to a library, until the first
-// drawing; then frames a second while wheel events zoom in and out, and while they move sideways. Each frame waits for
-// the one before. Libraries get spans as objects, made before the clock runs.
+// Measures timelines of the same spans in Chromium: `node measure.mjs PAGE.html ROUNDS NAME...`
+//
+// PAGE.html is a page of `ticktax report --html`. A name is ticktax, speedscope, echarts, flame-chart-js or
+// vis-timeline. A library's name can include the number of spans that it gets, as in echarts@100000. Prints a
+// line of JSON per round: the time until the first drawing in ms, from the start of navigation or from passing
+// the spans to a library; then frames per second while wheel events zoom in and out, and while they scroll
+// sideways. Each frame waits for the previous one. The libraries' span objects are created before timing starts.
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -18,7 +20,7 @@ const FRAMES = 60;
 const require = createRequire(import.meta.url);
 const [file, rounds, ...names] = process.argv.slice(2);
 
-/** The spans that a page holds, by CPU: from, for how long, and whose. */
+/** The spans of a page by CPU: start, duration and name. */
 function spansOf(page) {
   const part = (id) => page.split(`id="${id}">`)[1].split("</script>")[0];
   const meta = JSON.parse(part("ticktax-timeline"));
@@ -46,7 +48,7 @@ function spansOf(page) {
   });
 }
 
-/** Speedscope's file of the same spans, a profile for each CPU, as a script that it loads. */
+/** A script for Speedscope with the same spans and one profile per CPU. */
 function speedscope(cpus, folder) {
   const frames = new Map();
   const frame = (name) => frames.get(name) ?? frames.set(name, frames.size).get(name);
@@ -75,7 +77,7 @@ function speedscope(cpus, folder) {
   return { url: `${pathToFileURL(index).href}#localProfilePath=${script}`, bytes: profile.length };
 }
 
-/** How libraries draw the spans: what a page of theirs runs, given `spans` as [start, dur, name, CPU]. */
+/** Code that draws `spans`, given as [start, dur, name, CPU], with each library. */
 const LIBRARIES = {
   echarts: {
     script: "echarts/dist/echarts.min.js",
@@ -135,7 +137,7 @@ const LIBRARIES = {
   },
 };
 
-/** Wheel events at a place, one a frame: frames a second, and the longest ms between two. */
+/** Sends one wheel event per frame at a position. Returns frames per second and the longest frame in ms. */
 const wheel = (page, options) =>
   page.evaluate(
     async ([{ x, y, zoom, focus }, count]) => {
@@ -161,7 +163,7 @@ const wheel = (page, options) =>
     [options, FRAMES],
   );
 
-/** Zooms from the whole run, moves there, and moves again closer up. */
+/** Zooms in from the complete run, scrolls there, and scrolls again closer up. */
 async function moved(page, { x, y, zoom, focus }) {
   const zoomed = await wheel(page, { x, y, zoom, focus });
   const whole = await wheel(page, { x, y });

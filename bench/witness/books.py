@@ -1,4 +1,4 @@
-"""The books, the accounts, the CPUs and what counters tell."""
+"""Checks the balance, the accounts, the CPUs and the counters."""
 
 import collections
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from rows import UNREPORTED
 
-# What leaves the probe's time, where gaps are looked into. Of steal by its clock there are no rows, either.
+# Classes that take time from the probe when gaps are analysed. Steal by its clock has no rows either.
 MOVED = {"probe", "entry_exit", "outside", "unexplained", "steal"}
 
 
 def account(rows, index):
-    """The account of a row: class, name and process."""
+    """Account of a row: class, name and process."""
     kind, owner = rows.kind[index], rows.owner[index]
     if kind != "task":
         return str(kind), "" if kind == "idle" else str(rows.source[index]), None
@@ -168,7 +168,7 @@ def limitations(rows, said, verdicts):
 
 
 def charged_from_wakeups(rows, pid):
-    """What the scheduler charges a process before it is switched to, at most."""
+    """Maximum time that the scheduler charges a process before switching to it."""
     wakes, total = rows.wakes(), 0
     mine = np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.pid == pid))
     for tid in np.unique(rows.tid[mine]):

@@ -6,9 +6,10 @@
     ticktax report lag.parquet > lag.txt
     venv/bin/python bench/witness/check.py lag.parquet lag.json [--page lag.txt] [--all]
 
-It shares no code with ticktax: it reads the columns that docs/data.md describes, and computes each number
-again in the plainest way; with `--page` those of the first screen, too, as they are rounded there. It prints what is false, what rows cannot tell and why, and how many claims are
-true, by section; `--all` prints these as well. The exit code is 1 where anything is false.
+It shares no code with ticktax. It reads the columns described in docs/data.md and recomputes each number
+in the simplest way. With `--page` it also checks the rounded numbers of the first screen. It prints false
+claims, claims that the rows cannot decide with the reason, and the number of true claims per section.
+`--all` prints the true claims too. The exit code is 1 if any claim is false.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The gaps of the spinning probe, and what was in them."""
+"""Checks the gaps of the spin probe, and their contents."""
 
 import collections
 
@@ -12,7 +12,7 @@ DEEP = 16
 
 
 def held_in(rows, inside, begin, end):
-    """What each of these rows had of a gap: its own time, or where it lies across an edge what nothing within it had."""
+    """Time of each of these rows in a gap: its own time, or at an edge the part without nested rows."""
     if all(rows.start[inside] >= begin - SLACK) and all(rows.end[inside] <= end + SLACK):
         return {index: int(rows.self[index]) for index in inside}
     own, open_rows = {}, []
@@ -44,7 +44,7 @@ def check(rows, said, verdicts):
         starts = rows.start[frames]
         for gap in gaps[rows.cpu[gaps] == cpu]:
             first, last = np.searchsorted(starts, (rows.start[gap] - SLACK - uncertainty, rows.end[gap]))
-            # What began before the probe was last seen: time of a thread that was not reported.
+            # Rows that started before the probe was last seen: time of an unreported thread.
             before = frames[max(first - DEEP, 0):first]
             inside = np.concatenate([before[rows.end[before] > rows.start[gap]], frames[first:last]])
             program = inside[(rows.kind[inside] == "task") & np.isin(rows.owner[inside], ("program", "tool"))]

@@ -1,4 +1,4 @@
-"""The frames of a loop that says itself when they were due."""
+"""Checks the frames of a loop that reports when they were due."""
 
 import numpy as np
 
@@ -45,5 +45,5 @@ def check(rows, said, verdicts):
 
 
 def each_slot(time, dropped, period):
-    """The time of each frame, and of each slot that it dropped, from when that was due."""
+    """Lateness of each frame, and of each slot that it dropped, relative to its due time."""
     return np.concatenate([(time - period * k)[dropped >= k] for k in range(int(dropped.max()) + 1)])

@@ -1,4 +1,4 @@
-"""The first screen: the numbers that people read, rounded as they are printed."""
+"""Checks the first screen: the printed numbers, with their rounding."""
 
 import collections
 import re
@@ -9,13 +9,15 @@ import victim as followed
 import waits
 from rows import UNREPORTED
 
-OF_GAPS = ("unexplained", "outside", "steal", "entry and exit")
+OF_GAPS = ("unexplained", "hypervisor or firmware", "steal", "entry and exit")
+# Names of activities that the page replaces.
+SHOWN_AS = {"idle": "wake-up latency", UNREPORTED: "unknown thread"}
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
 TIME = r"[\d .]+? (?:ns|µs|ms|s|min|h)"
 
 
 def near(text, value):
-    """Whether a printed number is this value, rounded."""
+    """Whether a printed number is this value after rounding."""
     number, unit = re.fullmatch(r"([\d .]+?) ?(ns|µs|ms|s|min|h|%)?", text.strip()).groups()
     number = number.replace(" ", "")
     step = 10.0 ** -len(number.partition(".")[2])
@@ -23,10 +25,10 @@ def near(text, value):
 
 
 def tables(page):
-    """By heading: the lines below, as far as the next heading."""
+    """Lines of each table, by heading."""
     found, heading = collections.OrderedDict(), ""
     for line in page:
-        first = re.match(r"([A-Z][A-Z ]{6,}[A-Z])(?:  | lost|$)", line)
+        first = re.match(r"([A-Z][A-Z -]{6,}[A-Z])(?:  |$)", line)
         if first and not line.startswith(" "):
             heading = first.group(1).strip()
         elif not line.startswith(" "):
@@ -37,14 +39,14 @@ def tables(page):
 
 
 def cells(line):
-    """The name of a table's line and its cells."""
+    """Name and cells of a table line."""
     match = re.match(rf"  (.+?) {{2,}}({TIME}) +([<\d.]+ %) +([\d ]+?) {{2,}}({TIME})(?: {{2,}}(.*))?$", line)
     return match.groups() if match else None
 
 
 def named(name):
-    """A name as it is printed, and how many processes or which."""
-    many = re.match(r"(.*)  x(\d+)$", name)
+    """Parses a printed name and its number of processes or PID."""
+    many = re.match(r"(.*) x(\d+)$", name)
     one = re.match(r"(.*) \((\d+)\)$", name)
     if many:
         return many.group(1), int(many.group(2)), None
@@ -53,7 +55,7 @@ def named(name):
 
 def check(rows, page, verdicts):
     for heading, lines in tables(page).items():
-        sums = {"TOP CPU TIME": programs, "WHO MADE IT WAIT": behind, "WHO WAITED FOR A CPU": waited,
+        sums = {"CPU TIME": programs, "WAITED BEHIND": behind, "RUN-QUEUE WAITS": waited,
                 "KERNEL AND HYPERVISOR": kernel}.get(heading)
         if sums:
             table(rows, heading, lines, sums(rows), verdicts)
@@ -65,14 +67,14 @@ def check(rows, page, verdicts):
 
 def table(rows, heading, lines, found, verdicts):
     whole = found.pop("", None)
-    if heading.startswith("WHO WAITED"):
+    if heading.startswith("RUN-QUEUE"):
         shares = [float(share) for line in lines for share in re.findall(r"([\d.]+) %", line)]
         verdicts.claim(heading, "shares add up to 100", True, abs(sum(shares) - 100) <= 0.06 * len(shares))
     for line in lines:
         parts = cells(line)
         if not parts:
             continue
-        name, time, share, times, longest, _ = parts
+        name, time, share, count, longest, _ = parts
         if re.fullmatch(r"\d+ others?", name):
             continue
         bare, many, pid = named(name)
@@ -126,7 +128,7 @@ def kernel(rows):
         if rows.detail[index] == "" or rows.kind[index] == "task":
             found[name]["longest"] = max(found[name]["longest"], int(rows.max[index]))
     if rows.header["probes"]:
-        found.pop("unexplained", None)  # gaps of the probe are in it as well
+        found.pop("unexplained", None)  # includes gaps of the probe
     return dict(found)
 
 
@@ -141,7 +143,7 @@ def behind(rows):
                 pieces += followed.behind_whom(rows, places, index, begin, end)[0]
         for other, lower, upper in pieces:
             name = rows.who(other)
-            sums = found["idle CPU" if name == "idle" else name]
+            sums = found[SHOWN_AS.get(name, name)]
             sums["time"] += upper - lower
             sums["longest"] = max(sums["longest"], upper - lower)
             sums["pids"].add(int(rows.pid[other]))
@@ -169,7 +171,7 @@ def shares(rows, text, verdicts):
         "idle": rows.in_books & ((rows.kind == "idle") | (rows.owner == "probe")),
     }
     for name, mine in of.items():
-        match = re.search(rf"{name} ([\d.]+ %)", text)
+        match = re.search(rf"([\d.]+ %) {name}", text)
         if match and not (name == "idle" and rows.header["probes"]):
             verdicts.claim("verdict", f"{name} {match.group(1)}", True, near(match.group(1), 100 * int(rows.self[mine].sum()) / whole))
 
@@ -180,6 +182,6 @@ def wanted(rows, text, verdicts):
     match = re.search(rf"WAITED ({TIME}) \(", text)
     if match and len(waiting):
         verdicts.claim("verdict", f"waited {match.group(1)}", True, near(match.group(1), sum(waiting)))
-    match = re.search(rf"worst ({TIME})", text)
+    match = re.search(rf"WAITED [^,]*, max ({TIME})", text)
     if match and len(waiting):
-        verdicts.claim("verdict", f"worst {match.group(1)}", True, near(match.group(1), max(waiting)))
+        verdicts.claim("verdict", f"longest wait {match.group(1)}", True, near(match.group(1), max(waiting)))

@@ -1,4 +1,4 @@
-"""A recording's rows as arrays, and what is said of them with a verdict."""
+"""A recording's rows as arrays, and claims about them with verdicts."""
 
 import json
 
@@ -6,20 +6,20 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# Kinds of rows that tile a CPU's time.
+# Kinds of rows that together cover a CPU's time.
 BOOKS = ("idle", "task", "irq", "softirq", "nmi", "steal")
 UNREPORTED = "unreported thread"
 LONG_INTERRUPT = 100_000
 
 
 class Verdicts:
-    """Claims with what the rows say."""
+    """Claims of a statement, compared with the rows."""
 
     def __init__(self):
         self.all = []
 
     def claim(self, section, sentence, said, found, tolerance=0):
-        """A number (with a tolerance) or anything that can be compared."""
+        """Claims a number with a tolerance, or any comparable value."""
         if isinstance(said, (int, float)) and isinstance(found, (int, float, np.number)):
             true = abs(said - found) <= tolerance
         else:
@@ -27,7 +27,7 @@ class Verdicts:
         self.all.append((section, sentence, said, found, "true" if true else "FALSE"))
 
     def share(self, section, sentence, said, found, by):
-        """A number that may be off by a share: a bucket of a histogram is a quarter of an octave wide."""
+        """Claims a number with a relative tolerance. A histogram bucket is a quarter of an octave wide."""
         self.claim(section, sentence, said, found, abs(found) * by + 1)
 
     def open(self, section, sentence, said, why):
@@ -35,7 +35,7 @@ class Verdicts:
 
 
 class Rows:
-    """Columns, of which those of text are arrays of str ('' for null), numbers int64 (-1 for null)."""
+    """Columns as arrays: text as str ('' for null), numbers as int64 (-1 for null)."""
 
     def __init__(self, table, header):
         self.header = header
@@ -58,14 +58,14 @@ class Rows:
         self._long = {}
 
     def line(self, cpu):
-        """Indices of the single rows of threads and of idling on a CPU, in order of time."""
+        """Indices of a CPU's single thread and idle rows, in time order."""
         if cpu not in self._lines:
             found = np.flatnonzero(self.on_cpu & (self.cpu == cpu) & (self.count == 1))
             self._lines[cpu] = found[np.argsort(self.start[found], kind="stable")]
         return self._lines[cpu]
 
     def pieces(self, cpu, begin, end):
-        """(row, from, to) of who had a CPU from `begin` to `end`."""
+        """(row, from, to) of each thread that ran on a CPU from `begin` to `end`."""
         line = self.line(cpu)
         first = np.searchsorted(self.end[line], begin, side="right")
         for index in line[first:]:
@@ -76,7 +76,7 @@ class Rows:
                 yield index, int(lower), int(upper)
 
     def beneath(self, cpu, begin, end):
-        """The same for a wait: an interrupt of 100 µs or more is a piece of its own, unless the wait is shorter."""
+        """Like `pieces`, for a wait: interrupts of at least 100 µs are separate, unless the wait is shorter."""
         if end - begin < LONG_INTERRUPT:
             yield from self.pieces(cpu, begin, end)
             return
@@ -96,7 +96,7 @@ class Rows:
                 yield index, lower, upper
 
     def wakes(self):
-        """By thread: the times of its wake-ups in order, and the rows of these edges."""
+        """Sorted wake-up times of each thread, and the rows of these edges."""
         found = np.flatnonzero(self.edge == "woke")
         found = found[np.argsort(self.start[found], kind="stable")]
         by_thread = {}
@@ -105,15 +105,15 @@ class Rows:
         return {tid: np.array(rows) for tid, rows in by_thread.items()}
 
     def events_lost(self):
-        """How many events were lost; gaps of a probe are none."""
+        """Number of lost events. Gaps of a probe do not count."""
         return sum(loss["events"] for loss in self.header["coverage"]["lost"])
 
     def lost_ns(self, cpu):
-        """Own time of what was lost on a CPU."""
+        """Own time of lost events on a CPU."""
         return sum(loss["self_ns"] for loss in self.header["coverage"]["lost"] if loss["cpu"] == cpu)
 
     def who(self, index):
-        """What a row's time is counted under where each program is one: with the process, where it is a program."""
+        """Name that a row's time is counted under, with the process if it is a program."""
         if self.kind[index] == "task":
             own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(self.owner[index]))
             if own:
@@ -123,14 +123,14 @@ class Rows:
         return str(self.source[index])
 
     def name(self, index):
-        """A thread as the statement calls it: with its program where that has another name."""
+        """A thread's name in the statement. Includes the program if its name differs."""
         source, program = self.source[index], self.program[index]
         if self.kind[index] == "task" and program and self.owner[index] == "program" and program != source:
             return f"{source} of {program}"
         return str(source)
 
     def cause(self, index):
-        """What an edge's row did it in."""
+        """Context in which an edge's row caused the wake-up."""
         kind = "softirq " if self.kind[index] == "softirq" else ""
         source = self.source[index]
         if self.kind[index] == "task" and self.detail[index]:

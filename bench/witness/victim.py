@@ -1,4 +1,4 @@
-"""What happened to the threads of a program that was followed."""
+"""Checks the states of the audited program's threads."""
 
 import collections
 
@@ -8,7 +8,7 @@ WAITING = ("woken", "preempted", "yielded")
 MOVED = ", moved"
 QUOTA = ("sched_cfs_period_timer", "sched_cfs_slack_timer")
 ON_CPU = {"page_fault": "page_fault", "reclaim": "reclaim"}
-# Shorter idling may be what it takes to switch to a thread that has just come.
+# Shorter idle times can be the switch to a thread that was just woken.
 IDLED = 5_000
 
 
@@ -19,14 +19,14 @@ def check(rows, said, verdicts):
     threads, claim = victim["threads"], verdicts.claim
     off = np.flatnonzero((rows.kind == "wait") & (rows.end > rows.header["victim"]["begin_ns"]))
     born, throttled = rows.detail[off] == "reborn", rows.detail[off] == "throttled"
-    # Any thread may be throttled; what else a thread did off its CPU is known of the program's alone.
+    # Any thread can be throttled. Other off-CPU reasons are known only for the program's threads.
     pids = set(rows.pid[off[~born & ~throttled]].tolist()) | ({victim["pid"]} if victim["pid"] else set())
     ours = np.isin(rows.pid, list(pids))
     waits = off[~born & ours[off]]
     runs = np.flatnonzero(ours & rows.in_books & (rows.kind == "task") & (rows.tid >= 0))
     runs = runs[rows.end[runs] > rows.header["victim"]["begin_ns"]]
     tids = set(rows.tid[waits].tolist()) | set(rows.tid[runs].tolist())
-    # A number may be given to another thread.
+    # A TID can be reused by another thread.
     claim("victim", "threads", threads["threads"], len(tids), int(born.sum()))
     accounts(rows, threads, waits, runs, verdicts)
     woken = rows.dur[waits[np.isin(rows.detail[waits], ("woken", "woken" + MOVED))]]
@@ -74,7 +74,7 @@ def accounts(rows, threads, waits, runs, verdicts):
 
 
 def migrations(rows, waits, runs):
-    """How often a thread that waited for a CPU got another than it had before."""
+    """Number of times that a waiting thread ran on another CPU than before."""
     ended = {(int(rows.tid[index]), int(rows.end[index])) for index in waits
              if state(str(rows.detail[index])) == "waiting"}
     last, found = {}, 0
@@ -91,8 +91,8 @@ def state(detail):
 
 
 def waited(rows, index):
-    """A wait's parts: one for the quota is its own time where that is shorter, else ends with the last timer that refills
-    any; from there on it is one for a CPU."""
+    """Parts of a wait. A wait for quota lasts for its own time if that is shorter, otherwise until the
+    last timer that refills any quota. The rest is run-queue wait."""
     name, begin, end = state(str(rows.detail[index])), int(rows.start[index]), int(rows.end[index])
     if name == "throttled":
         held = begin + int(rows.self[index])
@@ -107,7 +107,7 @@ def waited(rows, index):
 
 
 class Places:
-    """On which CPU each thread was at last."""
+    """Last CPU of each thread."""
 
     def __init__(self, rows):
         found = np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.tid >= 0))
@@ -124,9 +124,9 @@ class Places:
 
 
 def behind_whom(rows, places, index, begin, end):
-    """(row, from, to) of who had the CPU that was waited for, and the CPU where that is not the one of the row.
+    """(row, from, to) of each thread that ran on the awaited CPU, and that CPU if it is not the row's.
 
-    As long as the CPU on which a wait ended idled, nobody waited there: the thread was still where it came from."""
+    While the CPU on which the wait ended was idle, the thread was still on its previous CPU."""
     here = list(rows.beneath(rows.cpu[index], begin, end))
     if not str(rows.detail[index]).endswith(MOVED):
         return here, None
@@ -157,7 +157,7 @@ def behind(rows, threads, waits, places, verdicts):
         key = told["name"], told["pid"]
         if key in ran:
             verdicts.claim("victim", f"behind {key} time", told["time_ns"], ran[key])
-            # Stretches of no length count, but for those beside a long interrupt.
+            # Intervals of zero length count, except next to a long interrupt.
             verdicts.claim("victim", f"behind {key} how often", told["count"], times[key], 2)
             verdicts.claim("victim", f"behind {key} longest", told["max_ns"], longest[key])
         else:
@@ -181,7 +181,7 @@ def interrupted(rows, threads, runs, verdicts):
 
 
 def waker(rows, index):
-    """What a wake-up was done in: a program by its name, everything of the kernel with its function."""
+    """Context of a wake-up: a program by name, kernel work with its function."""
     if rows.owner[index] == "kernel":
         return f"{rows.source[index]} {rows.detail[index]}".strip()
     own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(rows.owner[index]))
@@ -221,7 +221,7 @@ def delays(rows, threads, waits, places, verdicts):
 
 
 def of_quota(rows, waits, delay, name, begin, verdicts):
-    """A delay that is a part of a wait for the quota."""
+    """A delay that is part of a wait for quota."""
     wanted = "throttled" if delay["kind"] == "throttled" else "waiting"
     quota = [index for index in waits if rows.tid[index] == delay["tid"] and state(str(rows.detail[index])) == "throttled"]
     parts = [part for index in quota for part in waited(rows, index) if part[0] == wanted]
@@ -246,7 +246,7 @@ def usage(rows, victim, verdicts):
     told = victim.get("usage")
     before = rows.header["before"]["programs"].get(str(victim["pid"]))
     after = rows.header["after"]["programs"].get(str(victim["pid"]))
-    # The program's own are read first and last: when, is not in the recording.
+    # The program's usage is read first and last. The recording does not contain these times.
     if told and before and after:
         grew = after["time_ns"] - before["time_ns"]
         used = told["user_ns"] + told["system_ns"]
@@ -254,7 +254,7 @@ def usage(rows, victim, verdicts):
 
 
 def apart(times, least):
-    """Of times in order, those that are so far from the last one that is kept."""
+    """Filters sorted times so that each is at least `least` after the previous one."""
     kept = list(times[:1])
     for time in times[1:]:
         if time - kept[-1] >= least:
@@ -263,13 +263,15 @@ def apart(times, least):
 
 
 def rearmed(rows, mine, figures, verdicts):
-    """A loop that sleeps for a while after each frame: due a shortest interval after the one before, where a tenth is shorter."""
+    """Checks a loop that sleeps for a fixed time after each frame.
+
+    A frame is due one shortest interval after the previous one. A tenth of the intervals is shorter."""
     begins, wakes = [], {int(rows.start[index]): int(rows.end[index]) for index in mine if rows.detail[index].startswith("woken")}
     for index in mine[np.isin(rows.detail[mine], ("sleeping", "sleeping" + MOVED))]:
         end = int(rows.end[index])
         begins.append(wakes.get(end, end))
     begins = np.array(sorted(begins))
-    # Of wake-ups closer than half the mean interval only the first is a frame: the mean is that of what is left.
+    # Among wake-ups closer than half the mean interval, only the first is a frame. Iterate the mean.
     mean, all_begins = float(figures["period_ns"]), begins
     for _ in range(8):
         begins = apart(all_begins, mean / 2)
@@ -277,7 +279,7 @@ def rearmed(rows, mine, figures, verdicts):
             return False
         mean = (begins[-1] - begins[0]) / (len(begins) - 1)
     gaps = np.diff(begins)
-    # On a grid a delay is made up for: what is late in one interval is missing in the next.
+    # On a grid, a longer interval is followed by a shorter one.
     off = np.cumsum(gaps - np.median(gaps))
     over = np.abs((off[8:] - off[:-8]) - np.median(off[8:] - off[:-8])) if len(off) > 16 else np.abs(off)
     if np.median(over) < 2 * np.median(np.abs(gaps - np.median(gaps))):
@@ -291,7 +293,7 @@ def rearmed(rows, mine, figures, verdicts):
 
 
 def frames(rows, victim, verdicts):
-    """A loop's frames: wake-ups after sleeping, put on a grid that is fitted to those that ran at once."""
+    """Checks a loop's frames: wake-ups after sleeping, on a grid fitted to those that ran immediately."""
     told = victim.get("frames")
     if not told:
         return
@@ -303,7 +305,7 @@ def frames(rows, victim, verdicts):
     period = figures["period_ns"]
     if rearmed(rows, mine, figures, verdicts):
         return
-    # Least squares of the wake-ups on whole numbers of periods, without those that are off the grid.
+    # Least squares of the wake-ups on whole numbers of periods, excluding those off the grid.
     number = np.round((times - times[0]) / period)
     for _ in range(5):
         slope, begin = np.polyfit(number, times, 1)
@@ -317,7 +319,7 @@ def frames(rows, victim, verdicts):
     verdicts.share("frames", "slots: frames and dropped", figures["frames"] + figures["dropped"], watched / slope, 0.005)
     run = rows.end[woken]
     slot = np.ceil((times - begin) / slope - 0.05)
-    # A frame that follows slots without one has waited since the first of these was due.
+    # A frame after empty slots has waited since the first of them was due.
     late = (run - (begin + slope * number)) > figures["late_from_ns"]
     late[1:] |= np.diff(number) > 1
     verdicts.share("frames", "late", figures["late"], int(late.sum()), 0.02)

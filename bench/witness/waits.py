@@ -1,4 +1,4 @@
-"""Who waited for a CPU, of a machine's threads: from a wake-up, or from losing the CPU, until a thread has one."""
+"""Checks run-queue waits of all threads: from a wake-up, or from preemption, until the thread runs."""
 
 import collections
 
@@ -11,7 +11,7 @@ OTHERS = 5
 
 
 class Sessions:
-    """The kernel's groups by session: a thread of another one than the probe's waits behind that as behind anybody."""
+    """The kernel's session groups. Threads of other sessions can wait behind the probe."""
 
     def __init__(self, rows):
         self.groups = {group["pid"]: group["number"] for group in rows.header.get("autogroups") or ()}
@@ -27,7 +27,7 @@ class Sessions:
 
 
 def ran_during(rows, sessions, index, since, begin, cpu):
-    """Who ran while this row's thread waited, and for how long each; nothing where it was no wait."""
+    """Run time of each thread while this row's thread waited. Empty if it was not a wait."""
     ran, probe, idle = collections.Counter(), collections.Counter(), 0
     for other, lower, upper in rows.pieces(cpu, since, begin):
         if rows.kind[other] == "idle":
@@ -44,7 +44,7 @@ def ran_during(rows, sessions, index, since, begin, cpu):
 
 
 def stretches(rows):
-    """By thread: the stretches on a CPU (begin, end, cpu, first row), each as long as nothing was between."""
+    """Uninterrupted runs of each thread: (start, end, cpu, first row)."""
     found = np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.tid >= 0) & (rows.count == 1))
     found = found[np.lexsort((rows.start[found], rows.tid[found]))]
     by_thread = collections.defaultdict(list)
@@ -58,7 +58,7 @@ def stretches(rows):
 
 
 def all_waits(rows, lost):
-    """(thread's row, begin, end, cpu) of each wait; notes in `rows.woken` whether it began with a wake-up."""
+    """(thread's row, start, end, cpu) of each wait. `rows.woken` notes whether a wake-up started it."""
     wakes, rows.woken = rows.wakes(), {}
     unreported = np.flatnonzero(rows.in_books & (rows.source == UNREPORTED))
     after_idle = set()
@@ -129,12 +129,12 @@ def check(rows, said, verdicts):
 
 
 def process(rows, index):
-    """A program is told process by process; the kernel's threads and ticktax' own are by their names."""
+    """Process of a program's row. Kernel threads and ticktax's own are identified by name only."""
     return int(rows.pid[index]) if rows.owner[index] == "program" else None
 
 
 def overbooked(rows, said, waited, verdicts):
-    """What threads wanted: what they had and what they waited for."""
+    """Checks the CPU demand of threads: run time plus run-queue wait."""
     for told in said["advice"]:
         if told["id"] != "overbooked":
             continue

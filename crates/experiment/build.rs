@@ -1,4 +1,4 @@
-//! Lists the cases: every file of `src/cases` is one.
+//! Lists the cases for `cases.rs`: every file of `src/cases` is a case.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn main() -> io::Result<()> {
         modules.extend(stem.filter(|_| is_rust).map(str::to_owned));
     }
     modules.sort();
-    // A macro, so that the modules' files are looked for where it is called.
+    // Generates a macro, because `mod` paths resolve relative to the file that invokes it.
     let mut code = "macro_rules! list_cases {\n    () => {\n".to_owned();
     let mut list = String::new();
     for module in modules {

@@ -1,5 +1,5 @@
-// A picture of a part of a page: `node shots.mjs PAGE SELECTOR WIDTH light|dark PICTURE`. Without a selector it is what
-// the window shows first. A picture has as few colours as text needs, so that it is small.
+// Captures a part of a page: `node shots.mjs PAGE SELECTOR WIDTH light|dark PICTURE`. Without a selector it captures
+// the initial window. Pictures use only as many colours as text needs, so that they are small.
 
 import { pathToFileURL } from "node:url";
 import sharp from "sharp";

@@ -1,5 +1,5 @@
-//! `cargo xtask bpf`: the BPF objects that are committed, so that users need no clang, and the Rust
-//! modules of the records that they share and of the names in them.
+//! `cargo xtask bpf`: builds the committed BPF objects, so that users need no clang, and generates
+//! the Rust modules with their records and names.
 
 use std::fs;
 use std::io::Write;
@@ -12,8 +12,9 @@ use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
-/// The others, each with its source: the tracer for old kernels, whose records are the same; and what tells which of the two
-/// a kernel takes, and what counts dropped datagrams, which share none.
+/// The other objects and their sources: the tracer for old kernels, with the same records; the
+/// program that tests which of the two a kernel accepts; and the counter of dropped datagrams. The
+/// last two share no records.
 const OTHERS: [(&str, &str); 3] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
@@ -31,10 +32,10 @@ const OTHERS: [(&str, &str); 3] = [
 const HEADER: &str = "crates/trace/bpf/record.h";
 const RECORDS: &str = "crates/trace/src/record.rs";
 const NAMES: &str = "crates/trace/src/object.rs";
-/// What regenerates them.
+/// The command that regenerates them.
 const RUN: &str = "cargo xtask bpf";
 
-/// Compiles the sources into the objects that are to be committed, and writes the modules by the first.
+/// Compiles the sources to the committed objects, and generates the modules from the first object.
 pub(crate) fn build() -> Result<String, String> {
     let object = compile(SOURCE)?;
     let modules = modules(&object)?;
@@ -47,7 +48,7 @@ pub(crate) fn build() -> Result<String, String> {
     Ok(said.join("\n"))
 }
 
-/// Compares the committed objects with what the sources compile to, and the modules with both.
+/// Checks that the committed objects match their sources, and that the modules match both.
 pub(crate) fn check() -> Result<String, String> {
     let object = compile(SOURCE)?;
     compare(OBJECT, &object, RUN)?;
@@ -63,7 +64,7 @@ pub(crate) fn check() -> Result<String, String> {
     ))
 }
 
-/// The modules for an object, as rustfmt writes them.
+/// The modules for an object, formatted by rustfmt.
 fn modules(object: &[u8]) -> Result<Modules, String> {
     let header = String::from_utf8(read(HEADER)?).map_err(|_| {
         format!(
@@ -98,7 +99,7 @@ fn formatted(text: &str) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|_| "rustfmt wrote no text".to_owned())
 }
 
-/// The bytes that a source compiles to.
+/// The object code of a source.
 fn compile(source: &str) -> Result<Vec<u8>, String> {
     let scratch = Scratch::create()?;
     let object = scratch.0.join("ticktax.bpf.o");
@@ -106,8 +107,8 @@ fn compile(source: &str) -> Result<Vec<u8>, String> {
     fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))
 }
 
-/// A folder of this process, removed at the end: a compilation that fails leaves nothing behind,
-/// and least of all half an object in the place of the committed one.
+/// A private folder, removed at the end. A failed compilation leaves nothing behind, and never
+/// replaces the committed object with an incomplete one.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -121,14 +122,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed from a temporary folder is no reason to fail.
+        // Ignore errors: a leftover in a temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// The part of `--check` that needs no clang.
 #[test]
-fn the_modules_are_those_of_the_committed_objects() {
+fn the_modules_match_the_committed_objects() {
     for object in [OBJECT, OTHERS[0].1] {
         let fresh = modules(&read(object).expect("it is committed")).expect("it can be read");
         compare(RECORDS, fresh.records.as_bytes(), RUN).expect("they agree");

@@ -1,7 +1,7 @@
-//! The compiler that the BPF objects are built with.
+//! The compiler for the BPF objects.
 //!
-//! The committed objects are compared byte for byte, and another version writes other bytes: hence
-//! one version, that of Debian 12.
+//! The committed objects are compared byte for byte, and other versions produce other bytes. The
+//! version is therefore fixed to that of Debian 12.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,14 +10,14 @@ use crate::cross::run;
 
 const VERSION: u32 = 14;
 
-/// clang and llvm-strip of the version that counts.
+/// clang and llvm-strip of the required version.
 pub(crate) struct Clang {
     compiler: String,
     strip: String,
 }
 
 impl Clang {
-    /// Looks for both on the PATH.
+    /// Finds both in PATH.
     pub(crate) fn find() -> Result<Self, String> {
         Ok(Self {
             compiler: tool("clang")?,
@@ -25,28 +25,28 @@ impl Clang {
         })
     }
 
-    /// Compiles `source`, a path seen from the folder `root`, into `object`.
+    /// Compiles `source`, a path relative to the folder `root`, to `object`.
     ///
-    /// The compiler runs in `root` and writes `.` wherever it would write the path of `root`: the
-    /// line information in the object names its source file.
+    /// The compiler runs in `root` and writes `.` instead of its path, because the line information
+    /// in the object names the source file.
     pub(crate) fn compile(&self, root: &Path, source: &str, object: &Path) -> Result<(), String> {
         let mut compiler = Command::new(&self.compiler);
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // Names, and a record's mark, are read as words.
+            // Names, and the mark of a record, are read as words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
             .args(["-c", source, "-o"])
             .arg(object);
         run(&mut compiler)?;
-        // Drops the debugger's information; BTF stays.
+        // Removes debug information but keeps BTF.
         run(Command::new(&self.strip).arg("-g").arg(object))
     }
 }
 
-/// The name under which a tool of the right version answers: Debian's, or the plain one.
+/// The command for a tool of the required version: Debian's versioned name, or the plain one.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
     [format!("{name}-{VERSION}"), name.to_owned()]
         .into_iter()
@@ -59,7 +59,7 @@ pub(crate) fn tool(name: &str) -> Result<String, String> {
         })
 }
 
-/// The major version that a tool says it has; none if it does not run.
+/// The major version that a tool reports. `None` if it does not run.
 fn version(tool: &str) -> Option<u32> {
     let output = Command::new(tool).arg("--version").output().ok()?;
     major(&String::from_utf8_lossy(&output.stdout))
@@ -76,7 +76,7 @@ mod tests {
     use super::major;
 
     #[test]
-    fn versions_are_read_from_what_the_tools_print() {
+    fn versions_are_parsed_from_the_tools_output() {
         assert_eq!(
             major("Debian clang version 14.0.6\nTarget: x86_64-pc-linux-gnu"),
             Some(14)

@@ -1,9 +1,9 @@
-//! `cargo xtask cross`: the command as a static program for each architecture.
+//! `cargo xtask cross`: builds the command as a static program for each architecture.
 //!
-//! C in it (zstd) is compiled by the clang that the BPF objects are built with, against the headers of
-//! Debian's musl-dev for that architecture, which apt fetches and checks; rustc brings the linker and
-//! the C library. Nothing is installed but Rust's own target. All of it lies under target/cross, and
-//! is fetched once.
+//! The clang for the BPF objects also compiles the C code (zstd). It uses the headers of Debian's
+//! musl-dev for the architecture, which apt downloads and verifies. rustc provides the linker and
+//! the C library. Nothing is installed except Rust's target. All files are in target/cross and are
+//! downloaded once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use std::process::Command;
 use crate::clang::tool;
 use crate::root;
 
-/// An architecture that the command is built for.
+/// A target architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// As Debian calls it.
+    /// Debian's name.
     pub(crate) debian: &'static str,
-    /// As Rust and the kernel do.
+    /// Name in Rust and in the kernel.
     pub(crate) machine: &'static str,
 }
 
-/// Every architecture.
+/// All architectures.
 pub(crate) const TARGETS: [Target; 2] = [
     Target {
         debian: "amd64",
@@ -34,7 +34,7 @@ pub(crate) const TARGETS: [Target; 2] = [
 ];
 
 impl Target {
-    /// Those that are named; all of them where none is.
+    /// The named targets, or all of them if `names` is empty.
     fn named(names: &[&str]) -> Result<Vec<Self>, String> {
         if names.is_empty() {
             return Ok(TARGETS.to_vec());
@@ -47,17 +47,17 @@ impl Target {
         names.iter().map(find).collect()
     }
 
-    /// Rust's name of it.
+    /// Rust's target triple.
     pub(crate) fn triple(self) -> String {
         format!("{}-unknown-linux-musl", self.machine)
     }
 
-    /// Builds the command by this profile under the folder `build`, and says where it is.
+    /// Builds the command with this profile in the folder `build`. Returns its path.
     pub(crate) fn build_into(self, build: &Path, profile: &str) -> Result<PathBuf, String> {
         self.build("ticktax", build, profile)
     }
 
-    /// The same with any package that has a program of its own name.
+    /// Builds any package whose program has the same name as the package.
     pub(crate) fn build(
         self,
         package: &str,
@@ -102,7 +102,7 @@ impl Target {
         )
     }
 
-    /// The C library's headers, fetched where they are not there yet.
+    /// The C library's headers, downloaded if necessary.
     fn headers(self) -> Result<PathBuf, String> {
         let folder = root().join("target/cross").join(self.debian);
         let headers = folder.join(format!("files/usr/include/{}-linux-musl", self.machine));
@@ -121,7 +121,7 @@ impl Target {
             .map_err(|error| format!("cannot list {}: {error}", folder.display()))?
             .flatten()
             .map(|entry| entry.path())
-            .find(|path| path.extension().is_some_and(|it| it == "deb"))
+            .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
             .ok_or("apt-get brought no musl-dev")?;
         let mut unpack = Command::new("dpkg-deb");
         unpack.arg("-x").arg(&package).arg(folder.join("files"));
@@ -129,7 +129,7 @@ impl Target {
         absolute(&headers)
     }
 
-    /// apt with lists of its own, so that nothing on the machine changes.
+    /// Runs apt with private lists, so that the machine's own stay unchanged.
     fn apt(self, folder: &Path, words: &[&str]) -> Result<(), String> {
         let shown = folder.display();
         let options = [
@@ -148,7 +148,7 @@ impl Target {
         run(apt.args(words))
     }
 
-    /// Rust's own libraries for it, which rustup brings.
+    /// Installs Rust's target libraries with rustup.
     fn require_target(self) -> Result<(), String> {
         let mut rustup = Command::new("rustup");
         rustup
@@ -158,17 +158,17 @@ impl Target {
     }
 }
 
-/// The variable by which cargo knows a target's linker.
+/// The variable that tells cargo a target's linker.
 fn linker_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_LINKER", name.to_uppercase())
 }
 
-/// And rustc's flags for it.
+/// The variable that tells cargo a target's rustc flags.
 fn flags_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase())
 }
 
-/// Paths of this machine stay out of the binary, so that it is the same wherever it is built.
+/// Removes this machine's paths from the binary, so that builds are reproducible.
 fn rust_flags(build: &Path) -> String {
     let mut flags = vec![
         "-Clinker-flavor=ld.lld".to_owned(),
@@ -178,7 +178,7 @@ fn rust_flags(build: &Path) -> String {
         let set = std::env::var_os(variable).map(PathBuf::from);
         set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(folder)))
     };
-    // Of several that fit, rustc takes the last. Another folder's build is to look like the usual one's.
+    // The last matching rule wins. Builds in other folders must look like a build in the usual one.
     let usual = root().join("target");
     let other = (build != usual).then(|| absolute(build).ok()).flatten();
     let all = [
@@ -195,7 +195,7 @@ fn rust_flags(build: &Path) -> String {
     flags.join(" ")
 }
 
-/// Builds a package for this machine as it is, by this profile, and says where its program is.
+/// Builds a package for this machine with this profile. Returns the path of its program.
 pub(crate) fn build_here(package: &str, profile: &str) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -208,12 +208,12 @@ pub(crate) fn build_here(package: &str, profile: &str) -> Result<PathBuf, String
     absolute(&root().join(format!("target/{}/{package}", folder_of(profile))))
 }
 
-/// The folder that cargo puts what it builds by a profile into.
+/// Cargo's output folder for a profile.
 fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
-/// What was typed: a profile, and the architectures, all where none is named.
+/// Parses a profile and architectures. Without names, all architectures are built.
 pub(crate) fn arguments<'a>(
     words: &[&'a str],
     profile: &'a str,
@@ -230,7 +230,7 @@ pub(crate) fn arguments<'a>(
     Ok((profile, Target::named(&names)?))
 }
 
-/// Builds the command, and what disturbs it in tests, for the architectures that are named.
+/// Builds the command and the test load generator for the named architectures.
 pub(crate) fn build(words: &[&str]) -> Result<String, String> {
     let (profile, targets) = arguments(words, "release")?;
     let mut built = Vec::new();
@@ -265,7 +265,7 @@ mod tests {
     use super::{TARGETS, Target, flags_of};
 
     #[test]
-    fn architectures_are_named_as_debian_or_the_kernel_does() {
+    fn architectures_have_debians_or_the_kernels_names() {
         assert_eq!(Target::named(&[]).unwrap().len(), TARGETS.len());
         let arm = Target::named(&["aarch64"]).unwrap();
         assert_eq!(arm, Target::named(&["arm64"]).unwrap());

@@ -1,8 +1,8 @@
-//! `cargo xtask dist`: what is released, for each architecture: the command, static; a Debian package with
-//! it; what is in it (SBOM), and by which licences.
+//! `cargo xtask dist`: builds the release files for each architecture: a static binary, a Debian
+//! package, an SBOM, and the licences.
 //!
-//! Times are those of `SOURCE_DATE_EPOCH`, or of the last commit, and paths of this machine are in no file, so that
-//! the same source can give the same bytes: `--check` says whether it does.
+//! Times come from `SOURCE_DATE_EPOCH` or from the last commit, and no file contains a path of this
+//! machine. The same source can therefore produce the same bytes. `--check` verifies that it does.
 
 mod deb;
 mod licences;
@@ -20,15 +20,15 @@ use crate::cross::{Target, arguments, build_here, run};
 use crate::root;
 use packages::Packages;
 
-/// What all architectures have in common.
+/// Properties that all architectures share.
 struct Release {
     version: String,
-    /// In s since 1970.
+    /// In seconds since 1970.
     time: u64,
     folder: PathBuf,
 }
 
-/// What is released for one architecture.
+/// The build for one architecture.
 struct Built {
     target: Target,
     binary: PathBuf,
@@ -36,7 +36,7 @@ struct Built {
     licences: String,
 }
 
-/// Builds it all into target/dist-files, or, with `--check`, twice, and compares.
+/// Builds everything into target/dist-files. `--check` builds twice and compares.
 pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     let check = words.contains(&"--check");
     let words: Vec<&str> = words
@@ -66,7 +66,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     ))
 }
 
-/// Builds for each of `targets`, and says what came of it: a digest and a name for each file.
+/// Builds for each of `targets`. Returns a digest and a name for each file.
 fn release(
     folder: &Path,
     under: &Path,
@@ -74,7 +74,7 @@ fn release(
     targets: &[Target],
     time: u64,
 ) -> Result<Vec<String>, String> {
-    // What is there is of another build.
+    // Removes the files of an earlier build.
     drop(fs::remove_dir_all(folder));
     fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
     let texts = Texts::of_host(folder)?;
@@ -109,7 +109,7 @@ fn release(
 }
 
 impl Release {
-    /// The files of one architecture.
+    /// Writes the files of one architecture.
     fn write(&self, built: &Built, texts: &Texts) -> Result<Vec<PathBuf>, String> {
         let binary =
             fs::read(&built.binary).map_err(|error| cannot("read", &built.binary, &error))?;
@@ -138,14 +138,14 @@ impl Release {
     }
 }
 
-/// What the command says about itself, which is the same on every architecture: names and contents.
+/// Manual pages and completions, by name. They are the same on every architecture.
 struct Texts {
     manual: Vec<(String, Vec<u8>)>,
     completions: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Texts {
-    /// By the command as it is built to run here: what it says does not depend on how it is built.
+    /// Generates them with a native build, because they do not depend on the target.
     fn of_host(folder: &Path) -> Result<Self, String> {
         let binary = build_here("ticktax", "dev")?;
         let pages = folder.join("man");
@@ -175,7 +175,7 @@ impl Texts {
     }
 }
 
-/// When the source was last changed, in s since 1970.
+/// Time of the last source change, in seconds since 1970.
 fn source_time() -> Result<u64, String> {
     let text = if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
         text
@@ -201,7 +201,7 @@ fn executable(path: &Path) -> Result<(), String> {
     fs::set_permissions(path, mode).map_err(|error| cannot("write", path, &error))
 }
 
-/// That `what` failed on `path`.
+/// Error message: `what` failed for `path`.
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())
 }

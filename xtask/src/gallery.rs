@@ -1,8 +1,9 @@
-//! `cargo xtask gallery`: makes the reports that docs/gallery.md shows, and the pictures of them.
+//! `cargo xtask gallery`: makes the reports and pictures of docs/gallery.md.
 //!
-//! The reports go into target/gallery. A picture is a part of one in headless Chromium, by xtask/gallery/shots.mjs. As
-//! root, on two CPUs, with Node, Chromium, QEMU and what kernels are built with: two minutes, and half an hour the first
-//! time, when it builds six kernels.
+//! The reports are written to target/gallery. Headless Chromium captures the pictures
+//! (xtask/gallery/shots.mjs). Requires root, two CPUs, Node, Chromium, QEMU, and the tools for
+//! building kernels. It takes two minutes. The first run takes half an hour, because it builds six
+//! kernels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +14,16 @@ use std::time::Duration;
 use crate::root;
 use crate::screens::{BACKUP, Running, built};
 
-/// A job that comes every 30.999 s, beside a frame loop and one that comes at random.
+/// A job every 30.999 s, next to a frame loop and a job at random times.
 const STALL: &str = "scenarios/every-30.999-seconds.toml";
 
-/// The tick rates of the published investigation.
+/// Tick rates of the published investigation.
 const RATES: &str = "1000,800,600,500,400,200";
 
-/// Folders of Node packages that pictures take.
+/// Folders of the required Node packages.
 const PACKAGES: [&str; 2] = ["crates/ticktax/tests/browser", "xtask/gallery"];
 
-/// A part of a report that the page shows: the name of the picture, the report, what of it, how wide the window is, and
-/// the theme.
+/// A picture: its name, the report, the selected part, the width of the window, and the theme.
 type Shot = (&'static str, &'static str, &'static str, u32, &'static str);
 
 const SHOTS: &[Shot] = &[
@@ -57,18 +57,18 @@ const SHOTS: &[Shot] = &[
     ("phone", "lag", "", 390, "dark"),
 ];
 
-/// Makes reports and pictures with `binary`, or with one that is built for it.
+/// Makes reports and pictures with `binary`, or with a new build.
 pub(crate) fn make(binary: Option<&str>) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
         None => built()?,
     };
     let folder = root().join("target/gallery");
-    // What is there of an earlier binary, if anything.
+    // Remove the results of an earlier binary, if any.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    // Names of programs are those of their files.
+    // Programs are named after their files.
     let binary = fs::canonicalize(&binary)
         .map_err(|error| format!("cannot find {}: {error}", binary.display()))?;
     let folder = fs::canonicalize(&folder)
@@ -93,7 +93,7 @@ struct Gallery {
 }
 
 impl Gallery {
-    /// Runs a verb; what it prints is not needed.
+    /// Runs a verb and discards its output.
     fn run(&self, arguments: &[&str]) -> Result<(), String> {
         match self.status(arguments)? {
             Some(0) => Ok(()),
@@ -101,11 +101,11 @@ impl Gallery {
         }
     }
 
-    /// What a verb exits with; `None` where a signal ended it.
+    /// Runs a verb and returns its exit code. `None` if a signal ended it.
     fn status(&self, arguments: &[&str]) -> Result<Option<i32>, String> {
         let status = Command::new(&self.binary)
             .args(arguments)
-            // So that pages name files as one would.
+            // Pages then show relative file names.
             .current_dir(&self.folder)
             .stdout(Stdio::null())
             .status()
@@ -113,7 +113,7 @@ impl Gallery {
         Ok(status.code())
     }
 
-    /// The tutorial: a server that lags behind a backup, before and after that was moved.
+    /// The tutorial: a server delayed by a backup, before and after the backup was moved.
     fn lag(&self) -> Result<(), String> {
         let server = [
             "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "900s",
@@ -144,7 +144,7 @@ impl Gallery {
         self.run(&["compare", before, after, "--html", "proof.html"])
     }
 
-    /// The tick rate of this kernel.
+    /// Tick rate of this kernel.
     fn hz(&self) -> Result<u32, String> {
         let output = Command::new(&self.binary)
             .args(["audit", "--for", "100ms", "--format", "json"])
@@ -159,7 +159,7 @@ impl Gallery {
         hz.ok_or_else(|| "this kernel does not tell its tick rate".to_owned())
     }
 
-    /// A program that the tick never finds.
+    /// A program that the tick never samples.
     fn hidden(&self) -> Result<(), String> {
         let inject = self.binary.with_file_name("ticktax-inject");
         let tick = format!("{}us", 1_000_000 / self.hz()?);
@@ -181,7 +181,7 @@ impl Gallery {
         ])
     }
 
-    /// A job every 30.999 s, of the simulator's making.
+    /// A job every 30.999 s, simulated.
     fn stall(&self) -> Result<(), String> {
         let scenario = root().join(STALL);
         let scenario =
@@ -205,7 +205,7 @@ impl Gallery {
         self.run(&["case", "run", "frame-rate-vs-hz", "--html", page])
     }
 
-    /// The same on kernels with its tick rates. They are kept, and built once.
+    /// The same investigation on kernels with its tick rates. The kernels are built once and kept.
     fn case_on_kernels(&self) -> Result<(), String> {
         self.run(&["lab", "build", "--hz", RATES])?;
         self.run(&[
@@ -231,7 +231,7 @@ impl Gallery {
         ];
         let vary = ["--vary", "cmdline=,nohz=off,highres=off"];
         let verb = ["--", "pace", "--rate", "35", "--work", "1ms", "--for", "5s"];
-        // 1: a kernel is not as the model of it, which is what the page is about.
+        // 1 means that a kernel differs from its model, which is the topic of the page.
         match self.status(&[&compare[..], &vary, &verb].concat())? {
             Some(0 | 1) => Ok(()),
             _ => Err("ticktax lab compare failed".to_owned()),

@@ -1,10 +1,12 @@
-//! `cargo xtask kernels`: the committed BPF objects on every kernel that Debian has, of both architectures, and on
-//! kernels that the lab builds, in guests of the lab; docs/kernels.md has the tables.
+//! `cargo xtask kernels`: tests the committed BPF objects in lab guests. It covers every Debian
+//! kernel of both architectures, and kernels that the lab builds. The results are the tables of
+//! docs/kernels.md.
 //!
-//! In each guest a real-time thread disturbs the CPU by a known part of its time, and so many interrupts are sent. What an
-//! audit there says has to be that. A guest's time is what its instructions take, so that a row does not depend on the machine. What came of a kernel is kept under
-//! target/kernels, and is not done again for the same binaries. Guests run the command as tests do; of another
-//! architecture it is cross-built.
+//! In each guest, a real-time thread uses a known share of the CPU, and a known number of
+//! interrupts is sent. The audit must report both. A guest's clock counts its instructions, so a
+//! row does not depend on the machine. Results are kept in target/kernels and reused while the
+//! binaries stay the same. Guests run the tests' build of the command, cross-built for the other
+//! architecture.
 
 mod builds;
 mod row;
@@ -21,7 +23,7 @@ use crate::{read, renew, root};
 use builds::{BUILDS, Build};
 use row::{Row, Truth};
 
-/// Suites of Debian, the oldest first.
+/// Debian suites, oldest first.
 const SUITES: [&str; 7] = [
     "bullseye",
     "bookworm",
@@ -32,10 +34,10 @@ const SUITES: [&str; 7] = [
     "experimental",
 ];
 
-/// What their kernels are for.
+/// Flavours of their kernels.
 const FLAVOURS: [&str; 3] = ["cloud-", "rt-", ""];
 
-/// Suites that have kernels of arm64 with pages of 16 KiB.
+/// Suites with arm64 kernels that use 16 KiB pages.
 const WITH_LARGE_PAGES: [&str; 5] = [
     "bookworm-backports",
     "trixie",
@@ -44,41 +46,44 @@ const WITH_LARGE_PAGES: [&str; 5] = [
     "experimental",
 ];
 
-/// The file with the audit's statement.
+/// File of the audit's statement.
 const STATEMENT: &str = "statement.json";
 
-/// What disturbs the guest: arguments of ticktax-inject. A thread, and interrupts that are sent.
+/// Disturbances of the guest, as arguments of ticktax-inject: a thread, and interrupts.
 const BESIDE: [&str; 2] = [
     "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json",
     "irq-work --cpu 0 --period 10ms --for 5m --json",
 ];
-/// What runs there.
+/// The audit in the guest.
 const AUDIT: [&str; 3] = ["audit", "--for", "2s"];
 
-/// Where the tables stand.
+/// The page with the tables.
 const PAGE: &str = "docs/kernels.md";
 
-/// A table of the page, and whose rows it has.
+/// A table of the page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Table {
     /// Debian's kernels.
     Debian,
-    /// Those that the lab builds.
+    /// Kernels built by the lab.
     Built,
 }
 
 impl Table {
     const ALL: [Self; 2] = [Self::Debian, Self::Built];
 
-    /// Its kernels by the architecture that they are for, in the order of their rows.
+    /// Its kernels with their architectures, in row order.
     fn kernels(self) -> Vec<(Target, String)> {
         match self {
             Self::Debian => debian(),
-            Self::Built => BUILDS.iter().map(|it| (it.target, it.kernel())).collect(),
+            Self::Built => BUILDS
+                .iter()
+                .map(|build| (build.target, build.kernel()))
+                .collect(),
         }
     }
 
-    /// The lines around it.
+    /// The lines before and after it.
     fn marks(self) -> (&'static str, &'static str) {
         match self {
             Self::Debian => ("<!-- cargo xtask kernels -->", "<!-- end -->"),
@@ -90,7 +95,7 @@ impl Table {
     }
 }
 
-/// Every kernel of Debian.
+/// Every Debian kernel.
 fn debian() -> Vec<(Target, String)> {
     let mut all = Vec::new();
     for target in TARGETS {
@@ -106,8 +111,8 @@ fn debian() -> Vec<(Target, String)> {
     all
 }
 
-/// Boots all kernels, or those whose names have one of `words` in them, and says their rows and those of
-/// kernels that were booted before. A table is written once there is a row of each of its kernels.
+/// Boots all kernels, or those whose names contain one of `words`. Returns their rows and those of
+/// kernels booted earlier. A table is written if all its rows exist.
 pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     let command = build_here("ticktax", "dev")?;
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
@@ -119,9 +124,13 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
         }
         let mut rows = Vec::new();
         for target in TARGETS {
-            let of = |it: &&(Target, String)| it.0 == target;
-            let mine: Vec<&String> = kernels.iter().filter(of).map(|it| &it.1).collect();
-            // Nothing is built for an architecture of which nothing is asked for or kept.
+            let is_on_target = |entry: &&(Target, String)| entry.0 == target;
+            let mine: Vec<&String> = kernels
+                .iter()
+                .filter(is_on_target)
+                .map(|entry| &entry.1)
+                .collect();
+            // Builds nothing for an architecture without requested or kept kernels.
             if mine
                 .iter()
                 .any(|name| is_wanted(name) || folder_of(name).is_dir())
@@ -144,7 +153,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
             words.join(", ")
         ));
     }
-    // As it is by now: the guests took a while.
+    // Read the page only now, because the guests take long.
     let mut page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
     for (marks, table) in tables {
         page = with_table(&page, marks, &table)?;
@@ -153,7 +162,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     Ok(said.join("\n"))
 }
 
-/// The rows of an architecture's kernels, as far as they are wanted or known.
+/// The rows of an architecture's kernels that are requested or kept.
 fn rows_of(
     target: Target,
     kernels: &[&String],
@@ -185,7 +194,7 @@ fn rows_of(
     Ok(rows)
 }
 
-/// The page with another table.
+/// The page with a table replaced.
 fn with_table(page: &str, (begin, end): (&str, &str), table: &str) -> Result<String, String> {
     let parts = page.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
@@ -195,7 +204,7 @@ fn with_table(page: &str, (begin, end): (&str, &str), table: &str) -> Result<Str
     Ok(format!("{before}{begin}\n{table}{end}{after}"))
 }
 
-/// What a guest is made of.
+/// Components of a guest.
 struct Guest<'a> {
     command: &'a Path,
     binary: &'a Path,
@@ -204,22 +213,23 @@ struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Whether this kernel was booted with this binary before.
+    /// Whether this kernel was already booted with this binary.
     fn is_known(&self, kernel: &str) -> bool {
         let folder = folder_of(kernel);
         let key = fs::read_to_string(folder.join("key"));
         let is_same = self
             .key(kernel)
-            .is_ok_and(|wanted| key.is_ok_and(|it| it == wanted));
+            .is_ok_and(|wanted| key.is_ok_and(|key| key == wanted));
         is_same && folder.join(STATEMENT).is_file()
     }
 
-    /// What an audit says in a guest with this kernel, and what really was; or why there is none.
+    /// The statement of an audit in a guest with this kernel, and the truth about its disturbances.
+    /// Otherwise, the reason for the failure.
     fn statement(&self, kernel: &str) -> Result<(Value, Truth), String> {
         let folder = folder_of(kernel);
         let said = folder.join(STATEMENT);
         if !self.is_known(kernel) {
-            // What an earlier binary said is not what this one says.
+            // Remove the results of an earlier binary.
             drop(fs::remove_dir_all(&folder));
             fs::create_dir_all(&folder)
                 .map_err(|error| format!("cannot make a folder: {error}"))?;
@@ -240,7 +250,8 @@ impl Guest<'_> {
         Ok((json(said)?, truth))
     }
 
-    /// What a guest's result depends on; Debian's kernels are as new as they were at their first boot.
+    /// Identity of everything that a guest's result depends on. It does not detect updates of
+    /// Debian's kernels after the first boot.
     fn key(&self, kernel: &str) -> Result<String, String> {
         let build = BUILDS.iter().find(|build| build.kernel() == kernel);
         let config = build.map(Build::identity).transpose()?.unwrap_or_default();
@@ -261,9 +272,9 @@ impl Guest<'_> {
             .arg("--binary")
             .arg(self.binary)
             .args(
-                BESIDE
-                    .iter()
-                    .flat_map(|it| ["--beside".to_owned(), format!("{inject} {it}")]),
+                BESIDE.iter().flat_map(|disturbance| {
+                    ["--beside".to_owned(), format!("{inject} {disturbance}")]
+                }),
             )
             .args(["--cmdline", build.map_or("", |build| build.parameters)])
             .arg("--guest-files")
@@ -277,7 +288,7 @@ impl Guest<'_> {
         let output = command
             .output()
             .map_err(|error| format!("cannot run ticktax: {error}"))?;
-        // Books that do not balance are told by the row.
+        // The row reports accounts that do not balance.
         let is_written = fs::metadata(said).is_ok_and(|file| file.len() > 0);
         if output.status.success() || is_written {
             return Ok(());
@@ -286,12 +297,12 @@ impl Guest<'_> {
     }
 }
 
-/// Where it is kept what came of a kernel.
+/// Folder for a kernel's results.
 fn folder_of(kernel: &str) -> PathBuf {
     root().join("target/kernels").join(kernel.replace(':', "-"))
 }
 
-/// What a command that failed said last.
+/// The last line of a failed command's output.
 fn last_words(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let last = said.lines().next_back().unwrap_or("it did not say why");
@@ -309,7 +320,7 @@ mod tests {
     use super::{Table, with_table};
 
     #[test]
-    fn a_table_is_put_where_the_last_one_was() {
+    fn a_table_replaces_the_previous_one() {
         let marks @ (begin, end) = Table::Built.marks();
         let page = format!("before\n{begin}\nold\n{end}\nafter\n");
         let fresh = with_table(&page, marks, "new\n").unwrap();

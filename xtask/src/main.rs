@@ -2,7 +2,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a chore talks to whoever runs it"
+    reason = "a chore prints to the terminal"
 )]
 
 mod bpf;
@@ -12,6 +12,7 @@ mod dist;
 mod gallery;
 mod kernels;
 mod picture;
+mod prose;
 mod record;
 mod screens;
 mod script;
@@ -30,6 +31,9 @@ usage: cargo xtask bpf            compile the sources in crates/trace/bpf, and w
        cargo xtask dist --check       the same, twice, and say whether both are the same bytes
        cargo xtask kernels [WORD…]    audit guests with Debian's kernels and some that it builds, those with a WORD in their names, and write docs/kernels.md
        cargo xtask picture        draw docs/picture.svg, the terminal in the README
+       cargo xtask prose          compare marked prose with its ceilings, in xtask/prose.txt
+       cargo xtask prose --list FOLDER  show each marked place, with what to write instead
+       cargo xtask prose --lower  lower the ceilings to what is there
        cargo xtask script         build crates/report/script, what a page with a timeline runs
        cargo xtask script --check say whether the committed script is what that gives, after its types and its tests
        cargo xtask screens        measure what README.md and docs/tutorial.md print, as root
@@ -48,6 +52,9 @@ fn main() -> ExitCode {
         ["dist", ref words @ ..] => dist::make(words),
         ["kernels", ref words @ ..] => kernels::make(words),
         ["picture"] => picture::draw(),
+        ["prose"] => prose::check(),
+        ["prose", "--list", folder] => prose::list(folder),
+        ["prose", "--lower"] => prose::lower(),
         ["script"] => script::build(),
         ["script", "--check"] => script::check(),
         ["screens"] => screens::write(None),
@@ -77,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes a file where its contents are new.
+/// Writes a file if its contents changed.
 fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     let path = root().join(file);
     if fs::read(&path).is_ok_and(|committed| committed == fresh) {
@@ -87,7 +94,7 @@ fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     Ok(format!("{file} is new: {} bytes", fresh.len()))
 }
 
-/// Fails where a committed file is not what it is made from.
+/// Fails if a committed file differs from the generated one.
 fn compare(file: &str, fresh: &[u8], run: &str) -> Result<(), String> {
     if read(file)? == fresh {
         return Ok(());
@@ -101,8 +108,8 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
     fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
-/// The folder of the workspace. Cargo says where it runs this from; what the build knew would be
-/// another checkout's where two share a target folder.
+/// Folder of the workspace. Uses cargo's run-time variable, because the build-time value could name
+/// another checkout that shares the target folder.
 fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

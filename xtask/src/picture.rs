@@ -1,8 +1,8 @@
-//! `cargo xtask picture`: draws `docs/picture.svg` again.
+//! `cargo xtask picture`: redraws `docs/picture.svg`.
 
 use std::process::Command;
 
-/// Has the test that compares the picture write it.
+/// Runs the test that compares the picture, in update mode.
 pub(crate) fn draw() -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)

@@ -1,7 +1,8 @@
-//! `crates/trace/src/record.rs` and `object.rs` beside it, generated from the type information of the BPF object.
+//! Generates `crates/trace/src/record.rs` and `object.rs` from the type information of the BPF
+//! object.
 //!
-//! The object says what is where; the header, in the comments behind fields and enumerators, what
-//! it means.
+//! The object provides the layout. The comments after fields and enumerators in the header provide
+//! the documentation.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -26,8 +27,8 @@ const RECORDS: [&str; 13] = [
     "rule_histogram",
 ];
 
-/// The enumerations whose enumerators become constants of a module: the prefix that they lose, the
-/// type that records have them in, and what they are.
+/// Enumerations that become modules of constants: name, removed prefix, type in the records, and
+/// description.
 const CONSTANTS: [(&str, &str, &str, &str); 6] = [
     (
         "kind",
@@ -62,10 +63,10 @@ const VECTOR: (&str, &str) = ("vector", "VECTOR_");
 /// The enumeration of sizes.
 const LIMIT: &str = "limit";
 
-/// The largest array that has a `Default`.
+/// Maximum length of arrays that implement `Default`.
 const DEFAULT_UNTIL: usize = 32;
 
-/// Columns of a line of a layout.
+/// Maximum width of a line in a layout.
 const COLUMNS: usize = 100;
 
 const HEAD_OF_NAMES: &str = "\
@@ -93,25 +94,25 @@ macro_rules! layout {
 }
 ";
 
-/// The sources of both modules.
+/// Sources of both modules.
 pub(crate) struct Modules {
     pub(crate) records: String,
     pub(crate) names: String,
 }
 
-/// Those for an object that was compiled from a header.
+/// Generates the modules from an object and the header it was compiled from.
 pub(crate) fn generate(object: &[u8], header: &str) -> Result<Modules, String> {
     let types = Types {
         btf: btf_of(object)?,
         comments: comments(header),
     };
-    let both = || {
+    let generate_both = || {
         Ok(Modules {
             records: types.records()?,
             names: types.names()?,
         })
     };
-    both().map_err(|error: Fault| error.0)
+    generate_both().map_err(|error: Fault| error.0)
 }
 
 fn btf_of(object: &[u8]) -> Result<Btf, String> {
@@ -123,7 +124,7 @@ fn btf_of(object: &[u8]) -> Result<Btf, String> {
     Btf::from_bytes(bytes).map_err(|error| unreadable(&error))
 }
 
-/// What is wrong with the object.
+/// A problem with the object.
 struct Fault(String);
 
 impl<E: fmt::Display> From<E> for Fault {
@@ -136,7 +137,7 @@ fn fault<T>(why: String) -> Result<T, Fault> {
     Err(Fault(why))
 }
 
-/// The comments behind the fields and enumerators of the header, by struct or enumeration and name.
+/// Comments after the fields and enumerators of the header, by type name and member name.
 fn comments(header: &str) -> BTreeMap<(String, String), String> {
     let mut comments = BTreeMap::new();
     let mut of = String::new();
@@ -163,11 +164,11 @@ fn comments(header: &str) -> BTreeMap<(String, String), String> {
     comments
 }
 
-/// A comment as a sentence.
+/// Turns a comment into a sentence.
 fn sentence(comment: &str) -> String {
     let comment = comment.trim();
     let mut letters = comment.chars();
-    // A unit stays as it is.
+    // Units keep their case.
     let unit = comment.starts_with("ns");
     match letters.next() {
         Some(first) if !unit => format!("{}{}.", first.to_uppercase(), letters.as_str()),
@@ -175,7 +176,7 @@ fn sentence(comment: &str) -> String {
     }
 }
 
-/// A member of a struct, in Rust.
+/// A member of a struct, in Rust notation.
 struct Field {
     name: String,
     kind: String,
@@ -183,7 +184,7 @@ struct Field {
     has_default: bool,
 }
 
-/// The type information, and what the header says beside it.
+/// The type information of the object, and the comments of the header.
 struct Types {
     btf: Btf,
     comments: BTreeMap<(String, String), String>,
@@ -221,7 +222,7 @@ impl Types {
     fn names(&self) -> Result<String, Fault> {
         let mut text = HEAD_OF_NAMES.to_owned();
         text += &self.variables(".maps", "map", "The object's maps.", |_| Ok(true))?;
-        // A constant that is not volatile is the programs' own.
+        // Constants that are not volatile belong to the programs.
         let set = |variable: &Var| self.is_volatile(variable);
         text += &self.variables(
             ".rodata",
@@ -239,8 +240,8 @@ impl Types {
         }
     }
 
-    /// A struct, and the assertions that hold its layout. It may have no padding, since the reader
-    /// takes its bytes as they are.
+    /// A struct, and assertions of its layout. Padding is not allowed, because the reader copies
+    /// its bytes.
     fn record(&self, name: &str) -> Result<String, Fault> {
         let Type::Struct(record) = self.only(name)? else {
             return fault(format!("{name} is no struct"));
@@ -248,14 +249,14 @@ impl Types {
         let mut fields = Vec::new();
         let mut end = 0;
         for member in &record.members {
-            let of = self.btf.resolve_chained_type(member)?;
-            let (kind, has_default) = self.rust(&of)?;
+            let member_type = self.btf.resolve_chained_type(member)?;
+            let (kind, has_default) = self.rust(&member_type)?;
             let field = self.btf.resolve_name(member)?;
             let offset = usize::try_from(member.bit_offset() / 8)?;
             if offset != end {
                 return fault(format!("{name} has padding before {field}"));
             }
-            end += self.size(&of)?;
+            end += self.size(&member_type)?;
             fields.push(Field {
                 name: field,
                 kind,
@@ -300,7 +301,7 @@ impl Types {
         Ok(text)
     }
 
-    /// The size of a type, in bytes.
+    /// Size of a type, in bytes.
     fn size(&self, of: &Type) -> Result<usize, Fault> {
         Ok(match of {
             Type::Typedef(named) => self.size(&self.btf.resolve_chained_type(named)?)?,
@@ -313,12 +314,12 @@ impl Types {
         })
     }
 
-    /// A type in Rust, and whether it has a `Default`.
+    /// A type in Rust notation, and whether it implements `Default`.
     fn rust(&self, of: &Type) -> Result<(String, bool), Fault> {
         Ok(match of {
             Type::Typedef(named) => self.rust(&self.btf.resolve_chained_type(named)?)?,
             Type::Int(int) => {
-                // A character is a byte, whatever its sign.
+                // Characters become bytes, regardless of sign.
                 let sign = if int.is_signed() && int.size() > 1 {
                     'i'
                 } else {
@@ -358,7 +359,8 @@ impl Types {
         Ok(text)
     }
 
-    /// Whether what the loader sets may be read anew each time: `volatile const`, in either order.
+    /// Whether a variable set by the loader is read anew each time: `volatile const`, in either
+    /// order.
     fn is_volatile(&self, variable: &Var) -> Result<bool, Fault> {
         let mut of = self.btf.resolve_chained_type(variable)?;
         loop {
@@ -370,7 +372,7 @@ impl Types {
         }
     }
 
-    /// The variables of a section that are `wanted`.
+    /// Names of a section's `wanted` variables.
     fn variables(
         &self,
         section: &str,
@@ -387,7 +389,7 @@ impl Types {
                 return fault("a section holds what is no variable".to_owned());
             };
             let name = self.btf.resolve_name(&variable)?;
-            // It is there for its type alone.
+            // This variable exists only for its type.
             if name != "record_constants" && wanted(&variable)? {
                 names.push(name);
             }
@@ -404,7 +406,7 @@ impl Types {
         Ok(text)
     }
 
-    /// The enumerators of an enumeration, with their values.
+    /// Enumerators of an enumeration, with their values.
     fn enumerators(&self, name: &str) -> Result<Vec<(String, u32)>, Fault> {
         let Type::Enum(enumeration) = self.only(name)? else {
             return fault(format!("{name} is no enumeration"));
@@ -415,12 +417,12 @@ impl Types {
             .collect()
     }
 
-    /// The one type of this name that is defined.
+    /// The only definition with this name.
     fn only(&self, name: &str) -> Result<Type, Fault> {
         let types = self.btf.resolve_types_by_name(name)?;
         let mut fitting = types
             .into_iter()
-            .filter(|it| matches!(it, Type::Struct(_) | Type::Enum(_) | Type::Datasec(_)));
+            .filter(|kind| matches!(kind, Type::Struct(_) | Type::Enum(_) | Type::Datasec(_)));
         match (fitting.next(), fitting.next()) {
             (Some(only), None) => Ok(only),
             _ => fault(format!("there is not one type {name}")),
@@ -428,7 +430,7 @@ impl Types {
     }
 }
 
-/// A C name as Rust has it.
+/// Converts a C name to Rust's type naming.
 fn camel(name: &str) -> String {
     name.split('_')
         .map(|word| {
@@ -439,7 +441,7 @@ fn camel(name: &str) -> String {
         .collect()
 }
 
-/// A number as Rust is written: with a separator before every three digits where there are many.
+/// Formats a number as in Rust source: long numbers get digit separators.
 fn grouped(value: &impl ToString) -> String {
     let digits = value.to_string();
     if digits.len() < 6 {
@@ -460,14 +462,18 @@ mod tests {
     use super::{camel, comments};
 
     #[test]
-    fn comments_are_those_behind_a_name() {
+    fn comments_after_names_are_found() {
         let header = "struct a {\n\t__u64 b[C]; /* what it is */\n\t__u64 d;\n};\n\nenum e {\n\tF \
                       = 1, /* ns */\n};\n/* alone */\n";
         let comments = comments(header);
-        let of = |of: &str, name: &str| comments.get(&(of.to_owned(), name.to_owned()));
-        assert_eq!(of("a", "b").map(String::as_str), Some("What it is."));
-        assert_eq!(of("a", "d"), None);
-        assert_eq!(of("e", "F").map(String::as_str), Some("ns."));
+        let comment_of =
+            |group: &str, name: &str| comments.get(&(group.to_owned(), name.to_owned()));
+        assert_eq!(
+            comment_of("a", "b").map(String::as_str),
+            Some("What it is.")
+        );
+        assert_eq!(comment_of("a", "d"), None);
+        assert_eq!(comment_of("e", "F").map(String::as_str), Some("ns."));
         assert_eq!(comments.len(), 2);
     }
 

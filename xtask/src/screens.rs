@@ -1,7 +1,7 @@
-//! `cargo xtask screens`: runs what the README and the tutorial show, and puts the pages that come out into
-//! them. As root, on two CPUs; it takes a minute and a half.
+//! `cargo xtask screens`: runs the examples of the README and the tutorial, and inserts the
+//! resulting screens. Requires root and two CPUs. It takes a minute and a half.
 //!
-//! A page stands in the first block of text below its marker, `<!-- screen NAME -->`.
+//! A screen replaces the first text block after its marker, `<!-- screen NAME -->`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use crate::root;
 
-/// The backup of the tutorial.
+/// The tutorial's backup.
 pub(crate) const BACKUP: &str =
     "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
-/// A load test that always has something to do.
+/// A load test that is always busy.
 const LOAD: &str = "while :; do :; done";
 
-/// Measures, and writes the pages.
+/// Measures and writes the screens.
 pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
@@ -26,7 +26,7 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     let folder = std::env::temp_dir().join(format!("ticktax-screens-{}", std::process::id()));
     fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {error}"))?;
     let pages = measure(&binary, &folder);
-    // Whatever came of it.
+    // Ignore errors: cleanup is best effort.
     let _ = fs::remove_dir_all(&folder);
     let pages = pages?;
     put(
@@ -40,7 +40,7 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     Ok("README.md and docs/tutorial.md show what was printed just now: read them.".to_owned())
 }
 
-/// The binary as it is now, and the one that injects disturbances beside it.
+/// Builds the present binary and the injector next to it.
 pub(crate) fn built() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -71,7 +71,7 @@ struct Pages {
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Runs a copy of `program` that is called `name`, on CPU 1.
+    /// Runs a copy of `program` named `name` on CPU 1.
     pub(crate) fn start(
         folder: &Path,
         (program, name): (&Path, &str),
@@ -93,7 +93,6 @@ impl Running {
         Ok(Self(child))
     }
 
-    /// Its process id.
     pub(crate) fn id(&self) -> String {
         self.0.id().to_string()
     }
@@ -101,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It might already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -128,7 +127,7 @@ fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     })
 }
 
-/// What a command prints on a terminal of 80 columns.
+/// Output of a command on a terminal of 80 columns.
 fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(binary)
         .args(arguments)
@@ -148,19 +147,19 @@ fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The first rows of the table of who made it wait.
+/// First rows of the table of culprits.
 fn table(page: &str) -> Result<String, String> {
     let mut lines = page.lines();
     let heading = lines
         .by_ref()
-        .find(|line| line.starts_with("WHO MADE IT WAIT"));
-    let heading = heading.ok_or_else(|| format!("nobody made it wait:\n{page}"))?;
+        .find(|line| line.starts_with("WAITED BEHIND"));
+    let heading = heading.ok_or_else(|| format!("it waited behind nothing:\n{page}"))?;
     let rows = lines.take_while(|line| line.starts_with("  ")).take(2);
     let all: Vec<&str> = std::iter::once(heading).chain(rows).collect();
     Ok(all.join("\n"))
 }
 
-/// Puts pages in place of those that a file shows.
+/// Replaces the screens that a file shows.
 fn put(file: &str, pages: &[(&str, &str)]) -> Result<(), String> {
     let path = root().join(file);
     let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {file}: {error}"))?;
@@ -189,7 +188,7 @@ mod tests {
     use super::{replaced, table};
 
     #[test]
-    fn a_page_takes_the_place_of_the_one_below_its_marker() {
+    fn a_page_replaces_the_one_below_its_marker() {
         let text = "a\n```text\nfirst\n```\n<!-- screen b -->\n\n```text\nold\n```\nrest\n";
         let new = replaced(text, "b", "new\npage\n").unwrap_or_default();
         let wanted = text.replace("old", "new\npage");
@@ -199,9 +198,9 @@ mod tests {
 
     #[test]
     fn the_tutorial_shows_the_head_of_a_table() {
-        let page = "x\nWHO MADE IT WAIT  time\n  a  1\n  b  2\n  c  3\nWORST DELAYS\n";
+        let page = "x\nWAITED BEHIND  time\n  a  1\n  b  2\n  c  3\nLONGEST DELAYS\n";
         let head = table(page).unwrap_or_default();
-        assert_eq!(head, "WHO MADE IT WAIT  time\n  a  1\n  b  2");
+        assert_eq!(head, "WAITED BEHIND  time\n  a  1\n  b  2");
         assert!(table("nothing").is_err());
     }
 }

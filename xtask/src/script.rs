@@ -1,23 +1,23 @@
-//! `cargo xtask script`: the script of pages with a timeline, which is committed as it is built, so that users need no
-//! Node.
+//! `cargo xtask script`: builds the script of timeline pages. The result is committed, so that
+//! users need no Node.
 
 use std::process::Command;
 
 use crate::{compare, renew, root};
 
-/// Where the script is written.
+/// Folder of the source.
 const FOLDER: &str = "crates/report/script";
-/// What a page runs.
+/// The script included in pages.
 const BUILT: &str = "crates/report/src/html/timeline/timeline.min.js";
-/// What regenerates it.
+/// The command that regenerates it.
 const RUN: &str = "cargo xtask script";
 
-/// Builds the script that is to be committed.
+/// Builds the committed script.
 pub(crate) fn build() -> Result<String, String> {
     renew(BUILT, &built()?)
 }
 
-/// Checks types, runs the script's own tests, and compares the committed script with what its source gives.
+/// Checks types, runs the script's tests, and compares the committed script with a new build.
 pub(crate) fn check() -> Result<String, String> {
     let fresh = built()?;
     npm(&["run", "--silent", "types"])?;
@@ -26,13 +26,13 @@ pub(crate) fn check() -> Result<String, String> {
     Ok(format!("{BUILT} is what {FOLDER} gives"))
 }
 
-/// The bytes that the source gives, by the packages of `package-lock.json`.
+/// Builds the script with the packages of `package-lock.json`.
 fn built() -> Result<Vec<u8>, String> {
     npm(&["ci", "--no-audit", "--no-fund", "--silent"])?;
     npm(&["run", "--silent", "build"])
 }
 
-/// What npm prints in the script's folder.
+/// Output of npm in the script's folder.
 fn npm(arguments: &[&str]) -> Result<Vec<u8>, String> {
     let called = format!("npm {} in {FOLDER}", arguments.join(" "));
     let mut npm = Command::new("npm");

@@ -27,14 +27,16 @@ const TIERS: [Tier; 4] = [
         programs: &[
             ("ticktax", "live"),
             ("ticktax", "trial"),
+            ("ticktax", "tutorial"),
             ("ticktax-observe", "root"),
+            ("ticktax-trace", "root"),
         ],
         filter: "",
         prepare: || Ok(()),
     },
     Tier {
         name: "kernels",
-        programs: &[("ticktax", "lab")],
+        programs: &[("ticktax", "lab"), ("ticktax-bench", "peers")],
         filter: "vm::",
         prepare: || Ok(()),
     },

@@ -1,5 +1,6 @@
-//! `cargo xtask timeline`: what a page with a timeline of a million spans, and of ten, takes to write, and what Chromium
-//! makes of it, beside speedscope; prints tables for docs/benchmarks.md. It takes ten minutes, Node and Chromium.
+//! `cargo xtask timeline`: measures timeline pages of one and ten million spans: time to write
+//! them, and time and memory in Chromium, next to speedscope. Prints tables for docs/benchmarks.md.
+//! It takes ten minutes and requires Node and Chromium.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,18 +11,19 @@ use std::time::{Duration, Instant};
 
 use crate::{root, screens};
 
-/// What opens pages and measures them.
+/// Package that opens and measures pages.
 const MEASURE: &str = "bench/timeline";
-/// Model time that makes a million spans, and ten.
+/// Model time that produces one and ten million spans.
 const LENGTHS: [(&str, &str); 2] = [("1 M", "5.45s"), ("10 M", "54.5s")];
-/// How often each is written, and opened.
+/// Number of times that each page is written and opened.
 const ROUNDS: usize = 5;
-/// Beside what each is opened.
+/// Viewers to compare for each length.
 const PEERS: [&[&str]; 2] = [&["ticktax", "speedscope"], &["ticktax"]];
-/// What else could draw a timeline, of a million spans.
+/// Libraries that could draw a timeline, compared for a million spans.
 const LIBRARIES: [&str; 3] = ["echarts", "flame-chart-js", "vis-timeline"];
 
-/// Measures with `binary`, or with one that is built for it; with `libraries`, what else could draw a million spans.
+/// Measures with `binary`, or with a new build. With `libraries`, compares libraries that could
+/// draw a million spans.
 pub(crate) fn measure(binary: Option<&str>, libraries: bool) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
@@ -30,7 +32,7 @@ pub(crate) fn measure(binary: Option<&str>, libraries: bool) -> Result<String, S
     let folder = std::env::temp_dir().join(format!("ticktax-timeline-{}", std::process::id()));
     fs::create_dir(&folder).map_err(|error| format!("cannot make a folder: {error}"))?;
     let tables = tables(&binary, &folder, libraries);
-    // Whatever came of it.
+    // Ignore errors: cleanup is best effort.
     let _ = fs::remove_dir_all(&folder);
     tables
 }
@@ -61,7 +63,7 @@ fn tables(binary: &Path, folder: &Path, libraries: bool) -> Result<String, Strin
             without.push(taken(binary, &report)?);
             with.push(taken(binary, &[&report[..], &["--html", &html]].concat())?);
         }
-        let bytes = |path: &Path| fs::metadata(path).map_or(0, |it| it.len());
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             out,
@@ -69,8 +71,8 @@ fn tables(binary: &Path, folder: &Path, libraries: bool) -> Result<String, Strin
             bytes(&recording) as f64 / 1e6,
             seconds(&without),
             seconds(&with),
-            without.iter().map(|it| it.1).max().unwrap_or(0) as f64 / 1e3,
-            with.iter().map(|it| it.1).max().unwrap_or(0) as f64 / 1e3,
+            without.iter().map(|run| run.1).max().unwrap_or(0) as f64 / 1e3,
+            with.iter().map(|run| run.1).max().unwrap_or(0) as f64 / 1e3,
             bytes(&page) as f64 / 1e6,
         );
         let subjects = if libraries { &LIBRARIES[..] } else { peers };
@@ -84,7 +86,7 @@ fn tables(binary: &Path, folder: &Path, libraries: bool) -> Result<String, Strin
     Ok(format!("{out}\nLoad average {}\n\n{opened}", load.trim()))
 }
 
-/// The recording of a busy model: four CPUs, 46,000 spans a second on each.
+/// Recording of a busy model: four CPUs with 46,000 spans per second each.
 fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, String> {
     let mut scenario = format!(
         "length = \"{length}\"\nseed = 11\n[machine]\ncpus = 4\nhz = 1000\npolicy = \"fair\"\n\
@@ -114,10 +116,10 @@ fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, Stri
     Ok(recording)
 }
 
-/// For how long a command runs, and the most memory that it takes, in kB.
+/// Run time of a command, and its peak memory in kB.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a stopwatch, and no time of a recording"
+    reason = "a stopwatch, not a time of a recording"
 )]
 fn taken(binary: &Path, arguments: &[&str]) -> Result<(Duration, u64), String> {
     let begun = Instant::now();
@@ -135,7 +137,7 @@ fn taken(binary: &Path, arguments: &[&str]) -> Result<(Duration, u64), String> {
         let text = fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let number = line.and_then(|line| line.split_whitespace().next());
-        most = most.max(number.and_then(|it| it.parse().ok()).unwrap_or(0));
+        most = most.max(number.and_then(|word| word.parse().ok()).unwrap_or(0));
         match child.try_wait() {
             Ok(None) => thread::sleep(Duration::from_millis(5)),
             Ok(Some(ended)) if ended.success() => return Ok((begun.elapsed(), most)),
@@ -147,9 +149,9 @@ fn taken(binary: &Path, arguments: &[&str]) -> Result<(Duration, u64), String> {
     }
 }
 
-/// The median, the least and the most.
+/// Median, minimum and maximum, as text.
 fn seconds(all: &[(Duration, u64)]) -> String {
-    let mut all: Vec<f64> = all.iter().map(|it| it.0.as_secs_f64()).collect();
+    let mut all: Vec<f64> = all.iter().map(|run| run.0.as_secs_f64()).collect();
     all.sort_by(f64::total_cmp);
     match (all.first(), all.get(all.len() / 2), all.last()) {
         (Some(least), Some(median), Some(most)) => {
@@ -159,7 +161,7 @@ fn seconds(all: &[(Duration, u64)]) -> String {
     }
 }
 
-/// What a command prints.
+/// Output of a command.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run {command:?}: {error}"))?;

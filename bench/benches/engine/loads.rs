@@ -1,16 +1,16 @@
-//! What the model is timed on.
+//! Loads for timing the model.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Call, Costs, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule};
 
 const CPUS: usize = 64;
 
-/// A load's name, and how to make it for so many simulated seconds.
+/// Name of a load, and a function that creates it for a number of simulated seconds.
 type Load = (&'static str, fn(i64) -> Setup);
 
-/// The loads by name, for so many simulated seconds. `hour` is the size that the model is made for:
-/// 64 CPUs that tick at 1000 Hz and wake up 200 times a second each. `busy` is the same machine
-/// with two tasks to a CPU that use up their slices.
+/// All loads. `hour` has the size that the model is designed for: 64 CPUs that tick at 1000 Hz and
+/// wake up 200 times per second each. `busy` is the same machine with two tasks per CPU that use up
+/// their slices.
 pub(crate) const LOADS: [Load; 4] = [
     ("hour", |secs| wakeups(secs, TimerRule::FirstTick)),
     ("hour-high-resolution", |secs| {
@@ -20,13 +20,13 @@ pub(crate) const LOADS: [Load; 4] = [
     ("busy-o1", |secs| busy(secs, Policy::O1)),
 ];
 
-/// The load of this name.
+/// Finds a load by name.
 pub(crate) fn load(name: &str, secs: i64) -> Option<Setup> {
     let found = LOADS.iter().find(|load| load.0 == name);
     found.map(|load| load.1(secs))
 }
 
-/// A task on each CPU that wakes up 200 times a second, to work for 50 µs on average.
+/// A task on each CPU that wakes up 200 times per second and works for 50 µs on average.
 fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     let mut machine = Machine::new(CPUS, 1000, Policy::Fair);
     machine.timers = rule;
@@ -38,7 +38,7 @@ fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     };
     let mut setup = Setup::new(machine, Nanos::from_secs(secs));
     for cpu in 0..CPUS {
-        // A sleep ends half a tick late on average, with the work that is 4.55 ms.
+        // A sleep ends half a tick late on average. Including work, that is 4.55 ms.
         let more = if rule == TimerRule::FirstTick {
             0
         } else {

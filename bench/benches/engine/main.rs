@@ -1,8 +1,8 @@
-//! How fast the model is, on one thread: `cargo bench -p ticktax-bench --bench engine`.
+//! Measures the speed of the model on one thread: `cargo bench -p ticktax-bench --bench engine`.
 //!
-//! Items are the events that are simulated one by one; ticks that change nothing are not among
-//! them. For `recorded` they are rows. How many there are, the hash, the memory and, under callgrind,
-//! the instructions are told by `cargo run --release -p ticktax-bench --example engine -- NAME SECONDS`.
+//! Items are individually simulated events. Ticks that change nothing do not count. For `recorded`,
+//! items are rows. `cargo run --release -p ticktax-bench --example engine -- NAME SECONDS` prints
+//! the number of items, the hash and the memory. Under callgrind it shows the instructions.
 
 mod loads;
 
@@ -28,7 +28,7 @@ fn busy(bencher: Bencher<'_, '_>, name: &str) {
     time(bencher, name, 100);
 }
 
-/// 36 s of `hour`, every row handed out.
+/// 36 s of `hour`, with every row emitted.
 #[divan::bench(sample_count = 9, sample_size = 1)]
 fn recorded(bencher: Bencher<'_, '_>) {
     let setup = loads::load("hour", 36).expect("the load is in the list");
@@ -40,7 +40,7 @@ fn recorded(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(all())).bench_local(all);
 }
 
-/// Times a load. How many events it has is known once it has run.
+/// Times a load. The number of events is known only after a run.
 fn time(bencher: Bencher<'_, '_>, name: &str, secs: i64) {
     let setup = loads::load(name, secs).expect("the load is in the list");
     let events = || run(&setup).expect("the load's machine makes sense").events;
@@ -49,7 +49,7 @@ fn time(bencher: Bencher<'_, '_>, name: &str, secs: i64) {
         .bench_local(events);
 }
 
-/// Takes rows, and only counts them.
+/// A sink that only counts rows.
 struct Count(u64);
 
 impl RowSink for Count {

@@ -1,4 +1,4 @@
-//! The collectors: how each is started, asked and ended.
+//! The collectors: how each is started, scraped and stopped.
 
 use std::error::Error;
 use std::fs::{self, Permissions};
@@ -22,32 +22,34 @@ const NODE_EXPORTER: Peer = Peer {
     program: "prometheus-node-exporter",
     package: "prometheus-node-exporter",
 };
-/// In no package of Debian.
+/// Not packaged by Debian.
 const REZOLUS: &str = "rezolus";
 const PERF: Peer = Peer {
     program: "perf",
     package: "linux-perf",
 };
 
-/// What the agent's recorder sees, as far as perf can be asked for it: the kernel lets nobody sample the interrupts that
-/// perf itself causes (`irq_work`, `arch/x86/include/asm/trace/irq_vectors.h`).
+/// Events that the agent's recorder sees, as far as perf supports them. The kernel refuses to
+/// sample the interrupts that perf itself causes (`irq_work`,
+/// `arch/x86/include/asm/trace/irq_vectors.h`).
 const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:local_timer*,\
                       irq_vectors:reschedule*,irq_vectors:call_function*,workqueue:workqueue_queue_work";
-/// The ring of each CPU in perf, as large as the agent's at its largest on two CPUs.
+/// Size of perf's ring per CPU. It equals the agent's largest one on two CPUs.
 const RING: &str = "32M";
 
-/// How often whoever starts is looked for, and from one look to the next: the kernel's verifier may take a minute.
+/// Number of checks for a collector's start, and the pause between them. The kernel's verifier can
+/// take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
-/// perf says nothing once it watches.
+/// perf does not report when it is ready.
 const SETTLE: Duration = Duration::from_secs(2);
-/// What has started is given as long to become quiet.
+/// Time for a started collector to become quiet.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What may watch a machine all the time.
+/// A program that can monitor a machine continuously.
 #[derive(Clone, Debug)]
 pub(super) enum Collector {
-    /// The agent, with this trigger where it has a recorder.
+    /// The agent, with a recorder if there is a trigger.
     Agent(Option<&'static str>),
     NodeExporter(PathBuf),
     Rezolus(PathBuf),
@@ -55,24 +57,24 @@ pub(super) enum Collector {
     Perf(PathBuf),
 }
 
-/// A reading of a collector's CPU time, and when.
+/// A reading of a collector's CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub(super) time: Nanos,
     pub(super) cpu: Nanos,
 }
 
-/// A collector at work.
+/// A running collector.
 pub(super) struct Watching {
     running: Running,
-    /// Where it is scraped: address and path.
+    /// Address and path to scrape.
     page: Option<(String, &'static str)>,
 }
 
 impl Collector {
-    /// Those that are here.
+    /// All installed collectors.
     pub(super) fn all() -> Vec<Self> {
-        // Nothing waits for so long: what is kept while nothing triggers.
+        // No wait is that long, so the recorder never triggers.
         let mut all = vec![Self::Agent(None), Self::Agent(Some("wait>10s"))];
         all.extend(NODE_EXPORTER.find().map(Self::NodeExporter));
         let rezolus = in_path(REZOLUS);
@@ -96,7 +98,7 @@ impl Collector {
         }
     }
 
-    /// Whether it is the one that `other` is compared with.
+    /// Whether it is the baseline of `other`.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         match other {
             Self::Perf(_) | Self::Agent(Some(_)) => matches!(self, Self::Agent(Some(_))),
@@ -104,7 +106,8 @@ impl Collector {
         }
     }
 
-    /// Starts it, and waits until it watches. It may write into `folder`, and is served on the loopback alone.
+    /// Starts the collector and waits until it is ready. It can write to `folder`. Its page is only
+    /// served on the loopback device.
     pub(super) fn start(
         &self,
         bench: &Bench,
@@ -173,7 +176,7 @@ impl Collector {
 }
 
 impl Watching {
-    /// Asks it for its page, where it has one.
+    /// Scrapes its page, if it has one.
     pub(super) fn scrape(&self) -> Outcome {
         let Some((address, path)) = &self.page else {
             return Ok(());
@@ -196,7 +199,7 @@ impl Watching {
         Ok(i32::try_from(self.running.pid())?)
     }
 
-    /// The CPU time of all its threads so far.
+    /// Total CPU time of its threads.
     pub(super) fn at(&self) -> Result<At, Box<dyn Error>> {
         let clock = clock_getcpuclockid(Pid::from_raw(self.pid()?))?;
         let time = clock_gettime(clock)?;
@@ -206,7 +209,7 @@ impl Watching {
         })
     }
 
-    /// Most memory that it held, in MiB.
+    /// Peak memory, in MiB.
     pub(super) fn peak_memory(&self) -> Result<f64, Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -219,7 +222,7 @@ impl Watching {
     }
 }
 
-/// A folder that the user can reach whom the agent becomes.
+/// A folder that the user of the agent can enter.
 pub(super) fn folder() -> Result<tempfile::TempDir, std::io::Error> {
     tempfile::Builder::new()
         .prefix("ticktax-bench")

@@ -1,4 +1,5 @@
-//! What a program in the kernel pays to read the clock: no tracer that tells times gets below it.
+//! Measures the cost of reading the clock in a BPF program. No tracer with timestamps can be
+//! cheaper.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,12 +9,12 @@ use crate::program_time::Statistics;
 use crate::table::Series;
 use crate::{Bench, Outcome};
 
-/// How often bpftrace's program runs, in µs: an odd number, because it is the program's name in
-/// the kernel as well.
+/// Interval of bpftrace's program, in µs. An unusual number, because it is also part of the
+/// program's name in the kernel.
 const INTERVAL: &str = "1777";
 
-/// Compares programs of bpftrace that read the clock often with one that reads it seldom, so that
-/// what they have in common, the kernel's own statistics included, cancels.
+/// Compares bpftrace programs that read the clock many times with one that reads it few times.
+/// Their common cost cancels, including that of the kernel's own statistics.
 pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     let mut cost = Series::new();
     for _ in 0..bench.choose(9, 3) {
@@ -32,7 +33,7 @@ pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     Ok(())
 }
 
-/// Nanoseconds that a program with so many readings takes.
+/// Nanoseconds per run of a program with this many clock readings.
 fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
     let statistics = Statistics::start()?;
     let mut command = with_tracefs(bpftrace);

@@ -1,6 +1,7 @@
-//! The same in instructions: in a guest of the lab whose clock counts them. Nothing else runs there, so that two runs
-//! give one figure, and a change of a program is told to the instruction. What an instruction takes it does not tell:
-//! locked ones and missed caches cost as much as any other.
+//! Counts instructions instead of time, in a lab guest whose clock counts them. Nothing else runs
+//! there, so results are reproducible and show a change of a program to the instruction. They do
+//! not show how long an instruction takes: locked instructions and cache misses count like any
+//! other.
 
 use std::fs;
 
@@ -17,10 +18,11 @@ use crate::{Bench, Outcome, machine};
 /// The verb that runs in the guest.
 pub(crate) const VERB: &str = "event-instructions-guest";
 
-/// What was typed after `event-instructions`.
+/// Options of `event-instructions`.
 #[derive(Debug, Args)]
 pub(crate) struct InstructionsArguments {
-    /// A file with a / in it, a Debian package, or hz250 for one that `ticktax lab build` made
+    /// Kernel: a path that contains a /, a Debian package, or hz250 for one made by `ticktax lab
+    /// build`
     #[arg(
         long,
         visible_alias = "package",
@@ -29,7 +31,7 @@ pub(crate) struct InstructionsArguments {
     )]
     kernel: Wanted,
 
-    /// What else there is to say of the guest.
+    /// Options of the guest.
     #[command(flatten)]
     guest: GuestArguments,
 }
@@ -37,10 +39,10 @@ pub(crate) struct InstructionsArguments {
 /// An instruction takes 2^1 ns on the guest's clock.
 const SHIFT: u8 = 1;
 
-/// Whether the kernel turns BPF programs into the machine's own instructions.
+/// Shows whether the kernel compiles BPF programs to machine code.
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
-/// Boots the guest, and prints what it found.
+/// Boots the guest and prints its results.
 pub(crate) fn run(typed: &InstructionsArguments, stop: &dyn Fn() -> bool) -> Outcome {
     let job = Job {
         kernel: &typed.kernel,
@@ -55,7 +57,7 @@ pub(crate) fn run(typed: &InstructionsArguments, stop: &dyn Fn() -> bool) -> Out
     Ok(())
 }
 
-/// What runs there.
+/// The part that runs in the guest.
 pub(crate) fn in_guest(bench: &Bench) -> Outcome {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         return Err(format!(

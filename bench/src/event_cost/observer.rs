@@ -1,4 +1,4 @@
-//! The observers: how each is started and ended, and how much of the switches it saw.
+//! The observers: how each is started and stopped, and how many switches it saw.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,43 +17,42 @@ use crate::table::Series;
 use crate::tool::Tool;
 use crate::tracing::{INTERVAL, SUMS, Tracing};
 
-/// The program that bpftrace runs: the shortest useful one, and the same sum that ticktax keeps
-/// least of.
+/// bpftrace's program: the shortest useful one. Ticktax keeps at least the same sum.
 const COUNT: &str = "tracepoint:sched:sched_switch { @[args->prev_comm] = count(); }";
 
-/// How the kernel calls a program that is attached to context switches.
+/// The kernel's name of programs attached to context switches.
 const HOOK: &str = "sched_switch";
 
-/// Peers attach their programs within this time.
+/// Time for peers to attach their programs.
 const SETTLE: Duration = Duration::from_millis(1_500);
 
-/// Who observes.
+/// An observer.
 #[derive(Clone, Debug)]
 pub(super) enum Observer {
     Nobody,
     /// Programs on these hooks that only read the clock.
     Floor(&'static [&'static str]),
     Ticktax(Output),
-    /// `ticktax record` with this trigger, a process of its own: it leaves its own threads out.
+    /// `ticktax record` with this trigger, as a separate process. It excludes its own threads.
     Record(Tool, &'static str),
-    /// The tracer before it is started: its programs run and return at once.
+    /// The tracer before it starts: its programs run but return immediately.
     Waiting,
     Bpftrace(PathBuf),
     PerfRecord(PathBuf),
     PerfTrace(PathBuf),
 }
 
-/// What one observer's turn came to.
+/// Results of one observer's run.
 pub(super) struct Turn {
-    /// Nanoseconds of CPU time from one switch to the next: the median of the bursts.
+    /// Median CPU time per switch over the bursts, in ns.
     pub(super) per_switch: f64,
-    /// Of the switches, in percent.
+    /// Share of missed switches, in percent.
     pub(super) missed: f64,
-    /// Nanoseconds inside the BPF program, where statistics were kept.
+    /// Nanoseconds inside the BPF program, if statistics were kept.
     pub(super) inside: Option<f64>,
 }
 
-/// Starts the observer, has the threads play, ends the observer and asks how much it saw.
+/// Starts the observer, runs the threads, stops the observer, and checks how much it saw.
 pub(super) fn observe(
     bench: &Bench,
     observer: &Observer,
@@ -100,7 +99,7 @@ pub(super) fn observe(
         Observer::PerfRecord(path) => {
             let file = folder.join("perf.data");
             let mut command = with_tracefs(path);
-            // Buffers that hold a whole burst: a lost event would be a cheap one.
+            // The buffers hold a complete burst. Lost events would make tracing look cheap.
             command.args([
                 "record",
                 "-q",
@@ -136,7 +135,7 @@ fn settle(bench: &Bench) -> Result<(), String> {
     bench.pause(SETTLE).map_err(|error| error.to_string())
 }
 
-/// What the threads did in one turn.
+/// Results of the threads in one run.
 struct Played {
     bursts: Series,
     switches: u64,
@@ -153,7 +152,7 @@ impl Played {
         }
     }
 
-    /// As [`Played::turn`], unless the observer came too late to see most of it.
+    /// Like [`Played::turn`], but fails if the observer was too late to see most switches.
     fn checked(&self, seen: u64) -> Result<Turn, String> {
         if seen < self.switches / 2 {
             return Err(format!("it saw {seen} of {} switches", self.switches));
@@ -162,7 +161,7 @@ impl Played {
     }
 }
 
-/// Has the threads play in short bursts, whose median a disturbance does not reach.
+/// Runs the threads in short bursts, so that a disturbance does not affect their median.
 fn play(
     bench: &Bench,
     statistics: Option<&Statistics>,
@@ -192,7 +191,7 @@ fn play(
     })
 }
 
-/// The sum of bpftrace's lines `@[NAME]: COUNT` of our threads.
+/// Sum of bpftrace's lines `@[NAME]: COUNT` for our threads.
 fn counted_by_bpftrace(said: &str) -> u64 {
     let ours = format!("@[{}", ping_pong::NAME);
     let lines = said.lines().filter(|line| line.starts_with(&ours));
@@ -200,7 +199,7 @@ fn counted_by_bpftrace(said: &str) -> u64 {
     counts.sum()
 }
 
-/// How many samples a file of perf has. Those of other threads are in it, too: few.
+/// Number of samples in a perf file. It includes a few of other threads.
 fn counted_by_perf(perf: &Path, file: &Path) -> Result<u64, String> {
     let mut command = Command::new(perf);
     command.args(["report", "--stats", "-i"]).arg(file);

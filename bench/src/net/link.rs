@@ -1,4 +1,4 @@
-//! The rate that a link of a rate passes.
+//! Measures the rate that a shaped link passes.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Rates as they are typed, and in bits a second.
+/// Rates as typed, and in bits per second.
 const RATES: [(&str, f64); 4] = [("1M", 1e6), ("10M", 1e7), ("100M", 1e8), ("1G", 1e9)];
-/// Of a frame of 1 514 bytes, those of a stream's data, and of a datagram's.
+/// Bytes of a full frame, and its payload in a stream and in a datagram.
 const STREAM: f64 = 1_448.0;
 const DATAGRAM: f64 = 1_472.0;
 const FRAME: f64 = 1_514.0;
-/// How far the rate may be off, in percent.
+/// Maximum error of the rate, in percent.
 const OFF: f64 = 3.0;
 
 pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
@@ -42,14 +42,14 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
                     command.args(["--udp", "--rate", asked]);
                 }
                 let said = Running::start(&mut command)?.finish(Duration::from_mins(1))?;
-                let it = statement(&said)?;
-                let reached = it.measured().and_then(EndReport::bits_hz);
+                let statement = statement(&said)?;
+                let reached = statement.measured().and_then(EndReport::bits_hz);
                 series.push(reached.ok_or("nothing arrived")? * FRAME / data / rate);
             }
         }
-        let off = [&stream, &datagrams].map(|it| 100.0 * (it.median() - 1.0).abs());
+        let off = [&stream, &datagrams].map(|share| 100.0 * (share.median() - 1.0).abs());
         let met = off.iter().all(|off| *off <= OFF);
-        let cell = |it: &Series| format!("{:.3} ({})", it.median(), it.range(3));
+        let cell = |series: &Series| format!("{:.3} ({})", series.median(), series.range(3));
         table.row([
             typed.to_owned(),
             stream.n().to_string(),

@@ -1,12 +1,13 @@
-//! The accounts of a pair's traffic beside what a soaker got of the same time, by the work that it got done.
+//! Compares the traffic accounts of a pair with the work that a soaker completed in the same time.
 //!
-//! The soaker knows its speed from its own undisturbed blocks, one in ten of which is faster than what it takes for
-//! that; on CPUs that share a core this makes it look as if something had been lost where nothing was. So turns with
-//! hardly any traffic come in between, in which both CPUs soak as well: what these say is the soaker's own error, and
-//! what is judged is what traffic adds.
+//! The soaker estimates its speed from its own undisturbed blocks. One in ten of them is faster
+//! than the estimate. On CPUs that share a core, it therefore reports losses that did not happen.
+//! To measure this error, runs with almost no traffic are interleaved, while both CPUs soak. The
+//! verdict uses only the difference that traffic makes.
 //!
-//! An interrupt's entry and exit are in nobody's rows: in the books they are the soaker's whom it interrupted, who does
-//! not get them done. So audits with a spinning probe beside the same traffic say what entry, exit and the hypervisor took.
+//! The entry and exit of an interrupt are in no row. The accounts charge them to the interrupted
+//! soaker, which completes less work. Audits with a spin probe during the same traffic measure the
+//! time of entry, exit and the hypervisor.
 
 use std::error::Error;
 use std::process::Command;
@@ -22,20 +23,21 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Accounts are to agree with what the soaker lost within this, in points of the CPUs' time.
+/// Maximum difference between the accounts and the soaker's loss, in percentage points of the CPUs'
+/// time.
 const ACCOUNTS: f64 = 1.0;
-/// The rates beside which there is something left to soak, as they are typed.
+/// Rates that leave time to soak, as typed.
 const RATES: [&str; 3] = ["100M", "500M", "2G"];
-/// Next to no traffic.
+/// Almost no traffic.
 const NONE: &str = "8k";
-/// How long each turn sends.
+/// Length of a run, in seconds.
 const SECONDS: u32 = 3;
 
-/// What of the CPUs' time was left in one turn, 0 to 1.
+/// Remaining share of the CPUs' time in one run, from 0 to 1.
 struct Left {
-    /// By the accounts.
-    told: f64,
-    /// By the soaker's work.
+    /// According to the accounts.
+    accounted: f64,
+    /// According to the soaker's work.
     got: f64,
 }
 
@@ -57,17 +59,17 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
             bench.go_on()?;
             let before = turn(bench, tool, NONE)?;
             let during = turn(bench, tool, rate)?;
-            let points = |left: &Left| 100.0 * (left.got - left.told);
-            taken.push(100.0 * (1.0 - during.told));
+            let points = |left: &Left| 100.0 * (left.got - left.accounted);
+            taken.push(100.0 * (1.0 - during.accounted));
             alone.push(points(&before));
             apart.push(points(&during));
-            // By the speed that it has where nothing but its own error is missing.
-            let speed = before.got / before.told;
-            added.push(100.0 * (during.got / speed - during.told));
+            // Calibrates with the run before, in which only the soaker's own error is missing.
+            let speed = before.got / before.accounted;
+            added.push(100.0 * (during.got / speed - during.accounted));
             around.push(beyond(bench, tool, rate)? - beyond(bench, tool, NONE)?);
         }
         let met = added.median().abs() <= ACCOUNTS;
-        let cell = |it: &Series| format!("{:+.2} ({})", it.median(), it.range(2));
+        let cell = |series: &Series| format!("{:+.2} ({})", series.median(), series.range(2));
         table.row([
             rate.to_owned(),
             taken.n().to_string(),
@@ -88,7 +90,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
     Ok(())
 }
 
-/// What entry, exit and the hypervisor take beside this traffic, in points of the CPUs' time.
+/// Share of entry, exit and the hypervisor during this traffic, in percentage points of the CPUs'
+/// time.
 fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>> {
     let mut traffic = pair(bench, tool, rate, SECONDS + 3);
     let mut traffic = Running::start(traffic.arg("--untraced"))?;
@@ -99,12 +102,13 @@ fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>>
         .statement(bench)?;
     traffic.finish(Duration::from_secs(30))?;
     let accounts = audit.accounts.iter();
-    let beyond = accounts.filter(|it| matches!(it.class, Class::EntryExit | Class::Outside));
-    let time: Nanos = beyond.map(|it| it.time).sum();
+    let beyond =
+        accounts.filter(|account| matches!(account.class, Class::EntryExit | Class::Outside));
+    let time: Nanos = beyond.map(|account| account.time).sum();
     Ok(100.0 * time.share_of(audit.balance.elapsed))
 }
 
-/// Traffic of this rate for so many seconds.
+/// Traffic of this rate, for this many seconds.
 fn pair(bench: &Bench, tool: &Tool, rate: &str, seconds: u32) -> Command {
     let mut command = tool.command("net");
     command.args(["pair", "--format", "json", "--rate", rate]);
@@ -118,13 +122,13 @@ fn turn(bench: &Bench, tool: &Tool, rate: &str) -> Result<Left, Box<dyn Error>> 
     let mut command = pair(bench, tool, rate, SECONDS);
     command.arg("--soak");
     let said = Running::start(&mut command)?.finish(Duration::from_secs(30))?;
-    let it = statement(&said)?;
-    let books = it.books.ok_or("nothing was traced")?;
-    let soaked = it.soaked.ok_or("no soaker told what it got")?;
+    let statement = statement(&said)?;
+    let books = statement.books.ok_or("nothing was traced")?;
+    let soaked = statement.soaked.ok_or("no soaker told what it got")?;
     let left = [TrafficAccount::Soaker, TrafficAccount::Idle];
     let left: Nanos = left.iter().map(|&account| books.time(account)).sum();
     Ok(Left {
-        told: left.share_of(books.elapsed),
+        accounted: left.share_of(books.elapsed),
         got: soaked.share_of(books.elapsed),
     })
 }

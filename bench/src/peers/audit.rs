@@ -1,11 +1,11 @@
-//! The audit, in the words of its peers.
+//! Expresses an audit in the terms of its peers.
 
 use super::statement::{Attribution, Counts, Noise};
 use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
-/// Counts what came while the probes of an audit measured, as osnoise does for its own loop.
+/// Counts events while the probes of an audit measured, as osnoise does for its own loop.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     probes: Vec<ProbeReport>,
@@ -14,19 +14,19 @@ pub struct Counter {
 
 impl Counter {
     /// A counter for the recording with this header.
-    pub fn of(header: &Header) -> Self {
+    pub fn new(header: &Header) -> Self {
         Self {
             probes: header.probes.clone(),
             counts: Counts::default(),
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The audit as its peers would tell it; `None` where no probe noted gaps.
+    /// The audit in the terms of its peers. `None` if no probe recorded gaps.
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
         let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);
@@ -34,7 +34,7 @@ impl Counter {
         let time = long.time + short.time;
         Some(Noise {
             watched: gaps.watched,
-            floor: self.probes.iter().map(|it| it.threshold).max()?,
+            floor: self.probes.iter().map(|probe| probe.threshold).max()?,
             total: time,
             longest: long.gaps.max.max(short.gaps.max).unwrap_or_default(),
             yielded: Some(yielded.time),
@@ -64,7 +64,7 @@ impl RowSink for Counter {
             probe.cpu == span.cpu && (probe.begin..=probe.end).contains(&span.start)
         };
         let source = sources.get(span.source);
-        // What a function took within an interrupt, or a work item within a thread, is no other one.
+        // A function inside an interrupt, or a work item inside a thread, is not a separate event.
         if !source.detail.is_empty() || !self.probes.iter().any(measured) {
             return;
         }

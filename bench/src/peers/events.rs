@@ -1,10 +1,9 @@
-//! The events of osnoise's tracer (`include/trace/events/osnoise.h`), as tracefs prints them.
+//! Parses the events of the osnoise tracer (`include/trace/events/osnoise.h`) in tracefs format.
 //!
-//! `sample_threshold` is a gap of its loop: when it began, how long it was, and how many times
-//! something interfered. `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are what did:
-//! when it began, and for how long it ran itself, without what interrupted it. `rtla osnoise top`
-//! tells of these how many, and nothing of how long; so the share of a gap's time that has a name
-//! is worked out here.
+//! `sample_threshold` is a gap of its loop: start, length, and number of interferences.
+//! `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are the interferences: start, and
+//! own run time without nested interruptions. `rtla osnoise top` reports their number but not their
+//! length. This module therefore computes the share of the gaps' time that has a name.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use super::Unreadable;
 
 const WHAT: &str = "trace of osnoise's events";
 
-/// An event: where, when it began, how long, and the rest of its words.
+/// An event: CPU, start, length and kind.
 struct Event<'a> {
     cpu: u32,
     start: Nanos,
@@ -24,19 +23,20 @@ struct Event<'a> {
 }
 
 enum Kind<'a> {
-    /// A gap, with how many times something interfered.
+    /// A gap, with its number of interferences.
     Gap(u64),
-    /// What did, by name.
+    /// An interference, with its name.
     Noise(&'a str),
 }
 
-/// What of the gaps in a trace has a name: of each the events that began within it, at most its own
-/// length. `None` where the kernel had no room for all events, so that the share would be wrong.
+/// Attributes the time of the gaps in a trace. Each gap is charged with the events that started
+/// within it, up to its length. Returns `None` if the kernel dropped events, because the share
+/// would be wrong.
 pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable> {
     if lost(trace)? {
         return Ok(None);
     }
-    // Noise comes before the gap that it is in, but in the order in which it ended.
+    // Noise precedes its gap, but is ordered by its end.
     let mut noises: BTreeMap<(u32, Nanos), (Nanos, &str)> = BTreeMap::new();
     let mut gaps = Vec::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {
@@ -73,8 +73,8 @@ pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable
     Ok(Some(sum))
 }
 
-/// Whether there are fewer events in a trace than were written to it:
-/// `# entries-in-buffer/entries-written: 554/554   #P:1`.
+/// Whether the trace contains fewer events than were written: `# entries-in-buffer/entries-written:
+/// 554/554   #P:1`.
 fn lost(trace: &str) -> Result<bool, Unreadable> {
     const ENTRIES: &str = "entries-in-buffer/entries-written:";
     let line = trace.lines().find(|line| line.contains(ENTRIES));
@@ -88,7 +88,8 @@ fn lost(trace: &str) -> Result<bool, Unreadable> {
     Ok(kept < written)
 }
 
-/// `rcuc/0-19  [000] d...3..  21.988400: thread_noise:   rcuc/0:19 start 21.988383593 duration 15180 ns`.
+/// Parses `rcuc/0-19  [000] d...3..  21.988400: thread_noise:   rcuc/0:19 start 21.988383593
+/// duration 15180 ns`.
 fn event(line: &str) -> Option<Event<'_>> {
     let (head, rest) = line.split_once("_noise: ").map_or_else(
         || {
@@ -99,7 +100,7 @@ fn event(line: &str) -> Option<Event<'_>> {
     )?;
     let (is_gap, rest) = rest;
     let cpu = head.split_once(" [")?.1.split_once(']')?.0.parse().ok()?;
-    // A thread's name may have anything in it; what follows has not.
+    // A thread's name can contain anything, but the text after it cannot.
     let (name, numbers) = rest.rsplit_once("start ")?;
     let words: Vec<&str> = numbers.split_whitespace().collect();
     let (start, length, interferences) = match words[..] {

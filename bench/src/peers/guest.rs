@@ -1,4 +1,4 @@
-//! What runs in the guest: an audit, rtla and cyclictest, one after the other.
+//! The part that runs in the guest: an audit, rtla and cyclictest, one after another.
 
 use std::fs;
 use std::io;
@@ -16,14 +16,14 @@ use super::{
 
 /// The verb of the bench binary that runs in the guest.
 pub const VERB: &str = "peers-guest";
-/// The audited program's name among the guest's tools.
+/// Name of the audited program among the guest's tools.
 pub(super) const AUDIT: &str = "ticktax";
-/// The exit code of an audit whose books do not balance.
+/// Exit code of an audit whose accounts do not balance.
 const UNBALANCED: i32 = 3;
 
-/// Where the kernel's tracers are.
+/// Folder of the kernel's tracers.
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// The events of osnoise's tracer: gaps of its loop, and what interfered with it.
+/// Events of the osnoise tracer: gaps of its loop, and interferences.
 const OSNOISE_EVENTS: [&str; 5] = [
     "sample_threshold",
     "irq_noise",
@@ -31,18 +31,19 @@ const OSNOISE_EVENTS: [&str; 5] = [
     "thread_noise",
     "nmi_noise",
 ];
-/// Room for events, in KiB for each CPU: some 60 bytes an event, about a thousand of them a second.
+/// Buffer size per CPU in KiB. An event has about 60 bytes, and there are about a thousand per
+/// second.
 const ROOM: &str = "8192";
 
-/// Periods of osnoise, in µs: its sums are of whole ones, so short ones leave little out.
+/// Period of osnoise, in µs. Its sums contain complete periods only, so short periods omit little.
 const PERIOD: &str = "100000";
 
-/// Runs all of them for `seconds` each, and leaves what they wrote in the current folder. One that
-/// fails does not keep the others from running.
+/// Runs every tool for `seconds` and leaves the output in the current folder. Continues if a tool
+/// fails.
 ///
 /// # Errors
-/// This is no guest of the lab: the tools would keep a machine's CPUs from its programs. Or the
-/// tracer's events cannot be recorded, or nothing can be written.
+/// This is not a lab guest, where the tools cannot starve a machine's programs. Or the tracer's
+/// events cannot be recorded, or the output cannot be written.
 pub fn run(seconds: u32) -> Result<(), PeersError> {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         let why = format!("{VERB} is for a lab's guest alone: run `ticktax-bench peers`");
@@ -64,7 +65,7 @@ fn audit(length: &str) -> Ran {
     command.args(["audit", "--for", length, "--keep", "spans"]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
-    // Where it leaves its own files does not matter.
+    // The location of its files does not matter.
     ran.command = format!("ticktax audit --for {length}");
     ran
 }
@@ -91,7 +92,7 @@ fn timerlat(length: &str) -> Ran {
     })
 }
 
-/// With the priority and the interval that timerlat has unless it is told others.
+/// Uses timerlat's default priority and interval.
 fn cyclictest(seconds: u32) -> Ran {
     let mut command = tool("cyclictest");
     command.args(["--quiet", "--nsecs", "--mlockall", "--smp"]);
@@ -100,14 +101,14 @@ fn cyclictest(seconds: u32) -> Ran {
     ran(Peer::Cyclictest, &mut command, Some(CYCLICTEST))
 }
 
-/// One of the programs that the host put into the guest.
+/// A program that the host copied into the guest.
 fn tool(name: &str) -> Command {
     let mut command = Command::new(Path::new(guest::TOOLS).join(name));
     command.env("LD_LIBRARY_PATH", guest::TOOLS);
     command
 }
 
-/// Runs a tool to its end, and keeps what it prints in `file`.
+/// Runs a tool to its end and keeps its output in `file`.
 fn ran(peer: Peer, command: &mut Command, file: Option<&str>) -> Ran {
     let program = Path::new(command.get_program())
         .file_name()
@@ -128,7 +129,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     if let Some(file) = file {
         fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
     }
-    // An audit whose books do not balance has left a recording all the same.
+    // An audit whose accounts do not balance still leaves a recording.
     let unbalanced = peer == Peer::Audit && output.status.code() == Some(UNBALANCED);
     if output.status.success() || unbalanced {
         return Ok(());
@@ -138,7 +139,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
 }
 
-/// What there is to say of rtla where the kernel was built without its tracer.
+/// Result for rtla if the kernel was built without its tracer.
 fn without_tracer(peer: Peer) -> Option<Ran> {
     let name = peer.name();
     let known = fs::read_to_string(format!("{TRACEFS}/available_tracers")).unwrap_or_default();
@@ -153,7 +154,7 @@ fn without_tracer(peer: Peer) -> Option<Ran> {
     })
 }
 
-/// An instance of tracefs that records what osnoise's tracer tells.
+/// A tracefs instance that records the osnoise tracer's events.
 struct Events(PathBuf);
 
 impl Events {

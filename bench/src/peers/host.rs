@@ -1,4 +1,4 @@
-//! The host's side: boots the guest, and makes a statement of what it brings back.
+//! The host's side: boots the guest and builds a statement from its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,19 @@ use ticktax_analysis::Auditor;
 use ticktax_lab::kernel::Wanted;
 use ticktax_lab::qemu::{Clock, Outcome};
 use ticktax_lab::{LabError, Program};
-use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_model::recording::RowSink;
+use ticktax_store::recording::RecordingReader;
 
 use super::packages::Tools;
 use super::statement::{Peer, PeerOutcome, PeersStatement};
 use super::{Counter, PeersError, RECORDING, RUNS, Ran, guest, report};
 use crate::guest::{GuestArguments, Job, cache, own_program, run as run_in_guest};
 
-/// What was typed after `peers`.
+/// Options of `peers`.
 #[derive(Debug, Args)]
 pub struct PeersArguments {
-    /// A file with a / in it, a Debian package, or hz250 for one that `ticktax lab build` made
+    /// Kernel: a path that contains a /, a Debian package, or hz250 for one made by `ticktax lab
+    /// build`
     #[arg(
         long,
         visible_alias = "package",
@@ -28,25 +30,25 @@ pub struct PeersArguments {
     )]
     pub kernel: Wanted,
 
-    /// How long each tool is to run, in whole seconds
+    /// Run time of each tool, in whole seconds
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     pub length: Seconds,
 
-    /// The ticktax that audits [default: the one beside this program]
+    /// Executable of ticktax to audit with [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     pub ticktax: Option<PathBuf>,
 
-    /// Keep what the tools said, as JSON
+    /// Save the results as JSON
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// What else there is to say of the guest.
+    /// Options of the guest.
     #[command(flatten)]
     pub guest: GuestArguments,
 }
 
-/// A length of time that rtla and cyclictest can be told: whole seconds, up to ten minutes, for
-/// which an audit keeps single spans.
+/// A duration that rtla and cyclictest accept: whole seconds, at most ten minutes. An audit keeps
+/// single spans for that long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub u32);
 
@@ -64,11 +66,11 @@ impl FromStr for Seconds {
     }
 }
 
-/// Boots the guest, and brings back what the tools said. `stop` is asked whether to give up; `tell`
-/// hears what takes a while.
+/// Boots the guest and returns the tools' results. Polls `stop` for a request to stop. Reports slow
+/// steps to `tell`.
 ///
 /// # Errors
-/// There is no kernel, no tool or no ticktax; the guest fails; or its audit does.
+/// A kernel, a tool or ticktax is missing. The guest or its audit fails.
 pub fn run(
     typed: &PeersArguments,
     stop: &dyn Fn() -> bool,
@@ -99,7 +101,7 @@ pub fn run(
     Ok(statement)
 }
 
-/// The ticktax that was asked for, or the one beside `own`.
+/// The requested ticktax, or the one next to `own`.
 fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
     let file = typed.map_or_else(|| own.with_file_name("ticktax"), Path::to_owned);
     if file.is_file() {
@@ -112,13 +114,13 @@ fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
     )))
 }
 
-/// The statement, of what a guest brought.
+/// Builds the statement from a guest's files.
 fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersError> {
     let missing = |name: &str| LabError::NoResult(format!("it wrote no {name}"));
     let runs = outcome.file(RUNS).ok_or_else(|| missing(RUNS))?;
     let runs: Vec<Ran> = serde_json::from_slice(runs)
         .map_err(|error| LabError::NoResult(format!("its {RUNS} cannot be read: {error}")))?;
-    // The others are put beside it.
+    // The other tools are compared with the audit.
     let audit = runs.iter().find(|ran| ran.peer == Peer::Audit);
     if let Some(why) = audit.and_then(|ran| ran.failed.as_ref()) {
         let why = why.trim_start_matches("ticktax: ");
@@ -131,7 +133,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     fs::write(file.path(), bytes).map_err(PeersError::file("write", file.path()))?;
     let mut recording = RecordingReader::open(file.path())?;
     let mut auditor = Auditor::new(&recording.header().machine);
-    let mut counter = Counter::of(recording.header());
+    let mut counter = Counter::new(recording.header());
     let sources = recording.replay(&mut |sources, row| {
         auditor.row(sources, row);
         counter.row(sources, row);
@@ -157,7 +159,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     })
 }
 
-/// The tools that failed in the guest, a line each.
+/// The tools that failed in the guest, one line each.
 pub fn failures(statement: &PeersStatement) -> Vec<String> {
     let failed = statement.tools.iter().filter_map(|tool| {
         let PeerOutcome::Failed(why) = &tool.outcome else {
@@ -173,7 +175,7 @@ mod tests {
     use super::Seconds;
 
     #[test]
-    fn only_whole_seconds_are_taken() {
+    fn only_whole_seconds_are_accepted() {
         assert_eq!("2s".parse(), Ok(Seconds(2)));
         assert_eq!("600".parse(), Ok(Seconds(600)));
         for wrong in ["1500ms", "0s", "601s", "", "s", "-1"] {

@@ -1,5 +1,5 @@
-//! Other people's programs for a guest: rtla and cyclictest, from Debian's packages, kept in the
-//! cache with the digest of every file.
+//! Third-party programs for a guest: rtla and cyclictest from Debian's packages. They are kept in
+//! the cache with a digest of every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,33 +7,32 @@ use std::path::{Path, PathBuf};
 use ticktax_lab::kernel::{Cache, Unpacked, fetch_with_libraries, sha256, sha256_of};
 use ticktax_lab::{LabError, Program};
 
-/// Programs, with the packages that they come in.
+/// Packages and their programs.
 const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
-/// The folder in the cache, and the lock.
+/// Name of the cache folder, and of its lock.
 const NAME: &str = "tools";
-/// The file that says what the others are.
+/// File that lists the others.
 const MANIFEST: &str = "manifest";
 
-/// Programs that a guest can have beside ticktax.
+/// Additional programs for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools {
     folder: PathBuf,
-    /// The packages that they came from: name and version.
+    /// Packages of origin: name and version.
     pub packages: Vec<(String, String)>,
 }
 
 impl Tools {
-    /// Finds them in the cache, and fetches them where they are not there. `tell` hears what takes a
-    /// while.
+    /// Finds the programs in the cache, or downloads them. Reports slow steps to `tell`.
     ///
     /// # Errors
-    /// Apt does not bring them, or what lies in the cache is not what was put there.
+    /// Apt cannot download them, or the cache was modified.
     pub fn find(cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<Self, LabError> {
         if let Some(tools) = Self::kept(cache)? {
             return Ok(tools);
         }
         let _held = cache.hold(NAME)?;
-        // Another lab may have been faster.
+        // Another lab might have been faster.
         if let Some(tools) = Self::kept(cache)? {
             return Ok(tools);
         }
@@ -43,7 +42,7 @@ impl Tools {
         Self::kept(cache)?.ok_or_else(gone)
     }
 
-    /// The programs; their libraries lie beside them.
+    /// The programs. Their libraries are in the same folder.
     pub fn programs(&self) -> Vec<Program> {
         let program = |(_, name): (&str, &str)| Program {
             name: name.to_owned(),
@@ -53,7 +52,7 @@ impl Tools {
         PROGRAMS.map(program).into()
     }
 
-    /// Those in the cache, if there are any.
+    /// The programs in the cache, if any.
     fn kept(cache: &Cache) -> Result<Option<Self>, LabError> {
         let folder = cache.place(NAME);
         if !folder.exists() {
@@ -90,11 +89,11 @@ impl Tools {
     }
 }
 
-/// Keeps the programs and libraries of these packages.
+/// Stores the programs and libraries of these packages.
 fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let fresh = cache.folder("fresh")?.join(NAME);
     drop(fs::remove_dir_all(&fresh));
-    fs::create_dir_all(&fresh).map_err(LabError::file("make", &fresh))?;
+    fs::create_dir_all(&fresh).map_err(LabError::file("create", &fresh))?;
     let mut manifest: Vec<String> = Vec::new();
     for package in packages {
         manifest.push(format!("package {} {}\n", package.name, package.version));
@@ -102,7 +101,7 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
             let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
                 continue;
             };
-            // A link is followed: a library is kept by the name that programs ask for.
+            // Follows links, because a library is stored under the name that programs request.
             let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
             let to = fresh.join(name);
             fs::write(&to, &bytes).map_err(LabError::file("write", &to))?;
@@ -112,11 +111,11 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let to = fresh.join(MANIFEST);
     fs::write(&to, manifest.concat()).map_err(LabError::file("write", &to))?;
     let folder = cache.place(NAME);
-    fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
+    fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
 }
 
-/// The files of a package that a guest needs, in order: its programs among [`PROGRAMS`], and
-/// libraries by the names `libNAME.so.N`.
+/// Sorted files of a package that a guest needs: its programs in [`PROGRAMS`], and libraries named
+/// `libNAME.so.N`.
 fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     let mine = PROGRAMS.iter().filter(|(name, _)| *name == package.name);
     let mut files: Vec<PathBuf> = mine
@@ -138,7 +137,7 @@ fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a file's name is `libNAME.so.N`, as a program asks for it.
+/// Whether a file has a name that programs request: `libNAME.so.N`.
 fn is_library(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let version = name.and_then(|name| Some(name.strip_prefix("lib")?.split_once(".so.")?.1));
@@ -154,7 +153,7 @@ mod tests {
     use ticktax_lab::LabError;
     use ticktax_lab::kernel::{Cache, sha256};
 
-    /// A cache with two programs and a library that are none.
+    /// A cache with two fake programs and a fake library.
     fn cache_with_tools(root: &Path) -> Cache {
         let folder = root.join(NAME);
         fs::create_dir_all(&folder).unwrap();
@@ -171,7 +170,7 @@ mod tests {
         Cache::at(root.to_owned())
     }
 
-    /// Nothing is fetched here, so there is no progress to report.
+    /// Nothing is downloaded here, so nothing is reported.
     fn find(cache: &Cache) -> Result<Tools, LabError> {
         Tools::find(cache, &mut |words| panic!("{words}"))
     }
@@ -180,7 +179,11 @@ mod tests {
     fn tools_that_were_kept_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let tools = find(&cache_with_tools(folder.path())).unwrap();
-        let versions: Vec<&str> = tools.packages.iter().map(|(_, it)| it.as_str()).collect();
+        let versions: Vec<&str> = tools
+            .packages
+            .iter()
+            .map(|(_, version)| version.as_str())
+            .collect();
         assert_eq!(versions, ["6.1.1-1", "2.4-1"]);
         for program in tools.programs() {
             assert_eq!(fs::read(&program.file).unwrap(), program.name.as_bytes());
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_told_by_the_names_that_programs_ask_for() {
+    fn libraries_are_recognized_by_the_names_that_programs_request() {
         assert!(is_library(Path::new("/a/libnuma.so.1")));
         for other in ["libnuma.so.1.0.0", "libnuma.so", "libnuma.a", "x.so.1"] {
             assert!(!is_library(Path::new(other)), "{other}");

@@ -1,4 +1,4 @@
-//! What the tools said, as a table in Markdown.
+//! Prints the tools' results as a Markdown table.
 
 use std::fmt::Write;
 
@@ -38,70 +38,84 @@ pub fn page(statement: &PeersStatement) -> String {
     page
 }
 
-/// What a cell of a row shows of a tool, and nothing where that tool does not tell.
+/// Formats a cell of a row for a tool. `None` if the tool does not report the figure.
 type Show = fn(&PeerOutcome) -> Option<String>;
 
-/// The rows, with what they show of each tool.
+/// The rows, with the formatter for their cells.
 const ROWS: [(&str, Show); 25] = [
-    ("CPU time watched", |it| {
-        noise(it, |noise| Some(noise.watched.to_string()))
+    ("CPU time watched", |outcome| {
+        noise(outcome, |noise| Some(noise.watched.to_string()))
     }),
-    ("Noise: gaps of at least", |it| {
-        noise(it, |noise| Some(noise.floor.to_string()))
+    ("Noise: gaps of at least", |outcome| {
+        noise(outcome, |noise| Some(noise.floor.to_string()))
     }),
-    ("  how many", |it| {
-        gaps(it, |gaps| Some(gaps.gaps.to_string()))
+    ("  how many", |outcome| {
+        gaps(outcome, |gaps| Some(gaps.gaps.to_string()))
     }),
-    ("  time", |it| {
-        noise(it, |noise| Some(noise.total.to_string()))
+    ("  time", |outcome| {
+        noise(outcome, |noise| Some(noise.total.to_string()))
     }),
-    ("  of the CPU", |it| {
-        noise(it, |it| Some(percent(it.total.share_of(it.watched))))
+    ("  of the CPU", |outcome| {
+        noise(outcome, |noise| {
+            Some(percent(noise.total.share_of(noise.watched)))
+        })
     }),
-    ("  mean gap", |it| gaps(it, mean)),
-    ("  longest gap", |it| {
-        noise(it, |noise| Some(noise.longest.to_string()))
+    ("  mean gap", |outcome| gaps(outcome, mean)),
+    ("  longest gap", |outcome| {
+        noise(outcome, |noise| Some(noise.longest.to_string()))
     }),
-    ("  yielded to programs", |it| {
-        noise(it, |noise| Some(noise.yielded?.to_string()))
+    ("  yielded to programs", |outcome| {
+        noise(outcome, |noise| Some(noise.yielded?.to_string()))
     }),
-    ("Counted: interrupts", |it| count(it, |counts| counts.irq)),
-    ("  softirqs", |it| count(it, |counts| counts.softirq)),
-    ("  threads", |it| count(it, |counts| counts.thread)),
-    ("  NMIs", |it| count(it, |counts| counts.nmi)),
-    ("  no kernel activity", |it| {
-        count(it, |counts| counts.outside)
+    ("Counted: interrupts", |outcome| {
+        count(outcome, |counts| counts.irq)
     }),
-    ("Of the noise: named", |it| {
-        share(it, |gaps| Some(gaps.named))
+    ("  softirqs", |outcome| {
+        count(outcome, |counts| counts.softirq)
     }),
-    ("  the tool's own threads", |it| {
-        share(it, |gaps| Some(gaps.own))
+    ("  threads", |outcome| {
+        count(outcome, |counts| counts.thread)
     }),
-    ("  entry and exit", |it| share(it, |gaps| gaps.entry_exit)),
-    ("  outside the kernel", |it| {
-        share(it, |gaps| Some(gaps.outside))
+    ("  NMIs", |outcome| count(outcome, |counts| counts.nmi)),
+    ("  no kernel activity", |outcome| {
+        count(outcome, |counts| counts.outside)
     }),
-    ("  unexplained", |it| {
-        share(it, |gaps| Some(gaps.unexplained))
+    ("Of the noise: named", |outcome| {
+        share(outcome, |gaps| Some(gaps.named))
     }),
-    ("Explained", |it| {
-        gaps(it, |gaps| Some(percent(gaps.coverage())))
+    ("  the tool's own threads", |outcome| {
+        share(outcome, |gaps| Some(gaps.own))
     }),
-    ("Late: cycles", |it| {
-        latency(it, |latency| Some(latency.cycles.to_string()))
+    ("  entry and exit", |outcome| {
+        share(outcome, |gaps| gaps.entry_exit)
     }),
-    ("  min", |it| {
-        latency(it, |latency| Some(latency.thread.min.to_string()))
+    ("  outside the kernel", |outcome| {
+        share(outcome, |gaps| Some(gaps.outside))
     }),
-    ("  mean", |it| {
-        latency(it, |latency| Some(latency.thread.mean.to_string()))
+    ("  unexplained", |outcome| {
+        share(outcome, |gaps| Some(gaps.unexplained))
     }),
-    ("  max", |it| {
-        latency(it, |latency| Some(latency.thread.max.to_string()))
+    ("Explained", |outcome| {
+        gaps(outcome, |gaps| Some(percent(gaps.coverage())))
     }),
-    ("  its interrupt, mean", |it| interrupt(it, |irq| irq.mean)),
-    ("  its interrupt, max", |it| interrupt(it, |irq| irq.max)),
+    ("Late: cycles", |outcome| {
+        latency(outcome, |latency| Some(latency.cycles.to_string()))
+    }),
+    ("  min", |outcome| {
+        latency(outcome, |latency| Some(latency.thread.min.to_string()))
+    }),
+    ("  mean", |outcome| {
+        latency(outcome, |latency| Some(latency.thread.mean.to_string()))
+    }),
+    ("  max", |outcome| {
+        latency(outcome, |latency| Some(latency.thread.max.to_string()))
+    }),
+    ("  its interrupt, mean", |outcome| {
+        interrupt(outcome, |irq| irq.mean)
+    }),
+    ("  its interrupt, max", |outcome| {
+        interrupt(outcome, |irq| irq.max)
+    }),
 ];
 
 fn table(tools: &[PeerReport]) -> Table {
@@ -118,7 +132,7 @@ fn table(tools: &[PeerReport]) -> Table {
     table
 }
 
-/// Why a tool's column has nothing in it, or not all.
+/// Reason why a tool's column is empty or incomplete.
 fn shortfall(outcome: &PeerOutcome) -> Option<String> {
     match outcome {
         PeerOutcome::Absent(why) => Some(why.clone()),
@@ -137,7 +151,7 @@ fn shortfall(outcome: &PeerOutcome) -> Option<String> {
     }
 }
 
-/// Text of another program, without what a terminal would obey.
+/// Replaces control characters, which a terminal would interpret.
 fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
@@ -150,54 +164,54 @@ fn percent(share: f64) -> String {
         0.0 => "0 %".to_owned(),
         tiny if tiny < 0.005 => "<0.01 %".to_owned(),
         small if small < 0.0995 => format!("{small:.2} %"),
-        // 100 % only where nothing is missing.
+        // Print 100 % only if the value is exact.
         most if (99.995..100.0).contains(&most) => ">99.99 %".to_owned(),
         most if (99.0..99.995).contains(&most) => format!("{most:.2} %"),
         _ => format!("{percent:.1} %"),
     }
 }
 
-fn noise(outcome: &PeerOutcome, of: fn(&Noise) -> Option<String>) -> Option<String> {
+fn noise(outcome: &PeerOutcome, figure: fn(&Noise) -> Option<String>) -> Option<String> {
     match outcome {
-        PeerOutcome::Noise(noise) => of(noise),
+        PeerOutcome::Noise(noise) => figure(noise),
         _ => None,
     }
 }
 
-fn gaps(outcome: &PeerOutcome, of: fn(&Attribution) -> Option<String>) -> Option<String> {
+fn gaps(outcome: &PeerOutcome, figure: fn(&Attribution) -> Option<String>) -> Option<String> {
     match outcome {
-        PeerOutcome::Noise(noise) => of(noise.attribution.as_ref()?),
+        PeerOutcome::Noise(noise) => figure(noise.attribution.as_ref()?),
         _ => None,
     }
 }
 
-fn share(outcome: &PeerOutcome, of: fn(&Attribution) -> Option<Nanos>) -> Option<String> {
+fn share(outcome: &PeerOutcome, figure: fn(&Attribution) -> Option<Nanos>) -> Option<String> {
     match outcome {
         PeerOutcome::Noise(noise) => {
             let gaps = noise.attribution.as_ref()?;
-            Some(percent(of(gaps)?.share_of(gaps.time)))
+            Some(percent(figure(gaps)?.share_of(gaps.time)))
         }
         _ => None,
     }
 }
 
-fn count(outcome: &PeerOutcome, of: fn(&Counts) -> u64) -> Option<String> {
+fn count(outcome: &PeerOutcome, figure: fn(&Counts) -> u64) -> Option<String> {
     match outcome {
-        PeerOutcome::Noise(noise) => Some(of(noise.counts.as_ref()?).to_string()),
+        PeerOutcome::Noise(noise) => Some(figure(noise.counts.as_ref()?).to_string()),
         _ => None,
     }
 }
 
-fn latency(outcome: &PeerOutcome, of: fn(&Latency) -> Option<String>) -> Option<String> {
+fn latency(outcome: &PeerOutcome, figure: fn(&Latency) -> Option<String>) -> Option<String> {
     match outcome {
-        PeerOutcome::Latency(latency) => of(latency),
+        PeerOutcome::Latency(latency) => figure(latency),
         _ => None,
     }
 }
 
-fn interrupt(outcome: &PeerOutcome, of: fn(&Spread) -> Nanos) -> Option<String> {
+fn interrupt(outcome: &PeerOutcome, figure: fn(&Spread) -> Nanos) -> Option<String> {
     match outcome {
-        PeerOutcome::Latency(latency) => Some(of(latency.irq.as_ref()?).to_string()),
+        PeerOutcome::Latency(latency) => Some(figure(latency.irq.as_ref()?).to_string()),
         _ => None,
     }
 }

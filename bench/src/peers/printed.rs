@@ -1,26 +1,26 @@
-//! The tables that rtla and cyclictest print.
+//! Parses the tables printed by rtla and cyclictest.
 
 use super::statement::{Counts, Latency, Spread};
 use ticktax_model::Nanos;
 
 use super::Unreadable;
 
-/// What `rtla osnoise top` sums up, all CPUs together.
+/// Sums of `rtla osnoise top` over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// CPU time over which its loop measured.
+    /// CPU time that its loop measured.
     pub(super) runtime: Nanos,
     /// Time in gaps.
     pub(super) noise: Nanos,
-    /// The longest gap.
+    /// Longest gap.
     pub(super) longest: Nanos,
-    /// What interfered.
+    /// Numbers of interferences.
     pub(super) counts: Counts,
 }
 
-/// Reads `rtla osnoise top`: a line for each CPU, in µs, with its number, `#` and the periods, runtime,
-/// noise, CPU available in %, the noisiest period, the longest gap, and what interfered: hardware,
-/// NMIs, IRQs, softirqs, threads.
+/// Parses `rtla osnoise top`, which prints one line per CPU, in µs. The columns are: CPU number,
+/// `#` and the number of periods, runtime, noise, available CPU in %, noisiest period, longest gap,
+/// and the interferences by hardware, NMIs, IRQs, softirqs and threads.
 pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     const WHAT: &str = "line of rtla osnoise";
     let mut sums = Sums::default();
@@ -66,8 +66,9 @@ pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     }
 }
 
-/// Reads `rtla timerlat top --nano`: a line for each CPU, in ns, with its number, `#` and the cycles,
-/// and then the last, least, mean and greatest latency, of the interrupt and of the thread.
+/// Parses `rtla timerlat top --nano`, which prints one line per CPU, in ns. The columns are: CPU
+/// number, `#` and the number of cycles, then the last, minimum, mean and maximum latency, of the
+/// interrupt and of the thread.
 pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of rtla timerlat in ns";
     if !text.is_empty() && !text.contains("(ns)") {
@@ -81,7 +82,10 @@ pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     for line in rows(text) {
         let wrong = || Unreadable::line(WHAT, line);
         let bare = line.replace(['|', '#'], " ");
-        let numbers: Option<Vec<i64>> = bare.split_whitespace().map(|it| it.parse().ok()).collect();
+        let numbers: Option<Vec<i64>> = bare
+            .split_whitespace()
+            .map(|word| word.parse().ok())
+            .collect();
         let numbers = numbers.ok_or_else(wrong)?;
         let [_, cycles, _, irq_min, irq_mean, irq_max, _, min, mean, max] = numbers[..] else {
             return Err(wrong());
@@ -98,8 +102,8 @@ pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// Reads `cyclictest --quiet --nsecs`: `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908
-/// Avg:   15480 Max:   20252` for each thread, in ns.
+/// Parses `cyclictest --quiet --nsecs`: `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:
+/// 14908 Avg:   15480 Max:   20252` for each thread, in ns.
 pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of cyclictest";
     let mut all = Gathered::default();
@@ -126,13 +130,13 @@ pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// The lines of a table of rtla's that are a CPU's: they begin with its number, and a count of periods
-/// behind a `#`. The heading's lines have escape codes before the first word, and no `#`.
+/// The lines of an rtla table that belong to a CPU: they start with its number and a count of
+/// periods after a `#`. Heading lines have escape codes before the first word, and no `#`.
 fn rows(text: &str) -> impl Iterator<Item = &str> {
     let number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     text.lines().filter(move |line| {
         let mut words = line.split_whitespace();
-        words.next().is_some_and(number) && words.next().is_some_and(|it| it.starts_with('#'))
+        words.next().is_some_and(number) && words.next().is_some_and(|word| word.starts_with('#'))
     })
 }
 
@@ -149,7 +153,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a CPU's; `None` where the numbers contradict each other. A CPU without a cycle adds
+    /// Adds a CPU. Returns `None` if the numbers contradict each other. A CPU without cycles adds
     /// nothing.
     fn add(&mut self, cycles: i64, min: i64, mean: i64, max: i64) -> Option<()> {
         if cycles == 0 {

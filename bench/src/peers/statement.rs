@@ -1,5 +1,5 @@
-//! Other people's tools beside an audit, in one guest: what each measured, and of how much of it each
-//! can say what it was.
+//! Document: third-party tools next to an audit in one guest. It lists what each tool measured, and
+//! how much of it the tool can explain.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,21 +7,21 @@ use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::World;
 
-/// What each tool said of the same machine.
+/// Results of every tool on the same machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeersStatement {
     /// Version of the audit's program.
     pub tool_version: String,
-    /// Which world it is of.
+    /// Kind of world.
     pub world: World,
     /// The machine.
     pub machine: Machine,
-    /// Start of the audit, as seconds since 1970 on the machine's wall clock.
+    /// Start of the audit, in seconds since 1970 on the machine's wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// The packages that the tools come from: name and version.
+    /// Packages of the tools: name and version.
     pub packages: Vec<(String, String)>,
-    /// The tools, in the order in which they ran, one after the other.
+    /// The tools in run order. They run one after another.
     pub tools: Vec<PeerReport>,
 }
 
@@ -29,21 +29,22 @@ pub struct PeersStatement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// `ticktax audit`: a loop of the lowest priority that notes gaps, and a trace of all that ran.
+    /// `ticktax audit`: a loop of the lowest priority that records gaps, and a trace of everything
+    /// that ran.
     Audit,
-    /// `rtla osnoise`: a loop in the kernel that notes gaps, and a trace of what interfered with it.
+    /// `rtla osnoise`: a kernel loop that records gaps, and a trace of the interferences.
     Osnoise,
-    /// `rtla timerlat`: a thread in the kernel that sleeps, and notes how late it wakes.
+    /// `rtla timerlat`: a kernel thread that sleeps and records its wake-up latency.
     Timerlat,
-    /// cyclictest: a thread of a program that sleeps, and notes how late it wakes.
+    /// cyclictest: a user thread that sleeps and records its wake-up latency.
     Cyclictest,
 }
 
 impl Peer {
-    /// Every tool, in the order in which they run.
+    /// All tools in run order.
     pub const ALL: [Self; 4] = [Self::Audit, Self::Osnoise, Self::Timerlat, Self::Cyclictest];
 
-    /// As people call it.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Audit => "audit",
@@ -54,107 +55,107 @@ impl Peer {
     }
 }
 
-/// What came of a tool.
+/// Result of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerReport {
-    /// Which.
+    /// The tool.
     pub peer: Peer,
-    /// Its command line in the guest.
+    /// Command line in the guest.
     pub command: String,
-    /// What it told, or why it told nothing.
+    /// Its figures, or the reason why there are none.
     pub outcome: PeerOutcome,
 }
 
-/// What a tool told.
+/// Figures of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
-    /// What a loop lost that never waits.
+    /// Time that a spinning loop lost.
     Noise(Noise),
-    /// How late a thread was that waits.
+    /// Wake-up latency of a sleeping thread.
     Latency(Latency),
-    /// Nothing: the kernel lacks what it needs.
+    /// No figures: the kernel lacks a feature.
     Absent(String),
-    /// Nothing: it failed, or what it printed cannot be read.
+    /// No figures: the tool failed, or its output cannot be parsed.
     Failed(String),
 }
 
-/// What a loop lost that never waits. All CPUs together.
+/// Time that a spinning loop lost, over all CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// CPU time over which it measured.
+    /// CPU time that it measured.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Shorter gaps are none.
+    /// Minimum length of a gap.
     #[serde(rename = "floor_ns")]
     pub floor: Nanos,
-    /// Time in gaps. The audit's has none in it that programs had, because its loop gives way to them;
-    /// osnoise's loop has the priority of any program, and its noise is also what they took.
+    /// Time in gaps. For the audit, it excludes the time of other programs, because its loop yields
+    /// to them. The loop of osnoise has the priority of ordinary programs, so its noise includes
+    /// their time.
     #[serde(rename = "time_ns")]
     pub total: Nanos,
-    /// The longest gap.
+    /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// Time that the loop gave to programs and to the tool's own threads, as far as that is no noise.
+    /// Time that the loop yielded to programs and to the tool's own threads, if that is not noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
-    /// What came meanwhile, on the CPUs that it watched; `None` where nothing was traced.
+    /// Events on the measured CPUs during that time. `None` if nothing was traced.
     pub counts: Option<Counts>,
-    /// What of it has a name. It may be of a little more time than `total`, as far as the tool's
-    /// events go on after its last sum.
+    /// Attribution of the gaps. It can cover slightly more time than `total`, because the tool's
+    /// events can continue after its last sum.
     pub attribution: Option<Attribution>,
 }
 
-/// How often what interrupts a loop came.
+/// Numbers of events that interrupt a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Interrupts.
     pub irq: u64,
-    /// Softirqs. Where the kernel has threads run them, osnoise counts those threads alone.
+    /// Softirqs. On kernels that run them in threads, osnoise counts only those threads.
     pub softirq: u64,
-    /// Threads of anybody else, each time that one came to run.
+    /// Runs of other threads.
     pub thread: u64,
     /// Non-maskable interrupts.
     pub nmi: u64,
-    /// Gaps without any of these: the hardware's, or a hypervisor's.
+    /// Gaps without any of these, caused by hardware or a hypervisor.
     pub outside: u64,
 }
 
-/// Gaps, and whose time they were. `time` is the sum of `named`, `entry_exit`, `outside` and
-/// `unexplained`.
+/// Attribution of gaps. `time` is the sum of `named`, `entry_exit`, `outside` and `unexplained`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribution {
-    /// How many gaps.
+    /// Number of gaps.
     pub gaps: u64,
-    /// Their time.
+    /// Their total time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// In something that has a name.
+    /// Time of named sources.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Getting into and out of the kernel around that; `None` where the tool has no such account, and
-    /// it is unexplained.
+    /// Kernel entry and exit around them. `None` if the tool has no such account. The time is then
+    /// unexplained.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Option<Nanos>,
-    /// In gaps that nothing in the kernel interfered with.
+    /// Time in gaps without any kernel activity.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
-    /// None of these.
+    /// Remaining time.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// What of `named` the tool itself took.
+    /// Part of `named` that belongs to the tool itself.
     #[serde(rename = "own_ns")]
     pub own: Nanos,
 }
 
 impl Attribution {
-    /// The share of the time that has a name; 1 where there was no gap.
+    /// Named share of the time, or 1 without gaps.
     pub fn named_share(&self) -> f64 {
         self.share(self.named)
     }
 
-    /// The share of the time that is explained: by a name, by getting to what has one and back, or
-    /// by proof that the kernel ran nothing. 1 where there was no gap.
+    /// Explained share of the time, or 1 without gaps. Explanations are a name, kernel entry and
+    /// exit around a named source, or proof that the kernel ran nothing.
     pub fn coverage(&self) -> f64 {
         self.share(self.time - self.unexplained)
     }
@@ -168,27 +169,27 @@ impl Attribution {
     }
 }
 
-/// How late a thread was that sleeps again and again. All CPUs together.
+/// Wake-up latency of a thread that sleeps repeatedly, over all CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How often it slept.
+    /// Number of sleeps.
     pub cycles: u64,
-    /// How late the thread ran.
+    /// Latency of the thread.
     pub thread: Spread,
-    /// How late the interrupt came that woke it, where that was told.
+    /// Latency of the interrupt that woke it, if reported.
     pub irq: Option<Spread>,
 }
 
-/// Extremes and mean.
+/// Minimum, mean and maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The least.
+    /// Minimum.
     #[serde(rename = "min_ns")]
     pub min: Nanos,
-    /// The mean.
+    /// Mean.
     #[serde(rename = "mean_ns")]
     pub mean: Nanos,
-    /// The greatest.
+    /// Maximum.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }
@@ -200,7 +201,7 @@ mod tests {
     use super::Attribution;
 
     #[test]
-    fn what_is_explained_is_what_is_not_unexplained() {
+    fn the_explained_share_excludes_only_unexplained_time() {
         let attribution = Attribution {
             gaps: 3,
             time: Nanos(1000),

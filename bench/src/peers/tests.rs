@@ -1,4 +1,4 @@
-//! What the tools really printed, in a guest with Debian's rt kernel, and what is none of it.
+//! Real outputs of the tools, from a guest with Debian's rt kernel, and invalid outputs.
 
 use ticktax_model::policy::PolicyGrant;
 use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, Row, RowSink, World};
@@ -25,16 +25,16 @@ fn osnoise_sums_up_in_microseconds() {
     let counts = sums.counts;
     assert_eq!((counts.outside, counts.nmi, counts.softirq), (0, 0, 0));
     assert_eq!((counts.irq, counts.thread), (477, 68));
-    // A second CPU adds to the sums, and its longest gap may be the longest.
+    // A second CPU adds to the sums. The longest gap is the maximum.
     let row = OSNOISE_TABLE.lines().last().unwrap();
-    let both = osnoise(&format!(
+    let two_cpus = osnoise(&format!(
         "{OSNOISE_TABLE}\n{}",
         row.replacen("  0", "  1", 1)
     ))
     .unwrap();
-    assert_eq!(both.runtime.0, 2 * sums.runtime.0);
-    assert_eq!(both.counts.irq, 2 * sums.counts.irq);
-    assert_eq!(both.longest, sums.longest);
+    assert_eq!(two_cpus.runtime.0, 2 * sums.runtime.0);
+    assert_eq!(two_cpus.counts.irq, 2 * sums.counts.irq);
+    assert_eq!(two_cpus.longest, sums.longest);
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn a_session_without_a_whole_period_has_no_sums() {
 }
 
 #[test]
-fn timerlat_tells_the_interrupt_and_the_thread_apart() {
+fn timerlat_separates_the_interrupt_and_the_thread() {
     let latency = timerlat(TIMERLAT_TABLE).unwrap();
     assert_eq!(latency.cycles, 1000);
-    let told = |it: super::statement::Spread| (it.min.0, it.mean.0, it.max.0);
-    assert_eq!(told(latency.thread), (16_212, 17_944, 21_796));
-    assert_eq!(told(latency.irq.unwrap()), (2_428, 2_898, 3_064));
+    let values = |spread: super::statement::Spread| (spread.min.0, spread.mean.0, spread.max.0);
+    assert_eq!(values(latency.thread), (16_212, 17_944, 21_796));
+    assert_eq!(values(latency.irq.unwrap()), (2_428, 2_898, 3_064));
 }
 
 #[test]
-fn timerlat_in_microseconds_is_not_taken_for_ns() {
+fn timerlat_in_microseconds_is_not_mistaken_for_ns() {
     let micros = TIMERLAT_TABLE.replace("(ns)", "(us)");
     assert!(timerlat(&micros).unwrap_err().to_string().contains("in ns"));
 }
@@ -77,7 +77,7 @@ fn cyclictest_threads_are_weighted_by_their_cycles() {
 }
 
 #[test]
-fn what_no_tool_prints_is_refused() {
+fn invalid_output_is_refused() {
     for text in ["", "Segmentation fault\n", "  0 #x 1 2\n", "  0 #9\n"] {
         assert!(osnoise(text).is_err(), "{text}");
         assert!(timerlat(text).is_err(), "{text}");
@@ -97,10 +97,10 @@ fn what_no_tool_prints_is_refused() {
     );
 }
 
-/// Added up by hand: gaps of 61 096, 69 724 and 14 472 ns, in which an interrupt and two threads, an
-/// interrupt and two threads, and an interrupt ran.
+/// Computed by hand: gaps of 61 096, 69 724 and 14 472 ns. The first two contain an interrupt and
+/// two threads each, the last one an interrupt.
 #[test]
-fn a_gap_is_put_beside_what_was_in_it() {
+fn gaps_are_attributed_to_the_events_inside_them() {
     let sum = attribution(OSNOISE_EVENTS).unwrap().unwrap();
     let named = (14_068 + 15_180 + 14_832) + (19_464 + 11_132 + 21_964) + 9_792;
     assert_eq!((sum.gaps, sum.time), (3, Nanos(61_096 + 69_724 + 14_472)));
@@ -127,7 +127,7 @@ fn a_gap_with_nothing_in_it_is_outside_and_rtla_is_the_tool_itself() {
 }
 
 #[test]
-fn nothing_is_attributed_where_events_were_lost() {
+fn nothing_is_attributed_if_events_were_lost() {
     let lost = OSNOISE_EVENTS.replace("/written: 10/10", "/written: 10/12");
     let lost = lost.replace("entries-written: 10/10", "entries-written: 10/12");
     assert_eq!(attribution(&lost).unwrap(), None);
@@ -146,7 +146,7 @@ fn nothing() -> Noise {
 }
 
 #[test]
-fn a_tool_that_told_nothing_says_why() {
+fn a_tool_without_figures_has_a_reason() {
     let files = |name: &str| {
         let text = match name {
             OSNOISE => OSNOISE_TABLE,
@@ -164,16 +164,16 @@ fn a_tool_that_told_nothing_says_why() {
     };
     let outcome = |ran: Ran| report(&ran, nothing(), &files).outcome;
     assert_eq!(outcome(ran(Peer::Audit)), PeerOutcome::Noise(nothing()));
-    let told = outcome(ran(Peer::Osnoise));
+    let silent = outcome(ran(Peer::Osnoise));
     assert!(
         matches!(
-            told,
+            silent,
             PeerOutcome::Noise(Noise {
                 attribution: Some(_),
                 ..
             })
         ),
-        "{told:?}"
+        "{silent:?}"
     );
     for peer in [Peer::Timerlat, Peer::Cyclictest] {
         assert!(
@@ -194,8 +194,8 @@ fn a_tool_that_told_nothing_says_why() {
     assert_eq!(outcome(failed), PeerOutcome::Failed("why".to_owned()));
 }
 
-/// Interrupts without the functions within them, threads without the probe's, and both only while the
-/// probe measured.
+/// The count excludes functions inside interrupts, and the probe's own thread. It covers only the
+/// time when the probe measured.
 #[test]
 fn an_audit_is_counted_as_osnoise_counts() {
     let mut header = Header::new(World::Lab, Level::Kernel, "0");
@@ -212,7 +212,7 @@ fn an_audit_is_counted_as_osnoise_counts() {
         ended_early: None,
     });
     let mut sources = SourceTable::default();
-    let mut counter = Counter::of(&header);
+    let mut counter = Counter::new(&header);
     let thread = |owner, name: &str| Source {
         owner,
         ..Source::kernel(Kind::Task, name, "")

@@ -1,5 +1,6 @@
-//! Stalls of known time and length, and the program that they hold up, each a process of its own. The program reads the
-//! clock all the time, and so knows itself when it was held up, whoever did it.
+//! Stalls of known time and length, and the program that they delay. Each runs in a separate
+//! process. The program reads the clock continuously, so it knows when it was delayed, regardless
+//! of the cause.
 
 use std::env;
 use std::error::Error;
@@ -15,32 +16,32 @@ use ticktax_probes::clock::now;
 
 use crate::{Outcome, machine};
 
-/// The hidden verb of this program as the one that makes the stalls.
+/// Hidden verb of this program for the process that makes the stalls.
 pub(crate) const INJECTOR: &str = "recorder-injector";
-/// The hidden verb of this program as the one that they hold up.
+/// Hidden verb of this program for the process that they delay.
 pub(crate) const VICTIM: &str = "recorder-victim";
 
-/// The shortest and the longest stall.
+/// Shortest and longest stall.
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
-/// Between two stalls is at least as much: each is an incident of its own.
+/// Minimum time between two stalls, so that each is a separate incident.
 const APART: Nanos = Nanos::from_secs(5);
 
-/// What the program that is held up says of itself: a delay of so much is a trigger.
+/// Minimum delay that the delayed program reports. It equals the trigger.
 pub(super) const LONG: Nanos = Nanos::from_millis(5);
 
-/// When a stall began and ended, on `CLOCK_MONOTONIC`.
+/// Start and end of a stall, on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stall {
     pub(super) begin: Nanos,
     pub(super) end: Nanos,
 }
 
-/// How many stalls fit into so much time, `most` at most.
+/// Number of stalls that fit into `length`, at most `most`.
 pub(super) fn count(length: Nanos, most: i64) -> i64 {
     (length.0 / (2 * APART.0)).clamp(1, most)
 }
 
-/// From when on each of `count` stalls is due, and how long it is: one at a random time in each part of `length`.
+/// Start and length of each stall: one at a random time in each of `count` parts of `length`.
 pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos)> {
     let mut random = SplitMix64::new(seed);
     let part = Nanos(length.0 / count.max(1));
@@ -53,7 +54,8 @@ pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos
         .collect()
 }
 
-/// What holds a CPU whenever it can, as a game that renders or a server under load. Dropping it ends it.
+/// A program that always wants the CPU, such as a game that renders or a server under load.
+/// Dropping it ends it.
 pub(super) struct Victim {
     running: Running,
     gaps: Option<thread::JoinHandle<Vec<Stall>>>,
@@ -84,7 +86,7 @@ impl Victim {
         self.running.pid()
     }
 
-    /// Ends it: all times of [`LONG`] or more in which it did not run.
+    /// Ends the program. Returns all times of at least [`LONG`] in which it did not run.
     pub(super) fn gaps(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
         self.running.0.kill()?;
         let gaps = self.gaps.take().map(thread::JoinHandle::join);
@@ -103,11 +105,11 @@ impl Stall {
     }
 }
 
-/// A program of this file at work. Dropping it ends it.
+/// A running child process of this executable. Dropping it ends it.
 pub(super) struct Running(Child);
 
 impl Running {
-    /// What takes it away, before all that is not real-time.
+    /// Starts the injector, which preempts everything that is not real-time.
     pub(super) fn injector(
         cpu: Cpu,
         (count, length, seed): (i64, Nanos, u64),
@@ -136,7 +138,7 @@ impl Running {
         Ok(self.0.try_wait()?.is_some())
     }
 
-    /// The stalls that it made, once it has ended.
+    /// Waits for the end. Returns the stalls that it made.
     pub(super) fn stalls(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
         let status = self.0.wait()?;
         let mut said = String::new();
@@ -153,13 +155,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It might already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The program that is held up: computes until it is killed, or the benchmark has ended, and says when it did not run.
+/// The delayed program: computes until it is killed or the benchmark has ended, and prints when it
+/// did not run.
 pub(crate) fn hold(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();
@@ -178,7 +181,7 @@ pub(crate) fn hold(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// The injector: makes the stalls, and says of each when it was.
+/// The injector: makes the stalls and prints their times.
 pub(crate) fn inject(cpu: Cpu, (count, length, seed): (i64, Nanos, u64)) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();
@@ -205,7 +208,7 @@ mod tests {
     use super::{APART, LENGTHS, count, planned};
 
     #[test]
-    fn stalls_are_apart_and_the_same_for_a_seed() {
+    fn stalls_are_separate_and_depend_on_the_seed_only() {
         let minutes = |minutes: i64| Nanos::from_secs(60 * minutes);
         assert_eq!((count(minutes(1), 40), count(minutes(10), 40)), (6, 40));
         let stalls = planned(40, minutes(10), 7);

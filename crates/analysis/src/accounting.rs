@@ -1,30 +1,30 @@
 //! The accounting check: compares the kernel's CPU time counters with the traced time.
 //!
 //! # How a kernel samples
-//! With `TICK_CPU_ACCOUNTING`, each tick charges its whole length to the task or idle time that it
-//! interrupted (`kernel/sched/cputime.c`, `account_process_tick`). This is right on average for
-//! work that is independent of the tick. For work that depends on the tick, the error is unbounded:
-//! a program that sleeps through every tick is never charged. A recording contains the ticks and
-//! the tasks they interrupted, so the check repeats the kernel's sampling for each program.
+//! With `TICK_CPU_ACCOUNTING`, each tick charges its whole length to the task it interrupted, or to
+//! idle time (`kernel/sched/cputime.c`, `account_process_tick`). This is right on average for work
+//! that is independent of the tick. For work that depends on the tick, the error is unbounded: a
+//! program that sleeps through every tick is never charged. A recording contains the ticks and the
+//! tasks they interrupted, so the check can repeat the kernel's sampling for each program.
 //!
 //! # Bursts that depend on the tick
-//! Ticks are L apart. A burst of length w with a random phase is hit by ⌊w/L⌋ or ⌊w/L⌋ + 1 ticks.
-//! The mean is w/L, and the variance is at most min(1/4, w/L). For n bursts of total length T, the
-//! variance is at most min(n/4, T/L). Dividing (hits − T/L) by the root of that bound gives a lower
-//! bound on the number of standard deviations.
+//! Let L be the distance between ticks. A burst of length w with a random phase is hit by ⌊w/L⌋ or
+//! ⌊w/L⌋ + 1 ticks. The mean is w/L, and the variance is at most min(1/4, w/L). For n bursts with a
+//! total length of T, the variance is at most min(n/4, T/L). Dividing (hits − T/L) by the root of
+//! that bound gives a lower bound on the number of standard deviations.
 //!
 //! # Lost ticks
 //! A hypervisor may swallow ticks. Ticks lie on a grid, because `hrtimer_forward` in
-//! `tick_nohz_handler` keeps to multiples of the period. A tick that was due while a program ran
-//! but did not come can therefore be identified. It samples no task. The test for dependence on the
-//! tick counts it as if it had come.
+//! `tick_nohz_handler` keeps to multiples of the period. So if a tick was due while a program ran
+//! but did not fire, this can be detected. A lost tick samples no task, but the test for dependence
+//! on the tick counts it as if it had fired.
 //!
 //! # Other differences
-//! Since Linux 2.6.32 a process' own times are rescaled to the scheduler's measurement
-//! (`cputime_adjust`), so only their split into user and system is sampled. The columns of
-//! `/proc/stat` are not rescaled. Where the tick may stop, idle time is measured by the clock
-//! (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`). A CPU's columns therefore need not add up
-//! to the elapsed time. `top` shows them as shares of their sum, which is yet another figure.
+//! Since Linux 2.6.32, the kernel rescales a process' times to the scheduler's measurement
+//! (`cputime_adjust`), so that only their split into user and system time is sampled. The columns
+//! of `/proc/stat` are not rescaled. If the tick may stop, idle time is measured by the clock
+//! (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`). So a CPU's columns need not add up to the
+//! elapsed time. `top` shows each as a share of their sum, which is yet another figure.
 //!
 //! # Memory
 //! A few hundred bytes per process and CPU, and 12 bytes per source.
@@ -65,18 +65,18 @@ impl Who {
     }
 }
 
-/// Repeats the kernel's tick samples on a timeline's events.
+/// Repeats the kernel's tick sampling on a timeline's events.
 #[derive(Debug)]
 pub(crate) struct AccountingCheck {
     /// Tick period.
     tick: Option<Nanos>,
-    /// The kinds of row that can be ticks.
+    /// The kinds of rows that can be ticks on this kernel.
     by: &'static [By],
     /// Indexed by CPU number.
     cpus: Vec<CpuSamples>,
-    /// Whether some rows are sums, so that ticks cannot be placed in them.
+    /// Whether some rows are sums, which cannot be assigned to ticks.
     summed: bool,
-    /// A program that is always listed, even if it ran very little.
+    /// Process id of a program that is always listed, even if it hardly ran.
     listed: Option<i32>,
 }
 
@@ -91,13 +91,13 @@ impl AccountingCheck {
         }
     }
 
-    /// Always lists the program `pid`, even if it ran very little.
+    /// Makes the statement list the program `pid` even if it hardly ran.
     pub(crate) fn list(&mut self, pid: i32) {
         self.listed = Some(pid);
     }
 
-    /// Computes the statement from the closed accounts; `None` if `/proc/stat` was not read at both
-    /// ends.
+    /// Makes the statement from the closed accounts; `None` if `/proc/stat` was not read both
+    /// before and after the recording.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -140,7 +140,7 @@ impl AccountingCheck {
         Some(&mut self.cpus[event.slot])
     }
 
-    /// The kind of row that stands for ticks; `None` if samples cannot be repeated.
+    /// The kind of rows that are this recording's ticks; `None` if sampling cannot be repeated.
     fn tick_rows(&self, header: &Header) -> Option<By> {
         if !self.has_spans(header) {
             return None;
@@ -149,18 +149,19 @@ impl AccountingCheck {
         self.by.iter().copied().find(seen)
     }
 
-    /// Whether all rows are single intervals of a traced kernel.
+    /// Whether all rows are single intervals from a traced kernel.
     fn has_spans(&self, header: &Header) -> bool {
         header.level == Level::Kernel && !self.summed
     }
 
-    /// The samples of one CPU, if it had rows.
+    /// The samples on `cpu`, if it has rows.
     fn on(&self, cpu: Cpu) -> Option<&CpuSamples> {
         self.cpus.get(cpu.index())
     }
 }
 
-/// Name and process id if the source is a program's thread. ticktax's own threads are excluded.
+/// Name and process id of a program's thread; `None` for other sources, including ticktax's own
+/// threads.
 fn program(source: &Source) -> Option<(&str, i32)> {
     let thread = source.thread.as_ref()?;
     (source.kind == Kind::Task && source.owner == Owner::Program)

@@ -1,7 +1,7 @@
-//! Advice on lost CPU time: rules over a whole statement.
+//! Advice on lost CPU time, from rules that read a whole statement.
 //!
-//! A rule advises only what the statement's numbers support, and passes those numbers on. With a
-//! watched program the rules are about its time, otherwise about the machine's.
+//! A rule only gives advice that the statement's numbers support, and includes those numbers. If a
+//! program was watched, the rules are about its time, otherwise about the machine's.
 
 mod machine;
 mod program;
@@ -21,17 +21,17 @@ use ticktax_model::victim::ThreadPolicy;
 
 use crate::ran::Ran;
 
-/// Rules of findings that are not about CPU time.
+/// Prefixes of the ids of rules whose findings are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
-/// Known facts about the processes that advice is about.
+/// Facts about the processes that advice is about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
-    /// Autogroups (groups by session) of the processes.
+    /// Autogroups of processes. An autogroup is a scheduling group for one session.
     pub(crate) autogroups: &'a [ProcessAutogroup],
-    /// Threads with a policy other than the ordinary one.
+    /// Threads whose policy is not the ordinary one.
     pub(crate) policies: &'a [ThreadPolicy],
-    /// Processes that existed at the end; `None` if not known.
+    /// Processes that existed at the end; `None` if unknown.
     pub(crate) present: Option<&'a BTreeSet<i32>>,
     /// CPU time per thread. Only threads that ran can have kept others waiting.
     pub(crate) ran: Option<&'a Ran>,
@@ -44,7 +44,7 @@ impl Processes<'_> {
         self.present.is_some_and(|present| !present.contains(&pid))
     }
 
-    /// The share of the process's CPU time used by threads whose policy satisfies `is_such`.
+    /// The share of a process' CPU time that threads used whose policy satisfies `is_such`.
     fn share(&self, pid: i32, is_such: impl Fn(SpecialPolicy) -> bool) -> f64 {
         let share = self
             .ran
@@ -52,25 +52,25 @@ impl Processes<'_> {
         share.unwrap_or_default()
     }
 
-    /// The policy of the thread with the most CPU time. `None` unless threads that preempt all
-    /// ordinary ones used more than half of the process's time.
+    /// The policy of the thread that used most of a process' CPU time. `None` unless threads that
+    /// preempt all ordinary ones used more than half of that time.
     fn goes_first(&self, pid: i32) -> Option<SpecialPolicy> {
         let policy = self.ran?.policy_of_most(pid, self.policies)?;
         (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
     }
 
-    /// Whether real-time threads used most of its CPU time.
+    /// Whether real-time threads used most of a process' CPU time.
     fn is_real_time(&self, pid: i32) -> bool {
         self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
-    /// Whether threads of the lowest priority used all of its CPU time.
+    /// Whether all of a process' CPU time was used by threads with the lowest priority.
     fn is_lowest(&self, pid: i32) -> bool {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
 
-    /// Classifies the processes that a higher nice value would not help against. `gaining` are the
-    /// processes that are to benefit, if known.
+    /// Lists, by reason, the processes that a higher nice value would not slow down. `gaining` are
+    /// the processes that should benefit, if known.
     fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> Standing {
         let mut standing = Standing::default();
         for &pid in pids {
@@ -87,7 +87,7 @@ impl Processes<'_> {
         standing
     }
 
-    /// A program that takes `time` from others. `gaining` are processes of the programs that are to
+    /// Describes a program that takes `time` from others. `gaining` are the processes that should
     /// benefit, if known.
     fn crowding(
         &self,
@@ -108,7 +108,7 @@ impl Processes<'_> {
         Some(known.group.number)
     }
 
-    /// Whether the process's nice value counts against one of `gaining`: both are in the same
+    /// Whether the process' nice value matters to one of `gaining`: either both are in the same
     /// autogroup, or autogroups are not used.
     fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(group) = self.group(pid) else {
@@ -119,7 +119,7 @@ impl Processes<'_> {
             .any(|own| own == group)
     }
 
-    /// One process of each autogroup of `pids`, leaving out ended and real-time processes. Empty if
+    /// One process from each autogroup of `pids`, ignoring exited and real-time processes. Empty if
     /// one of `gaining` is in such a group, or if no group of `gaining` is known.
     fn one_per_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
@@ -137,13 +137,14 @@ impl Processes<'_> {
     }
 }
 
-/// Advice on `statement`, most important first; ignores [`Statement::advice`]. Needs a kernel-level
-/// recording for everything except findings, because counters do not show who used the time.
+/// Returns advice on `statement`, most important first; ignores [`Statement::advice`]. Only
+/// findings lead to advice if the statement is not at kernel level, because counters do not show
+/// who used the time.
 pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
-        // The number of events lost in a part of a recording is not known.
+        // It is unknown how many of the lost events fall into a part of a recording.
         if statement.part.is_none() && lost > statement.cost.events / 100 {
             advice.push(Advice::EventsLost { events: lost });
         }
@@ -159,7 +160,7 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     advice
 }
 
-/// Findings that cost CPU time now.
+/// Advice from findings that cost CPU time now.
 fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     let serious = statement.findings.iter().filter(|finding| {
         let other = OTHER_TOPICS
@@ -175,12 +176,12 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     })
 }
 
-/// Time of all CPUs together.
+/// Elapsed time of all CPUs together.
 fn total_time(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }
 
-/// The programs by name, with their processes and CPU time, costliest first.
+/// Groups programs by name, with their processes and CPU time, costliest first.
 fn programs(accounts: &[Account]) -> Vec<(&str, Vec<i32>, Nanos)> {
     let mut by_name: BTreeMap<&str, (Vec<i32>, Nanos)> = BTreeMap::new();
     for account in accounts.iter().filter(|a| a.class == Class::Program) {

@@ -1,5 +1,5 @@
-//! The auditor: the consumers of one timeline side by side, and the statement that they make
-//! together.
+//! The auditor: feeds the events of one timeline to all consumers and combines their results into a
+//! statement.
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::glance::Glance;
@@ -26,16 +26,15 @@ use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
 /// Takes a recording's rows, live or from a file, and makes its statement.
 ///
-/// The [`SourceTable`] passed with each row, and at the end, must be one and the same growing
-/// table.
+/// All calls must pass the same [`SourceTable`], which may grow in between.
 #[derive(Debug)]
 pub struct Auditor {
     timeline: Timeline,
     ledger: Ledger,
-    /// Where no program is asked for.
+    /// `None` in the analysis of one program.
     waits: Option<crate::waits::Waits>,
     packets: Option<Packets>,
-    /// What may keep real-time threads from a CPU.
+    /// The kernel's limits on real-time threads.
     limits: Option<Limits>,
     tick: TickAccumulator,
     accounting: Option<AccountingCheck>,
@@ -46,7 +45,8 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// An auditor of `machine` that has seen nothing, and says everything there is to say.
+    /// An auditor of `machine` with all consumers of a machine-wide statement. Programs, frames and
+    /// workloads must be requested.
     pub fn new(machine: &Machine) -> Self {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
@@ -58,7 +58,7 @@ impl Auditor {
         }
     }
 
-    /// An auditor that keeps only the books and the tick's bill: no accounting check, no beats.
+    /// An auditor that keeps only the accounts and the cost of the tick.
     pub fn books() -> Self {
         Self {
             timeline: Timeline::new(Keep::LONG),
@@ -75,23 +75,23 @@ impl Auditor {
         }
     }
 
-    /// The same without the search for beats, which takes most of the time. Enough for
-    /// [`figures`](crate::figures()).
+    /// Omits the search for beats, which takes most of the time. [`figures`](crate::figures()) does
+    /// not need it.
     #[must_use]
     pub fn without_beats(mut self) -> Self {
         self.beats = None;
         self
     }
 
-    /// Also keeps what [`Auditor::work`] is read from: up to 320 MiB.
+    /// Also keeps the rows that [`Auditor::work`] needs, up to 320 MiB.
     #[must_use]
     pub fn with_work(mut self) -> Self {
         self.work = Some(WorkRows::default());
         self
     }
 
-    /// From when on there is a program whose time is asked for, unless that was said before. Rows
-    /// that ended at `begin` or before are not looked at for it.
+    /// Analyses the time of one program, ignoring rows that ended at or before `begin`. If called
+    /// again, the first `begin` stays in effect.
     pub fn victim_since(&mut self, begin: Nanos) {
         self.waits = None;
         let limits = self.limits;
@@ -102,8 +102,8 @@ impl Auditor {
         }
     }
 
-    /// Looks for the frames of the process `pid`, the program whose time is asked for, in its
-    /// wake-ups. That takes memory for every one of them, up to 40 MiB.
+    /// Infers the frames of the analysed program, process `pid`, from its wake-ups. Keeps every
+    /// wake-up, up to 40 MiB.
     pub fn frames_of(&mut self, pid: i32) {
         self.frames.get_or_insert_with(|| Process::new(pid));
         if let Some(victim) = &mut self.victim {
@@ -111,8 +111,8 @@ impl Auditor {
         }
     }
 
-    /// What the rows so far say of these frames, watched from `begin` to `end`; `overshot_from` as in
-    /// [`Terms`](crate::pace::Terms). `None` where no frames were asked for.
+    /// The frames in the rows so far, watched from `begin` to `end`. `overshot_from` is as in
+    /// [`Terms`](crate::pace::Terms). `None` if no frames were requested.
     pub fn frames_so_far(
         &self,
         begin: Nanos,
@@ -123,26 +123,26 @@ impl Auditor {
         Some(frames.judge(begin, end, overshot_from))
     }
 
-    /// Has the accounting check list the program `pid` however little it ran, because its
-    /// [`figures`](crate::figures()) will be asked for.
+    /// Makes the accounting check list the program `pid` even if it hardly ran, because its
+    /// [`figures`](crate::figures()) will be needed.
     pub fn list_program(&mut self, pid: i32) {
         if let Some(check) = &mut self.accounting {
             check.list(pid);
         }
     }
 
-    /// Beats that were not told before, for a live view.
+    /// Beats found since the last call, for a live view.
     pub fn news(&mut self) -> Vec<BeatLine> {
         self.beats.as_mut().map_or_else(Vec::new, Finder::news)
     }
 
-    /// The accounts of the rows so far, as the tracer saw them: nothing is moved between accounts by
-    /// what a probe's gaps tell, as it is at the end.
+    /// The accounts of the rows so far, as the tracer saw them. Only [`Auditor::finish`] moves time
+    /// between accounts according to a probe's gaps.
     pub fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
         self.ledger.so_far(sources)
     }
 
-    /// What is known so far, for somebody who watches.
+    /// The accounts and the analysed program's times so far, for a live view.
     pub fn glance(&self, sources: &SourceTable) -> Glance {
         Glance {
             accounts: self.so_far(sources),
@@ -150,10 +150,11 @@ impl Auditor {
         }
     }
 
-    /// The work in all rows, once ([`Auditor::with_work`]).
+    /// Extracts the workload from all rows, which [`Auditor::with_work`] keeps. A second call finds
+    /// none.
     ///
     /// # Errors
-    /// Where the recording holds no work that could be done again.
+    /// The recording holds no work that could be repeated.
     pub fn work(
         &mut self,
         header: &Header,
@@ -164,14 +165,14 @@ impl Auditor {
         rows.finish(header, sources, asked)
     }
 
-    /// The statement of all rows; beats are searched on `threads` threads. `sources` is the table
-    /// that the rows point into.
+    /// Makes the statement once all rows have come. `sources` is the table that the rows refer to,
+    /// and `threads` the number of threads that search for beats.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Statement {
         self.conclude(header, sources, threads).0
     }
 
-    /// What became of the frames of a process ([`Auditor::frames_of`]), by all rows, and what held up
-    /// those that were late. The arguments are those of [`Auditor::finish`].
+    /// The frames of a process ([`Auditor::frames_of`]) and the causes of the late ones. The
+    /// arguments are those of [`Auditor::finish`].
     pub fn finish_pace(
         self,
         header: &Header,
@@ -220,13 +221,14 @@ impl Auditor {
         let packets =
             packets.and_then(|packets| packets.finish(header, sources, &mut timeline, &followed));
         let ran = match header.victim {
-            Some(_) => victim.ran_meanwhile(sources),
+            Some(_) => victim.ran_while_waiting(sources),
             None => books.ran.clone(),
         };
         let victim = victim.finish(header, sources, lines).map(|mut victim| {
-            let behind = victim.threads.iter_mut();
-            for one in behind.flat_map(|threads| &mut threads.behind) {
-                one.policy = one.pid.and_then(|pid| ran.policy(pid, &header.policies));
+            let threads = victim.threads.iter_mut();
+            for culprit in threads.flat_map(|threads| &mut threads.behind) {
+                let pid = culprit.pid;
+                culprit.policy = pid.and_then(|pid| ran.policy(pid, &header.policies));
             }
             victim.frames = own_frames.map(|mut frames| {
                 let threads = victim.threads.as_ref();
@@ -254,8 +256,7 @@ impl Auditor {
     }
 }
 
-/// The frames of the process that a recording with this header is about, if there are any, and what
-/// held up the late ones.
+/// The frames of the analysed process, if it has any, and the causes of the late ones.
 fn program_frames(
     process: &Process,
     header: &Header,

@@ -10,8 +10,8 @@
 //!   path against chance is the evidence for the candidate.
 //! - `assign` decides which events belong to the beat; `refine` estimates its period by generalised
 //!   least squares.
-//! - `lattice` compares events that only occur on kernel ticks with random ticks, not with random
-//!   times.
+//! - `lattice` handles events that occur only on kernel ticks: it compares them with random ticks
+//!   instead of random times.
 //! - `null` bounds what chance can produce. `trial` chooses between a period and its multiples.
 //!   `peel` removes a beat's events and searches the rest.
 //!
@@ -54,37 +54,38 @@ pub(crate) use finder::{FAMILY, Finder};
 pub(crate) use null::student;
 pub use peel::detect;
 
-/// The shortest period searched for.
+/// Shortest period searched for.
 pub const SHORTEST: Nanos = Nanos::from_micros(100);
-/// The fewest occurrences that make a beat.
+/// Minimum number of events in a beat.
 pub const FEWEST: usize = 5;
 
-/// The known events of one source.
+/// The events of one source, as input for [`detect`].
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     /// Start times, ascending.
     pub starts: Vec<Nanos>,
     /// Durations, one per start.
     pub durations: Vec<Nanos>,
-    /// Intervals in which every event is listed, ascending and disjoint: the whole observation, or
-    /// the parts of it that were kept.
+    /// Intervals in which no event is missing, ascending and disjoint: either the whole observation
+    /// or the parts of it that were kept.
     pub observed: Vec<(Nanos, Nanos)>,
-    /// The kernel's tick, if it is known and these events are not the tick itself. Events that
-    /// occur only on ticks look periodic at the tick's period; that alone does not make a beat.
+    /// The kernel's tick; `None` if it is unknown or if these events are the tick. Events that
+    /// occur only on ticks look periodic at the tick's period, which alone does not make them a
+    /// beat.
     pub tick: Option<Tick>,
 }
 
-/// The kernel's tick on the CPU that ran the events.
+/// The kernel's tick on the CPU where the events occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Tick period; more than 0.
+    /// Tick period; positive.
     pub length: Nanos,
     /// Time of one tick, if known.
     pub at: Option<Nanos>,
 }
 
 impl Tick {
-    /// A tick of `hz` per second; `None` if `hz` is 0 or too large for a whole nanosecond.
+    /// The tick of a kernel with `hz` ticks per second; `None` if `hz` is 0 or above 10⁹.
     pub fn of_hz(hz: u32) -> Option<Self> {
         let length = Nanos(Nanos::from_secs(1).0.checked_div(hz.into())?);
         (length > Nanos::ZERO).then_some(Self { length, at: None })
@@ -92,7 +93,7 @@ impl Tick {
 }
 
 impl Events {
-    /// All events from `begin` to `end`.
+    /// Events of a source that was observed without a break from `begin` to `end`.
     pub fn new(begin: Nanos, end: Nanos, starts: Vec<Nanos>, durations: Vec<Nanos>) -> Self {
         Self {
             starts,
@@ -102,14 +103,14 @@ impl Events {
         }
     }
 
-    /// Sets the machine's tick.
+    /// Sets the kernel's tick.
     #[must_use]
     pub fn with_tick(mut self, tick: Option<Tick>) -> Self {
         self.tick = tick;
         self
     }
 
-    /// Time from the first to the last observed moment.
+    /// Time from the start of the first observed interval to the end of the last.
     pub fn span(&self) -> Nanos {
         match (self.observed.first(), self.observed.last()) {
             (Some(first), Some(last)) => last.1 - first.0,
@@ -118,20 +119,20 @@ impl Events {
     }
 }
 
-/// A period with its 95 % confidence interval, in fractional nanoseconds: over many beats the
-/// period is known to better than 1 ns.
+/// A period with its 95 % confidence interval. Fractions of a nanosecond matter: many beats
+/// determine the period to better than 1 ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Period {
-    /// The period, ns.
+    /// Best estimate, ns.
     pub value: f64,
-    /// The lower end of the interval, ns.
+    /// Lower end of the confidence interval, ns.
     pub low: f64,
-    /// The upper end of the interval, ns.
+    /// Upper end of the confidence interval, ns.
     pub high: f64,
 }
 
 impl Period {
-    /// A period of `value` ± `margin`, ns.
+    /// The period `value` ± `margin`, ns.
     pub fn new(value: f64, margin: f64) -> Self {
         Self {
             value,
@@ -140,22 +141,23 @@ impl Period {
         }
     }
 
-    /// Whether the two intervals overlap, so that both may describe the same period.
+    /// Whether the confidence intervals overlap, so that both can describe the same period.
     pub fn agrees(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 }
 
-/// How a beat keeps time.
+/// How a beat's timer keeps time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rhythm {
-    /// On a grid: a late event does not delay the next one.
+    /// Events lie on a fixed grid: a late event does not delay the next one.
     Grid,
-    /// Each interval starts at the previous event, or the clock wanders: errors accumulate.
+    /// Each interval starts at the previous event, or the clock wanders, so errors accumulate.
     Rearmed,
 }
 
-/// Median, 99th percentile and maximum of `lengths`; all 0 if it is empty.
+/// Median, 99th percentile and maximum of `lengths`, all 0 if it is empty. The percentile is left
+/// out if there are too few lengths to know it.
 pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
     lengths.sort_unstable();
     let last = lengths.len().saturating_sub(1);
@@ -168,36 +170,37 @@ pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
     }
 }
 
-/// A periodic component.
+/// A periodic component of a source's events.
 #[derive(Clone, Debug)]
 pub struct Beat {
-    /// The mean period over the window.
+    /// Mean period over the window.
     pub period: Period,
-    /// Upper bound on the probability that chance produces equal evidence at any of the periods
-    /// searched, 0 to 1.
+    /// Upper bound on the probability, from 0 to 1, that chance produces evidence this strong at
+    /// any period searched.
     pub false_alarm: f64,
-    /// When the first beat of the observation was due (the phase).
+    /// Time at which the first beat of the observation was due (the phase).
     pub first: Nanos,
-    /// Beats observed.
+    /// Number of beats observed.
     pub seen: u64,
-    /// Beats that fit into the observed time.
+    /// Number of beats that fit into the observed time.
     pub expected: u64,
-    /// Standard deviation of a beat from its grid, or of an interval ([`Rhythm::Rearmed`]).
+    /// Standard deviation of the beats from their grid or, for [`Rhythm::Rearmed`], of the
+    /// intervals.
     pub jitter: Nanos,
-    /// How it keeps time.
+    /// How the timer keeps time.
     pub rhythm: Rhythm,
-    /// Phase jumps, which mean that the timer was restarted.
+    /// Number of phase jumps; each means that the timer was restarted.
     pub restarts: u32,
     /// Mean events per beat; 1 if each beat is a single event.
     pub burst: f64,
-    /// Durations of its events.
+    /// Durations of the beat's events.
     pub lengths: Lengths,
-    /// Its events' time as a share of the observed time.
+    /// The events' total duration as a share of the observed time.
     pub share: f64,
 }
 
 impl Beat {
-    /// The beat as a line of a statement.
+    /// This beat's period and counts in the form that a statement reports.
     pub(crate) fn periodicity(&self) -> Periodicity {
         Periodicity {
             period: self.period.value,
@@ -213,12 +216,12 @@ impl Beat {
     }
 }
 
-/// Why no period can be found.
+/// Why no period can be found in a source's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// Fewer events than [`FEWEST`].
+    /// There are this many events, fewer than [`FEWEST`].
     FewEvents(usize),
-    /// The observation is too short even for [`SHORTEST`].
+    /// The observation lasted only this long, too short even for [`SHORTEST`].
     ShortWindow(Nanos),
 }
 
@@ -231,14 +234,15 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// The shortest and the longest period that can be found in these events, or why none can. Periods
-/// outside this range may exist; they cannot be detected.
+/// Returns the shortest and the longest period that can be found in `events`, or why none can be.
+/// Periods outside this range can exist but cannot be detected.
 pub fn knowable(events: &Events) -> Result<(Nanos, Nanos), Unknown> {
     if events.starts.len() < FEWEST {
         return Err(Unknown::FewEvents(events.starts.len()));
     }
     let seen: i64 = events.observed.iter().map(|o| o.1.0 - o.0.0).sum();
-    // A beat fills at least four in ten of its slots, so n events cannot form a shorter period.
+    // A beat fills at least four in ten of its slots, so n events cannot form a beat with a shorter
+    // period than this.
     let sparse = 2 * (seen / (5 * i64::try_from(events.starts.len()).unwrap_or(i64::MAX)));
     let shortest = SHORTEST.max(Nanos(sparse));
     let longest_part = events

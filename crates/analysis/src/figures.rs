@@ -1,14 +1,14 @@
-//! A recording in a few numbers, for comparison with predictions. They are the same for a real and
-//! a simulated machine.
+//! A recording's key figures, for comparison with predictions. They are the same for real and
+//! simulated machines.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Figures;
 use ticktax_model::prediction::{Figure, Measure};
 use ticktax_model::statement::{Class, Statement};
 
-/// The figures of the whole machine and, for the program `pid`, of its CPU time.
+/// The figures for the whole machine and, if `pid` is given, for that program's CPU time.
 ///
-/// A value that was not measured, or not requested of the auditor, has no figure.
+/// Figures that were not measured, or that the auditor was not asked for, are omitted.
 pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |measure, value: Option<f64>| {
@@ -22,7 +22,8 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
         let accounts = statement.accounts.iter();
-        let own = accounts.filter(|a| a.class == Class::Program && a.pid == Some(pid));
+        let own =
+            accounts.filter(|account| account.class == Class::Program && account.pid == Some(pid));
         let ran: Nanos = own.map(|account| account.time).sum();
         let programs = statement
             .accounting
@@ -53,7 +54,7 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
     figures
 }
 
-/// CPU time that `/proc/PID/stat` shows for a program, as a share of the time between the two
+/// The CPU time that `/proc/PID/stat` shows for a program, as a share of the time between the two
 /// readings.
 fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     let check = statement.accounting.as_ref()?;
@@ -70,7 +71,7 @@ fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     time.map(|time| time.share_of(between))
 }
 
-/// The figures of a loop's frames over `elapsed`.
+/// The figures for a loop's frames over `elapsed`.
 pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<Figure> {
     let per_minute = |count: u64| {
         let minutes = elapsed.as_secs_f64() / 60.0;

@@ -1,7 +1,8 @@
-//! Findings: settings that are configured but not in effect, what they cost, and what to do.
+//! Findings: settings that are configured but not in effect, what they cost, and what to do about
+//! them.
 //!
-//! Each rule is a pure function of a recording's header and of what was measured. It has a file in
-//! `rules` and an entry in [`RULES`]. A rule that lacks a fact finds nothing, so the absence of a
+//! Each rule is a pure function of a recording's header and its measurements. It has a file in
+//! `rules` and an entry in [`RULES`]. A rule that lacks a fact reports nothing, so the absence of a
 //! finding proves nothing.
 
 mod facts;
@@ -15,16 +16,16 @@ use ticktax_model::recording::Header;
 pub use facts::{Facts, Measured};
 pub use rules::RULES;
 
-/// A rule: its id, and the function that makes its findings.
+/// A rule that can report findings.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// The id in statements and in the documentation.
+    /// Id of the rule in statements and in the documentation.
     pub id: &'static str,
     judge: fn(&Facts<'_>) -> Vec<Finding>,
 }
 
-/// All findings, worst first. Among equals the costlier come first, then the more certain, then
-/// those of earlier rules.
+/// Applies all rules and sorts the findings, worst first. Equally severe findings are sorted by
+/// cost, then by certainty, then by the order of the rules.
 pub fn judge(header: &Header, measured: Measured<'_>) -> Vec<Finding> {
     let facts = Facts::new(header, measured);
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.judge)(&facts)).collect();

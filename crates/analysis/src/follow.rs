@@ -1,29 +1,30 @@
-//! Asks a recording about a program that the tracer did not follow.
+//! Analyses a program that the tracer did not follow, using a machine-wide recording.
 //!
-//! The analysis of a program ([`victim`](crate::Auditor::victim_since)) needs to know what each of
-//! its threads did while it was off its CPU. The tracer writes such rows for the threads that it
-//! follows. For any other thread they are derived here, from its runs and from the wake-ups of a
-//! machine-wide recording. The result is a recording like any other, with the subject in its
-//! header.
+//! The analysis of a program ([`victim`](crate::Auditor::victim_since)) needs to know what each
+//! thread did while it was off its CPU. The tracer writes such rows only for the threads that it
+//! follows. For any other thread, they are derived here from the thread's on-CPU periods (*runs*)
+//! and wake-ups. The result is a recording like any other, with the subject in its header.
 //!
 //! # Derivation
-//! Between two runs of a thread:
+//! Between two runs of a thread there is a gap:
 //!
-//! - A wake-up splits the gap. The thread slept until then, and waited for a CPU after it. Several
-//!   wake-ups mean
-//!   that the thread ran in between without a switch event; that stretch is unknown.
-//! - Without a wake-up the thread did not sleep. It was preempted, and waited all the time.
+//! - A wake-up splits the gap: until then the thread slept, and afterwards it waited for a CPU. If
+//!   there are several wake-ups, the thread must have run in between without a switch event, so the
+//!   time from the first to the last is unknown.
+//! - Without a wake-up, the thread did not sleep: it was preempted and waited for the whole gap.
 //!
-//! A wake-up can be missing, so a wait without one is only believed if no events were lost, no
-//! unreported thread ran meanwhile, and the CPU was busy. Otherwise the gap is unknown.
+//! A wake-up can be missing. So a wait without one is only believed if no events were lost, no
+//! unreported thread ran at the time, and the CPU was busy. Otherwise the gap is unknown.
 //!
-//! # Limits The recording does not say why a thread slept, so disk, locks, stops and sleep of its
-//! own accord are one state. A thread that its quota throttled looks preempted. Waits that cross
-//! either end of the recording are not reported.
+//! # Limits
+//! The recording does not show why a thread slept, so disk waits, locks, stops and voluntary sleep
+//! are one state. A thread throttled by its quota looks preempted. Waits that cross either end of
+//! the recording are not reported.
 //!
-//! # Two passes The rows are read twice: [`Follow`] collects runs and wake-ups, [`Followed`] passes
-//! the rows on with the derived ones in their places. Wake-ups may come a second after the run that
-//! they led to, so one pass would have to hold back rows for that long.
+//! # Two passes
+//! The rows are read twice: [`Follow`] collects runs and wake-ups, then [`Followed`] passes the
+//! rows on and inserts the derived rows between them. A wake-up can arrive a second after the run
+//! that it led to, so a single pass would have to hold back rows for that long.
 
 mod gaps;
 mod header;
@@ -37,28 +38,28 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span
 
 use self::gaps::{Machine, Run};
 
-/// Whose time is asked about.
+/// The program, thread or cgroup whose time is analysed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// These processes, by their numbers.
+    /// All processes with one of these ids.
     Processes(Vec<i32>),
-    /// One thread, by its number.
+    /// The thread with this id.
     Thread(i32),
-    /// All processes whose program has this name.
+    /// All processes running the program with this name.
     Program(String),
-    /// All processes in a cgroup and in those below it, by its path in the hierarchy that has the
+    /// All processes in a cgroup and its descendants. The path is that in the hierarchy with the
     /// CPU controller.
     Cgroup(String),
 }
 
 impl Subject {
-    /// A cgroup that is named by its folder, such as `/sys/fs/cgroup/system.slice`, or by its path
-    /// in `/proc/PID/cgroup`.
+    /// The cgroup with this directory, such as `/sys/fs/cgroup/system.slice`, or with this path
+    /// from `/proc/PID/cgroup`.
     pub fn cgroup(folder: &str) -> Self {
         let Some(below) = folder.strip_prefix("/sys/fs/cgroup/") else {
             return Self::Cgroup(folder.to_owned());
         };
-        // Version 1 has a folder for each hierarchy.
+        // In version 1, each hierarchy has a directory.
         let (first, rest) = below.split_once('/').unwrap_or((below, ""));
         let is_hierarchy = first == "unified" || first.split(',').any(|name| name == "cpu");
         Self::Cgroup(format!("/{}", if is_hierarchy { rest } else { below }))
@@ -80,18 +81,18 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Why a recording cannot be asked about a subject.
+/// Why a recording cannot be analysed for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowError {
-    /// None of the subject's threads ran in it.
+    /// None of the subject's threads ran during the recording.
     NotSeen(Subject),
-    /// It holds sums of intervals.
+    /// The recording contains sums of intervals.
     Sums,
-    /// It holds only counters, read at its begin and its end.
+    /// The recording contains only counters, read at its start and end.
     Counters,
     /// The wake-up tracepoint was not attached.
     NoWakeups,
-    /// It does not say which process is in which cgroup.
+    /// The recording does not show which processes were in which cgroup.
     NoCgroups,
 }
 
@@ -120,20 +121,20 @@ impl fmt::Display for FollowError {
 
 impl std::error::Error for FollowError {}
 
-/// What the rows of a source mean to the first pass.
+/// Meaning of a source's rows to the first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// One of the subject's threads ran.
+    /// This thread of the subject ran.
     Runs(i32),
-    /// One of them was off its CPU: the tracer followed it.
+    /// This thread of the subject was off its CPU. Such rows show that the tracer followed it.
     Waits(i32),
-    /// The tracer followed another program's thread.
+    /// A followed thread of another program was off its CPU.
     OthersWait,
-    /// The CPU idled.
+    /// The CPU was idle.
     Idle,
-    /// A thread ran whose switch event the kernel did not send.
+    /// A thread ran, but the kernel sent no switch event for it.
     Unreported,
-    /// Nothing that matters here.
+    /// Irrelevant to the first pass.
     Other,
 }
 
@@ -141,26 +142,27 @@ enum Meaning {
 #[derive(Debug)]
 pub struct Follow {
     subject: Subject,
-    /// Processes of the subject, if it names them by number or cgroup.
+    /// The subject's processes, if it is given by process id or cgroup.
     pids: Option<BTreeSet<i32>>,
     meanings: Vec<Option<Meaning>>,
     threads: HashMap<i32, Thread>,
-    /// Wake-ups of all threads: a thread's first wake-up can come before its first run.
+    /// Wake-ups of all threads, by thread id. A thread's first wake-up can arrive before its first
+    /// run.
     wakes: HashMap<i32, Vec<Nanos>>,
     machine: Machine,
     has_sums: bool,
     can_derive: bool,
-    /// The recording was made for the subject: it is passed on as it is.
+    /// Whether the tracer followed the subject. If so, the recording is passed on unchanged.
     is_recorded: bool,
 }
 
-/// One thread of the subject.
+/// One of the subject's threads.
 #[derive(Debug)]
 struct Thread {
-    /// A source of its runs, from which those of its waits are made.
+    /// A source of the thread's runs, used as a template for the sources of its waits.
     source: SourceId,
     runs: Vec<Run>,
-    /// The tracer followed it, so its waits are among the rows.
+    /// Whether the tracer followed the thread, so that its waits are among the rows.
     is_followed: bool,
 }
 
@@ -168,7 +170,7 @@ impl Follow {
     /// Prepares to find `subject` in the recording with this header.
     ///
     /// # Errors
-    /// The recording cannot say anything about it.
+    /// Returns an error if the recording cannot show anything about the subject.
     pub fn new(header: &Header, subject: Subject) -> Result<Self, FollowError> {
         if header.level == Level::Proc {
             return Err(FollowError::Counters);
@@ -192,7 +194,7 @@ impl Follow {
         })
     }
 
-    /// Takes the next row of the recording.
+    /// Adds the recording's next row.
     pub fn row(&mut self, sources: &SourceTable, row: &Row) {
         match row {
             Row::Span(span) => self.span(sources, span),
@@ -263,10 +265,11 @@ impl Follow {
         }
     }
 
-    /// Derives the rows of the subject. All rows have come, and `sources` is their table.
+    /// Derives the subject's missing rows. Call it after the last row; `sources` is the complete
+    /// table.
     ///
     /// # Errors
-    /// The subject was not seen, or what happened to it cannot be derived.
+    /// Returns an error if the subject was not seen, or if its waits cannot be derived.
     pub fn finish(
         mut self,
         header: &Header,
@@ -344,7 +347,7 @@ impl Thread {
         }
     }
 
-    /// Puts its runs in order: rows of several CPUs come in any.
+    /// Sorts the runs, because rows from several CPUs arrive in any order.
     fn settle(&mut self) {
         self.runs.sort_by_key(|run| (run.start, run.end));
         self.runs.dedup_by(|next, run| {
@@ -357,42 +360,43 @@ impl Thread {
     }
 }
 
-/// A derived row, and the run on the same CPU that it leads to.
+/// A derived row, and the run on the same CPU that follows it.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    /// When that run began.
+    /// Start of that run.
     run: Nanos,
     span: Span,
 }
 
-/// Second pass: the recording with the subject followed.
+/// Second pass: the recording as if the tracer had followed the subject.
 #[derive(Debug)]
 pub struct Followed {
     header: Header,
     sources: SourceTable,
     meanings: Vec<Option<Meaning>>,
-    /// By CPU, in the order of the runs.
+    /// Derived rows, indexed by CPU and sorted by run.
     waits: Vec<Vec<Wait>>,
 }
 
 impl Followed {
-    /// Its header: the recording's, about the subject.
+    /// The recording's header, changed to be about the subject.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The table that its rows point into.
+    /// The source table that the rows refer to.
     pub fn sources(&self) -> &SourceTable {
         &self.sources
     }
 
-    /// The table that its rows point into, and its header.
+    /// The source table that the rows refer to, and the header.
     pub fn into_parts(self) -> (SourceTable, Header) {
         (self.sources, self.header)
     }
 
-    /// Takes the next row of the recording, and passes on what becomes of it. A derived row comes
-    /// just before the first row of the run that ends it, as the tracer would write it.
+    /// Processes the recording's next row: passes it to `each` unless it is another program's wait.
+    /// A derived row comes just before the first row of the run that ends it, as if the tracer had
+    /// written it.
     pub fn row(&self, row: &Row, each: &mut dyn FnMut(&SourceTable, &Row)) {
         if let Row::Span(span) = row {
             let meaning = self.meanings.get(span.source.0 as usize).copied().flatten();

@@ -1,14 +1,14 @@
-//! Explains a recording that a trigger made: which thread did not run, what ran instead, and what
-//! made that run.
+//! Explains a recording that a trigger started: which thread did not run, what ran instead, and
+//! what made that run.
 //!
 //! # Claims
-//! What ran instead is the own time of each row on the CPU where the thread waited, to the
+//! What ran instead is the self time of each row on the CPU on which the thread waited, to the
 //! nanosecond. Time that no row covers is reported as unseen. A cause is always a wake-up edge;
-//! without one, no cause is reported.
+//! without an edge, no cause is reported.
 //!
 //! # Memory
-//! Rows of the delay and of the second before it are kept, at 40 bytes each and at most `MAX_ROWS`;
-//! the same holds for edges. If there are more, those before the delay are dropped, except the
+//! Rows in the delay and in the second before it are kept, at most `MAX_ROWS` of 40 bytes each; the
+//! same holds for edges. If there are more, those before the delay are dropped, except for the
 //! thread's own. Causes then reach less far back.
 
 mod causes;
@@ -28,27 +28,27 @@ use crate::victim::{MIN_IDLE, named, waker};
 
 pub use group::{incident_list, incident_sheet};
 
-/// Time before the delay in which its causes are searched for.
+/// Time before the delay in which its causes are sought.
 const BEFORE: Nanos = Nanos::from_secs(1);
-/// Time after an uninterrupted kernel run in which the thread it kept waiting is searched for.
+/// Time after a long uninterrupted period of kernel work in which to look for the thread that it
+/// kept waiting.
 const AFTER: Nanos = Nanos::from_millis(10);
-/// Maximum number of rows kept, and of edges: 10 MiB each.
+/// Maximum number of rows kept, and of edges. Each take 10 MiB.
 const MAX_ROWS: usize = 1 << 18;
-/// Maximum number of sources named that ran instead.
+/// Maximum number of sources reported as having run instead.
 const NAMED: usize = 8;
 
-/// Explains a recording that a trigger made, from its rows.
+/// Explains a recording that a trigger started, using the recording's rows.
 #[derive(Debug)]
 pub struct IncidentAnalysis {
     trigger: Trigger,
     triggers: u64,
-    /// Rows before this time are dropped.
+    /// Rows that end before this time are not kept.
     from: Nanos,
     spans: Vec<Span>,
     edges: Vec<ObservedEdge>,
 }
 
-/// An observed edge.
 #[derive(Clone, Debug)]
 struct ObservedEdge {
     at: Nanos,
@@ -58,10 +58,10 @@ struct ObservedEdge {
 }
 
 impl IncidentAnalysis {
-    /// An analysis, still without rows, of some or all of a recording's triggers; `None` without
-    /// triggers.
+    /// Starts the analysis of a recording's `triggers`, or some of them. `None` if `triggers` is
+    /// empty.
     pub fn new(triggers: &[Trigger]) -> Option<Self> {
-        // A measured delay explains more than a request to record.
+        // A measured delay explains more than a request to record does.
         let weight = |trigger: &&Trigger| (trigger.kind.is_measured(), trigger.lasted);
         let latest_of_equals = triggers.iter().rev();
         let trigger = latest_of_equals.max_by_key(weight)?.clone();
@@ -76,7 +76,7 @@ impl IncidentAnalysis {
         Some(new)
     }
 
-    /// The trigger that the incident is about: the one with the longest delay.
+    /// The trigger that the incident is about, which is the one with the longest delay.
     pub fn trigger(&self) -> &Trigger {
         &self.trigger
     }
@@ -88,7 +88,7 @@ impl IncidentAnalysis {
         (Nanos(begin), Nanos(end))
     }
 
-    /// Drops rows before the delay, if not done yet; rows of the thread itself stay.
+    /// Drops rows before the delay unless this was already done. The thread's own rows stay.
     fn make_room(&mut self, sources: &SourceTable) {
         let (from, tid) = (self.trigger.begin() - LEADS, self.trigger.tid);
         if self.from >= from {
@@ -101,7 +101,7 @@ impl IncidentAnalysis {
             .retain(|edge| edge.at >= from || edge.effect == Effect::Woke(tid));
     }
 
-    /// The explanation. `at_unix_ms` is the wall-clock time at which the delay was noticed.
+    /// Returns the explanation. `at_unix_ms` is the wall-clock time at which the delay was noticed.
     pub fn finish(mut self, header: &Header, sources: &SourceTable, at_unix_ms: i64) -> Incident {
         self.spans.sort_by_key(|span| (span.start, -span.dur));
         self.edges.sort_by_key(|edge| edge.at);
@@ -127,7 +127,7 @@ impl IncidentAnalysis {
         incident
     }
 
-    /// A thread waited for a CPU.
+    /// Explains why a thread waited for a CPU.
     fn waited(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let (begin, tid) = (self.trigger.begin(), self.trigger.tid);
@@ -144,8 +144,8 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// The rows that ran while a thread waited from `begin` to `end`, at the end on `cpu`, after
-    /// leaving the CPU `before`. Also returns `before` if the thread first waited there.
+    /// Returns the rows that ran while a thread waited from `begin` to `end`. It had run on
+    /// `before` and then ran on `cpu`. If it first waited on `before`, also returns that.
     fn waited_behind(
         &self,
         (begin, end): (Nanos, Nanos),
@@ -154,7 +154,7 @@ impl IncidentAnalysis {
         sources: &SourceTable,
     ) -> (Vec<own::Piece>, Option<Cpu>) {
         let mut pieces = self.own_times(cpu, begin, end);
-        // The thread was not waiting on a CPU that idled: until then it was in another CPU's queue.
+        // The thread was not waiting for an idle CPU, so until then it was in another CPU's queue.
         let idle = pieces
             .iter()
             .filter(|piece| sources.get(piece.source).kind == Kind::Idle && piece.own >= MIN_IDLE);
@@ -168,7 +168,7 @@ impl IncidentAnalysis {
         (pieces, None)
     }
 
-    /// A thread was blocked until something woke it.
+    /// Explains why a thread was blocked, by what woke it.
     fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let during = (self.trigger.begin(), self.trigger.time);
@@ -178,7 +178,7 @@ impl IncidentAnalysis {
         }
     }
 
-    /// The kernel used a CPU without a break.
+    /// Explains why the kernel used a CPU without a break.
     fn stretched(&self, incident: &mut Incident, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
@@ -190,7 +190,8 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// A probe needed its CPU and did not get it. Its own rows are ignored: it did not run.
+    /// Explains why a probe did not get its CPU. The probe's own rows are ignored, because it did
+    /// not run.
     fn missed(&self, incident: &mut Incident, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
@@ -201,7 +202,7 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Sorts what ran by time, and finds what made the first of it run.
+    /// Sorts what ran by time, and determines what made the longest of it run.
     fn rank(&self, incident: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
         let mut by_name: BTreeMap<(String, Kind), (RanInstead, &own::Piece)> = BTreeMap::new();
         for piece in pieces {
@@ -249,7 +250,7 @@ impl IncidentAnalysis {
         })
     }
 
-    /// The CPU that the thread last ran on before `time`.
+    /// The CPU on which the thread last ran before `time`.
     fn last_cpu(&self, tid: i32, time: Nanos, sources: &SourceTable) -> Option<Cpu> {
         let before = self
             .spans
@@ -259,9 +260,9 @@ impl IncidentAnalysis {
         own.max_by_key(|span| span.end()).map(|span| span.cpu)
     }
 
-    /// The thread that an uninterrupted kernel run on `cpu` kept waiting. It is the thread that an
-    /// interrupt or a softirq interrupted. Otherwise it is the next thread there, if that was
-    /// runnable before the kernel run ended.
+    /// The thread that uninterrupted kernel work on `cpu` kept waiting. If the work was an
+    /// interrupt or a softirq, it is the interrupted thread. Otherwise it is the next thread on
+    /// that CPU, if that thread was runnable before the kernel work ended.
     fn kept_waiting(
         &self,
         cpu: Cpu,
@@ -280,8 +281,8 @@ impl IncidentAnalysis {
         let mut beneath = threads
             .clone()
             .filter(|span| span.start < end && span.end() > begin);
-        // A thread that also runs before or after is the interrupted one; otherwise it is the
-        // kernel run itself.
+        // A thread that also runs before or after is the interrupted one. A thread that does not is
+        // the kernel work.
         let found = beneath.find(|span| !is_stretch(span) && span.start <= begin);
         if let Some(span) = found.filter(|span| span.end() >= end) {
             return Some(span)
@@ -297,24 +298,24 @@ impl IncidentAnalysis {
     }
 }
 
-/// Maximum time from the start of a wake-up until the thread is runnable; an interrupt to another
-/// CPU may lie in between.
+/// Maximum time from the start of a wake-up until the thread is runnable. An interrupt to another
+/// CPU can lie in between.
 const LEADS: Nanos = Nanos::from_millis(1);
 /// Maximum difference between the kernel's scheduler clock and the clock of the rows.
 const ROUNDED: Nanos = Nanos::from_micros(20);
 
-/// Whether this is a row of the thread `tid`; never true for 0.
+/// Whether `source` is the thread `tid`. Never true if `tid` is 0.
 fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     let thread = source.thread.as_ref();
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// The end of a row; saturates if the row's times are invalid.
+/// The end of a row. It saturates, because a file can contain any times.
 fn end_of(span: &Span) -> Nanos {
     Nanos(span.start.0.saturating_add(span.dur.0))
 }
 
-/// The thread of a row.
+/// Describes the thread that source `id` belongs to.
 fn thread(id: SourceId, sources: &SourceTable) -> IncidentThread {
     let source = sources.get(id);
     let thread = source.thread.as_ref();

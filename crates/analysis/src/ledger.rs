@@ -1,11 +1,11 @@
 //! The ledger: assigns every nanosecond of every CPU to exactly one account.
 //!
 //! # Sums
-//! On each CPU, base rows (threads and idle time) cover the whole time line. Interrupts, softirqs
+//! On each CPU, base rows (threads and idle time) cover the whole timeline. Interrupts, softirqs
 //! and the functions within them are nested in a base row or in each other. A row's `self_time` is
-//! its length minus the rows nested in it. The own times of all rows of a CPU, plus the own time of
-//! lost rows, therefore add up to its elapsed time exactly. Any difference is reported in
-//! [`Balance::off`](ticktax_model::statement::Balance) and is never added to an account.
+//! its length minus the rows nested in it. So the self times of a CPU's rows, including lost rows,
+//! add up exactly to the CPU's elapsed time. Any difference is reported in
+//! [`Balance::off`](ticktax_model::statement::Balance) and never added to an account.
 //!
 //! # Gaps of the probes
 //! A tracer sees an interrupt only from the first instruction of its handler's entry point. A
@@ -25,23 +25,23 @@
 //! A CPU is fully watched if every kernel entry is traced, it lost no event, and the witnesses
 //! agree (`proof`).
 //!
-//! A row whose thread is unknown is always unexplained. The kernel did not report the switch to
-//! that thread.
+//! A row whose thread is unknown, because the kernel did not report the switch to it, is always
+//! unexplained.
 //!
-//! Moving time keeps the sum. Two kinds of gap stay in the probe's account: gaps shorter than its
-//! threshold, and gaps that it had to drop (`Loss::gaps`, counted in the statement's coverage).
+//! Moving time does not change the total. Gaps below the probe's threshold, and gaps that the probe
+//! had to drop (`Loss::gaps`, counted in the statement's coverage), stay in the probe's account.
 //!
-//! A sleeping probe's gaps last from the time it was due to the time it ran. They are reported but
-//! move no time, because that time never belonged to the probe.
+//! A sleeping probe's gap lasts from the time the probe was due until it ran. Such gaps are
+//! reported but move no time, because the time never belonged to the probe.
 //!
 //! # Steal
-//! If the hypervisor's own clock ran on a CPU between the header's two counter readings, that much
-//! of the CPU's outside time is booked as steal instead. It is the same time, measured by a better
-//! witness.
+//! If the hypervisor's own counter shows stolen time on a CPU between the header's two readings,
+//! that much of the CPU's outside time is booked as steal instead. It is the same time, measured by
+//! a better witness.
 //!
 //! # Memory
-//! The ledger keeps one tally per source, one histogram per account, and a queue of gaps per CPU.
-//! The gaps wait there for their rows, which are in the timeline's bounded history.
+//! The ledger keeps a tally per source, a histogram per account, and a queue of gaps per CPU. The
+//! gaps wait there for their rows, which the timeline keeps in a bounded history.
 
 mod accounts;
 mod books;
@@ -85,7 +85,7 @@ use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,
-    /// Indexed by CPU number. One slot past the kernel's limit holds every impossible CPU number.
+    /// Indexed by CPU number. All impossible CPU numbers share the index after the kernel's limit.
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,
@@ -95,7 +95,7 @@ pub(crate) struct Ledger {
     contents: Contents,
 }
 
-/// State of one CPU.
+/// The ledger's state for one CPU.
 #[derive(Debug, Default)]
 struct CpuLedger {
     classes: ClassTimes,
@@ -104,8 +104,8 @@ struct CpuLedger {
     departures: Departures,
 }
 
-/// A row may extend this far beyond a spinning probe's gap and still count as inside it. The
-/// probe's counter is synchronized with the tracer's clock to within tens of nanoseconds.
+/// Maximum time by which a row can extend beyond a spinning probe's gap and still count as inside
+/// it. The probe's counter is synchronized with the tracer's clock to within tens of nanoseconds.
 pub(crate) const TOLERANCE: Nanos = Nanos(100);
 
 /// [`TOLERANCE`] plus the clock uncertainty that `header` reports.
@@ -114,13 +114,13 @@ pub(crate) fn slack(header: &Header) -> Nanos {
 }
 
 impl Ledger {
-    /// The accounts of all rows so far, before any time is moved.
+    /// The accounts of all rows so far, before the residuals of gaps are moved.
     pub(crate) fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
         self.registry.accounts(sources, Nanos::ZERO)
     }
 
-    /// Takes an event and its CPU's history. Calls `judged` for each spinning-probe gap whose
-    /// contents are fully known.
+    /// Books an event, given its CPU's history. Calls `judged` for each spinning-probe gap whose
+    /// contents are now fully known.
     #[inline]
     pub(crate) fn event(
         &mut self,
@@ -184,10 +184,10 @@ impl Ledger {
         }
     }
 
-    /// Computes the final accounts from all events, `header` and the rows still in `timeline`.
+    /// Computes the final accounts from all events, `header`, and the rows still in `timeline`.
     /// Calls `judged` for the remaining gaps.
     ///
-    /// At [`Level::Proc`](ticktax_model::recording::Level) the accounts come from the kernel's
+    /// At [`Level::Proc`](ticktax_model::recording::Level), the accounts come from the kernel's
     /// counters, and only gap rows are used.
     pub(crate) fn close(
         mut self,
@@ -208,7 +208,7 @@ impl Ledger {
         closing::close(&self, header, sources)
     }
 
-    /// Judges the gaps in `slot` whose rows have all arrived.
+    /// Judges the gaps on CPU `slot` whose rows have all arrived.
     fn judge_gaps(
         &mut self,
         slot: usize,

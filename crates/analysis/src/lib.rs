@@ -1,37 +1,38 @@
-//! What ticktax makes of a recording.
+//! Analyses recordings.
 //!
-//! Everything here is a pure function of a recording's rows and header: nothing reads a clock, a
-//! file or the environment, and nothing prints. A recording of a live machine, of a lab guest and
-//! of the simulator go through the same code.
+//! Everything here is a pure function of a recording's rows and header. Nothing reads a clock, a
+//! file or the environment, and nothing prints. Recordings of a live machine, of a lab guest and of
+//! the simulator go through the same code.
 //!
 //! # The path of a row
 //!
 //! ```text
 //! rows ─► timeline ─► typed events, and each CPU's recent past
 //!                       ├─► ledger ─────► accounts, gaps and their causes ─┐
-//!                       ├─► tick ───────► the tick's bill                  │
-//!                       ├─► accounting ─► what the counters show           ├─► statement ─► figures
-//!                       ├─► beats ──────► what repeats                     │   (findings)
-//!                       ├─► packets ────► what delayed them               │
+//!                       ├─► tick ───────► the cost of the tick             │
+//!                       ├─► accounting ─► the error of the counters        ├─► statement ─► figures
+//!                       ├─► beats ──────► periodic activity                │   (findings)
+//!                       ├─► packet_path ► delays of packets                │
+//!                       ├─► waits ──────► run-queue waits of all threads   │
 //!                       ├─► victim ─────► one program's time ──────────────┘
-//!                       ├─► pace ───────► a process' frames
-//!                       └─► workload ───► what had to be done, for running it again
+//!                       ├─► pace ───────► a process's frames
+//!                       └─► workload ───► the work done, to run it again
 //! ```
 //!
-//! 1. `timeline` resolves what each source means, once, and emits an event a row. It keeps each
-//!    CPU's recent past, for questions such as what ran during an interval.
-//! 2. The consumers read events. [`Auditor`] holds them all, beside one timeline: those that make a
-//!    statement keep sums and no rows, those that make frames and workloads keep rows and are there
-//!    when they are asked for. [`BeatFinder`] is one consumer with a timeline of its own, for the
-//!    verb that wants nothing else. [`RecordingAnalysis`] takes whichever a recording is for.
-//! 3. `statement` puts together what they made, findings included: nothing else makes a
+//! 1. `timeline` resolves the meaning of each source once and emits one event per row. It keeps
+//!    each CPU's recent history, for questions such as what ran during an interval.
+//! 2. The consumers read events. [`Auditor`] holds all of them and one timeline. Consumers that
+//!    contribute to a statement keep sums, not rows. The consumers that find frames and workloads
+//!    keep rows, and exist only on request. [`BeatFinder`] combines one consumer with a separate
+//!    timeline, for the verb that needs nothing else. [`RecordingAnalysis`] chooses the consumers
+//!    that a recording was made for.
+//! 3. `statement` combines their results and judges the findings. Nothing else makes a
 //!    [`Statement`](ticktax_model::statement::Statement), and nothing is filled in later.
-//! 4. [`incident`] reads the rows around a flight recorder's trigger, which are few, by itself.
-//! 5. [`figures()`] reads from a statement the few numbers that predictions are compared by.
+//! 4. [`figures()`] extracts the few numbers of a statement that predictions are compared with.
 //!
-//! [`net`] reads from rows what traffic cost between its first byte and its last, and keeps few of them.
-//!
-//! An agent's recording does not end: [`totals`] is the consumer that it has in place of these.
+//! Three modules do not use the auditor. [`incident`] reads the few rows around a flight recorder's
+//! trigger. [`net`] computes the CPU cost of traffic between its first and last byte, and keeps few
+//! rows. [`totals`] is the only consumer of an agent, whose recording never ends.
 #![forbid(unsafe_code)]
 
 pub mod accounting;

@@ -1,9 +1,9 @@
-//! Accounts of the cost of traffic: the rows between its first byte and its last.
+//! CPU time spent on traffic: books the rows between its first and its last byte.
 //!
-//! The recording starts before the traffic and ends after it. Its work outside the traffic is not
-//! part of the cost. The start of the traffic is known only once it has begun, and the end only
-//! afterwards. Rows are therefore kept until bytes have moved after them. Rows that cross an edge
-//! are cut there, as in a part of a recording.
+//! The recording starts before the traffic and ends after it, and work outside the traffic is not
+//! part of its cost. When the traffic starts is known only once it has started, and when it ends
+//! only afterwards. So rows are held until bytes have moved after them. Rows that cross the start
+//! or the end are cut there, as in a part of a recording.
 
 mod sampled;
 
@@ -16,12 +16,12 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
 
-/// Adds up CPU time during traffic while it flows.
+/// Adds up the CPU time spent during traffic, while the traffic flows.
 #[derive(Debug)]
 pub struct TrafficLedger {
     sender: Option<i32>,
     receiver: Option<i32>,
-    /// Rows not yet known to belong to the traffic, in arrival order.
+    /// Rows not yet known to belong to the traffic, in order of arrival.
     held: VecDeque<Row>,
     cut: Option<Cut>,
     begin: Nanos,
@@ -30,8 +30,8 @@ pub struct TrafficLedger {
 }
 
 impl TrafficLedger {
-    /// `sender` and `receiver` are the thread ids of the traffic's ends, if those run on this
-    /// machine.
+    /// Creates an empty ledger. `sender` and `receiver` are the thread ids of the traffic's ends,
+    /// if they run on this machine.
     pub fn new(sender: Option<i32>, receiver: Option<i32>) -> Self {
         Self {
             sender,
@@ -44,8 +44,8 @@ impl TrafficLedger {
         }
     }
 
-    /// Notes that the traffic began at `begin` and that bytes have moved until `reached`. Books all
-    /// rows that ended before `reached`.
+    /// Notes that the traffic started at `begin` and has moved bytes until `reached`, and books all
+    /// rows that ended by then.
     pub fn reach(&mut self, sources: &SourceTable, begin: Nanos, reached: Nanos) {
         self.begin = begin;
         let cut = self.cut.get_or_insert_with(|| Cut::between(begin, reached));
@@ -55,11 +55,11 @@ impl TrafficLedger {
         }
     }
 
-    /// Computes the accounts once the session has ended. `begin` and `end` are the times of the
-    /// first and the last bytes. `user` is the time of sender and receiver between their calls.
+    /// Closes the accounts after the session. `begin` and `end` are the times of the first and the
+    /// last byte. `user` is the time that sender and receiver spent between their calls.
     ///
     /// # Errors
-    /// No traffic was seen, or none of its threads; the message says why.
+    /// Returns the reason if there was no traffic or its threads are not in the trace.
     pub fn finish(
         mut self,
         sources: &SourceTable,
@@ -99,7 +99,7 @@ impl TrafficLedger {
         Ok(self.close(header, end))
     }
 
-    /// Moves a thread's user time to its own account.
+    /// Moves `time`, a thread's user time, from its `call` account to its `user` account.
     fn split(&mut self, call: TrafficAccount, user: TrafficAccount, time: Nanos) {
         if let Some(call_time) = self.times.get_mut(&call) {
             let part = time.clamp(Nanos::ZERO, *call_time);
@@ -157,8 +157,8 @@ impl TrafficLedger {
         }
     }
 
-    /// Account of a span's own time; `None` if it is not CPU time. A thread's whole time counts as
-    /// its calls until its user time is known.
+    /// The account for a span's self time; `None` if it is not CPU time. All of a thread's time is
+    /// booked as calls until its user time is known.
     fn account(&self, sources: &SourceTable, span: &Span) -> Option<TrafficAccount> {
         let source = sources.get(span.source);
         let tid = source.thread.as_ref().map(|thread| thread.tid);

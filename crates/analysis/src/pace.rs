@@ -1,9 +1,9 @@
-//! Paced loops: finds frames in a thread's wake-ups, computes figures from frames, and compares
-//! loops.
+//! Paced loops: finds the frames in a thread's wake-ups, computes statistics about frames, and
+//! compares loops.
 //!
-//! - [`FrameStats`] takes the frames of any loop and computes its figures.
-//! - With [`Auditor::frames_of`](crate::Auditor::frames_of), an audit finds the frames of a process
-//!   in its threads' wake-ups. [`Auditor::finish_pace`](crate::Auditor::finish_pace) makes the
+//! - [`FrameStats`] takes the frames of any loop and computes its statistics.
+//! - After [`Auditor::frames_of`](crate::Auditor::frames_of), an audit finds a process' frames in
+//!   its threads' wake-ups. [`Auditor::finish_pace`](crate::Auditor::finish_pace) returns the
 //!   statement about them, with the causes of late frames.
 //! - [`TurnStats`] takes the frames of loops that run alternately, and compares them with
 //!   [`choices`].

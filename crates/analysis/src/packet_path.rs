@@ -1,33 +1,35 @@
-//! The delay of packets: follows each wake-up by `NET_RX`, step by step, from the interrupt to the
-//! thread's run.
+//! Packet delays: follows each wake-up by `NET_RX` step by step, from the interrupt to the thread
+//! that runs.
 //!
 //! # Path of a packet
-//! 1. An interrupt begins (its row).
-//! 2. It raises `NET_RX` (`softirq_raise`, an edge of the same CPU).
-//! 3. `NET_RX` begins (its row).
+//! 1. An interrupt starts (its row).
+//! 2. It raises `NET_RX` (`softirq_raise`, an edge on the same CPU).
+//! 3. `NET_RX` starts (its row).
 //! 4. It wakes a thread (`sched_waking`, an edge).
 //! 5. The thread runs (its row).
 //!
-//! A step whose rows are missing is left out. A softirq raised while `NET_RX` runs belongs to the
-//! next `NET_RX`.
+//! A step is omitted if its rows are missing. If a softirq is raised while `NET_RX` runs, it
+//! belongs to the next `NET_RX`.
 //!
-//! An interrupt starts the polling of a device. Packets that arrive during the poll cause no
-//! interrupt. A step before the wake-up is therefore the longest time that the packet can have
-//! waited there; the actual wait may be shorter.
+//! An interrupt makes the kernel poll a device. Packets that arrive during the poll cause no
+//! interrupt. So a step before the wake-up is the longest time that the packet can have waited
+//! there, and the actual wait may be shorter.
 //!
-//! # Run that follows a wake-up
-//! The kernel reports wake-ups only for threads that sleep or are about to. A thread interrupted by
-//! the `NET_RX` that woke it simply continued. A thread running on another CPU either continued or
-//! went to sleep and came back. It counts as having come back if it left its CPU shortly after the
-//! wake-up and nothing else woke it before it left.
+//! # Which run follows a wake-up
+//! The kernel reports wake-ups only for threads that sleep or are about to. If a thread was
+//! interrupted by the `NET_RX` that woke it, it simply continued. If it was running on another CPU,
+//! it either continued, or went to sleep and came back. It counts as having come back if it left
+//! its CPU shortly after the wake-up and no other wake-up occurred before it left.
 //!
 //! # Order of rows
-//! Rows of other CPUs can arrive late, so a thread's runs are processed some time after they ended.
-//! A question about who ran on a CPU is answered once a row that covers that time has arrived.
+//! Rows from other CPUs can arrive late, so a thread's runs are processed some time after they
+//! ended. A question about who ran on a CPU is answered once a row that covers the time in question
+//! has arrived.
 //!
 //! # Memory
-//! For a limited number of threads woken by packets: their latest runs and histograms of the steps.
-//! In addition, packets that are still underway and the longest paths of each process.
+//! For a limited number of threads woken by packets, their latest runs and histograms of the steps
+//! are kept. In addition, there are the packets still underway and the longest paths of each
+//! process.
 
 mod asking;
 mod frames;
@@ -49,12 +51,12 @@ use crate::timeline::{Event, EventKind, History, MAX_TIME, Occupant, Part, Timel
 
 /// The path of a packet up to the wake-up of a thread.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Path {
     slot: usize,
     cpu: Cpu,
     /// Start of the interrupt that raised the softirq.
     interrupt: Option<Nanos>,
-    /// When the softirq was raised, and the source that raised it.
+    /// Time at which the softirq was raised, and the source that raised it.
     raised: Option<(Nanos, SourceId)>,
     /// Start of the softirq.
     began: Nanos,
@@ -63,31 +65,31 @@ struct Way {
     tid: i32,
 }
 
-/// A path including the thread's run.
+/// A packet's path, including the run of the thread that it woke.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
-    way: Way,
+    path: Path,
     pid: i32,
     /// The thread that was woken.
     source: SourceId,
-    /// Start of its run, or the wake-up if it was already running.
+    /// Start of the thread's run, or the wake-up if it was already running.
     ran: Nanos,
     ran_slot: usize,
     ran_on: Cpu,
-    /// Slot of the CPU on which it ran before, if that is a different one.
+    /// Index of the CPU on which the thread ran before, if it was a different one.
     came_from: Option<usize>,
 }
 
 impl Arrival {
     /// Durations of the known steps, in order.
     fn steps(&self) -> impl Iterator<Item = (Step, Nanos)> {
-        let Way {
+        let Path {
             interrupt,
             raised,
             began,
             woke,
             ..
-        } = self.way;
+        } = self.path;
         let raised = raised.map(|(at, _)| at);
         let steps = [
             (Step::Interrupt, interrupt.zip(raised)),
@@ -99,20 +101,20 @@ impl Arrival {
         known.filter_map(|(step, ends)| ends.map(|(from, to)| (step, to - from)))
     }
 
-    /// The longest step; the first one if several are equal.
+    /// The longest step; the first of them if several are equal.
     fn longest(&self) -> (Step, Nanos) {
-        let woken = (Step::Woken, self.ran - self.way.woke);
+        let woken = (Step::Woken, self.ran - self.path.woke);
         let mut steps: Vec<(Step, Nanos)> = self.steps().collect();
         steps.reverse();
         let longest = steps.into_iter().max_by_key(|&(_, time)| time);
         longest.unwrap_or(woken)
     }
 
-    /// The earliest known time of the path.
+    /// Earliest known time on the path.
     fn begin(&self) -> Nanos {
-        let raised = self.way.raised.map(|(at, _)| at);
-        let known = self.way.interrupt.or(raised);
-        known.unwrap_or(self.way.began)
+        let raised = self.path.raised.map(|(at, _)| at);
+        let known = self.path.interrupt.or(raised);
+        known.unwrap_or(self.path.began)
     }
 
     fn length(&self) -> Nanos {
@@ -123,19 +125,19 @@ impl Arrival {
 /// Follows packets through a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    /// Indexed by CPU slot.
+    /// Indexed by CPU.
     cpus: Vec<CpuFrames>,
     receivers: Receivers,
     questions: Questions,
     sums: Sums,
-    /// The latest end of any row.
+    /// Latest end of any row.
     newest: Nanos,
     /// Reused between runs to avoid allocation.
     found: Vec<Result<Arrival, i32>>,
 }
 
 impl Packets {
-    /// Takes an event and its CPU's history.
+    /// Adds an event, given its CPU's history.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         match event.kind() {
             EventKind::Edge(edge) => {
@@ -180,7 +182,7 @@ impl Packets {
         &mut self.cpus[slot]
     }
 
-    /// Takes a completed interrupt or softirq.
+    /// Adds an interrupt or softirq that has ended.
     fn interrupt(&mut self, kind: Kind, event: &Event<'_>) {
         let Some(cpu) = self.cpus.get_mut(event.slot) else {
             return;
@@ -190,7 +192,8 @@ impl Packets {
             Kind::Irq => cpu.interrupt(event.span, &source.name, event.sources),
             Kind::Softirq if &*source.name == RECEIVE_SOFTIRQ => {
                 let receivers = &mut self.receivers;
-                let missing = cpu.softirq(event.span, event.slot, &mut |way| receivers.woken(way));
+                let missing =
+                    cpu.softirq(event.span, event.slot, &mut |path| receivers.woken(path));
                 for tid in missing {
                     self.sums.no_softirq(self.receivers.process(tid));
                 }
@@ -199,7 +202,7 @@ impl Packets {
         }
     }
 
-    /// Processes the runs whose surrounding rows must have arrived by `now`.
+    /// Processes the runs whose surrounding rows have all arrived by `now`.
     fn settle(&mut self, now: Nanos, sources: &SourceTable) {
         while let Some(run) = self.receivers.settled(now) {
             let mut found = std::mem::take(&mut self.found);
@@ -215,7 +218,7 @@ impl Packets {
         }
     }
 
-    /// Answers the questions about the CPU in `slot`, whose occupants are known until `known`.
+    /// Answers the questions about CPU `slot`, whose occupants are known up to the time `known`.
     fn answer(
         &mut self,
         slot: usize,
@@ -242,8 +245,8 @@ impl Packets {
         }
     }
 
-    /// Statement about the watched processes, or about all; `None` if no packet is known. Call it
-    /// after the last row.
+    /// Returns the statement about the watched processes, or about all if none is watched; `None`
+    /// if no packet is known. Call it after the last row.
     pub(crate) fn finish(
         mut self,
         header: &Header,

@@ -1,5 +1,5 @@
-//! Datagrams lost during paced traffic: where they were lost, what delayed the receiver, and the
-//! buffer size that would have prevented the loss.
+//! Datagrams lost in paced traffic: where they were lost, what delayed the receiver, and how large
+//! a buffer would have prevented the loss.
 
 mod needed;
 mod replay;
@@ -23,7 +23,7 @@ use crate::beats::{Beat, Events, FAMILY, detect};
 use needed::{needed, predicted};
 pub use stalls::{HoldUps, ReceiverWatch};
 
-/// Results that need both the log and the trace.
+/// Conclusions from the log and the trace together.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Judged {
     bursts: Vec<Burst>,
@@ -32,7 +32,8 @@ struct Judged {
     needed: Option<NeededBuffer>,
 }
 
-/// Statement about a run's datagrams. `hold_ups` lists the receiver's delays, if they were traced.
+/// The statement about a run's datagrams. `hold_ups` lists the receiver's delays, if they were
+/// traced.
 pub fn packet_statement(
     header: &Header,
     run: &PacketRun,
@@ -86,7 +87,8 @@ fn judge(
         sender.and_then(|sender| Some(sender.calls as f64 / some_time(sender.elapsed())?));
     let rate_hz = reached_hz.or(asked_hz);
     let capacity = log.buffer.charge.map(|charge| charge.datagrams);
-    // If both ends share a clock, nothing arrives after the sender's last datagram.
+    // If both ends share a clock, it is known that nothing arrived after the sender's last
+    // datagram.
     let until = sender
         .filter(|_| log.delays.is_some())
         .map(|sender| sender.last);
@@ -95,7 +97,7 @@ fn judge(
         .iter()
         .map(|burst| {
             let stall = hold_ups.and_then(|hold_ups| hold_ups.during(&burst.pause?, until));
-            // A sender that was itself delayed may have sent at another rate during the pause.
+            // A sender that was itself delayed may have sent at a different rate during the pause.
             let rate_hz = burst.pause.as_ref().and_then(rate_in).or(rate_hz);
             let terms = stall.as_ref().zip(rate_hz).zip(capacity);
             Burst {
@@ -124,7 +126,7 @@ fn judge(
     }
 }
 
-/// Sending rate during a pause, in datagrams per second.
+/// The sending rate during a pause, in datagrams per second.
 fn rate_in(pause: &Pause) -> Option<f64> {
     Some(pause.sent? as f64 / some_time(pause.end - pause.start)?)
 }
@@ -133,7 +135,7 @@ fn some_time(elapsed: Nanos) -> Option<f64> {
     (elapsed > Nanos::ZERO).then(|| elapsed.as_secs_f64())
 }
 
-/// The main delay of each burst, grouped by name.
+/// Groups the bursts by their main delay.
 fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     let mut by: BTreeMap<Option<(HoldUp, String, Kind)>, BurstCause> = BTreeMap::new();
     for burst in bursts {
@@ -155,7 +157,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
         }
         if let (Some(sum), Some(most)) = (&mut cause.held_by, most) {
             sum.time += most.time;
-            // Processes that share a name have no single pid.
+            // Processes with the same name have no common pid.
             sum.pid = sum.pid.filter(|_| sum.pid == most.pid);
         }
     }
@@ -164,7 +166,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     causes
 }
 
-/// The most significant period of the bursts.
+/// The most significant period in the bursts.
 fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     let starts: Vec<Nanos> = bursts.iter().map(|burst| burst.at).collect();
     let lengths = bursts.iter().map(|burst| {
@@ -179,8 +181,8 @@ fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     beats.first().map(Beat::periodicity)
 }
 
-/// Completes a log whose buffer was not filled beforehand. Its capacity is the number of datagrams
-/// that waited when the first burst began.
+/// Completes the log of a buffer that was not filled beforehand: its capacity is the number of
+/// datagrams that were waiting when the first burst started.
 fn with_charge(mut log: PacketLog) -> PacketLog {
     if log.buffer.charge.is_none() {
         let mut bursts = log.bursts.iter().filter(|burst| burst.in_socket > 0);

@@ -1,11 +1,12 @@
-//! A part of a recording: its rows, cut at the edges, and its header without what is only known of the
-//! whole. What is left is a recording like any other.
+//! Cuts a part out of a recording. The result is a recording like any other. It has only the rows
+//! within the part, and its header lacks the facts that are known only for the full recording.
 //!
-//! # What is cut
-//! A thread's row, or idling's, is cut in two; so is what was nested in it. A row's own time is its length
-//! without what is nested in it, so what is taken from it is the length of what was cut off without what of
-//! that was nested: own times still sum to the CPU's time, to the ns. Rows of one CPU come in the order in
-//! which they ended, so what is nested in a row is known when the row comes.
+//! # Cutting rows
+//! Rows that cross an edge of the part are cut there, and so are the rows nested in them. A row's
+//! own time is its length minus the rows nested in it. A cut therefore reduces the own time by the
+//! length cut off the row, minus the length cut off its nested rows. Own times still add up to the
+//! CPU's elapsed time, to the nanosecond. The rows of a CPU arrive in the order of their ends, so
+//! the rows nested in a row are known when it arrives.
 
 mod header;
 
@@ -14,44 +15,45 @@ use std::fmt;
 use ticktax_model::recording::{Header, Level, Paced, PacedFrame, RecordingPart, Row};
 use ticktax_model::{Kind, Nanos, Owner, SourceTable, Span};
 
-/// By how much more than a recording a part may be long: pages round a recording's length.
+/// Maximum time by which a part may exceed the recording's end. Users copy times from printed text,
+/// where the recording's length is rounded.
 const ROUNDED: Nanos = Nanos::from_millis(100);
 
-/// Why a recording has no such part.
+/// Reason why a part cannot be cut out of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutError {
-    /// It would end before it begins, or at once.
+    /// The part would end at or before its start.
     Empty {
-        /// Where it was to begin, after the recording's begin.
+        /// Requested start, relative to the start of the recording.
         from: Nanos,
-        /// Where it was to end.
+        /// Requested end, relative to the start of the recording.
         to: Nanos,
     },
-    /// It begins or ends after the recording's end.
+    /// The part would start or end after the recording's end.
     Beyond {
         /// The time that is too late.
         at: Nanos,
-        /// Where the recording begins: later than 0 where it is itself a part of one.
+        /// Start of the recording: 0, unless it is itself a part of a recording.
         begin: Nanos,
-        /// Where it ends.
+        /// End of the recording.
         end: Nanos,
     },
-    /// It begins before the recording, which is itself a part of one.
+    /// The part would start before the recording, which is itself a part of a recording.
     Before {
         /// The time that is too early.
         at: Nanos,
-        /// Where the recording begins.
+        /// Start of the recording.
         begin: Nanos,
-        /// Where it ends.
+        /// End of the recording.
         end: Nanos,
     },
     /// The recording holds sums of intervals, which cannot be cut.
     Sums,
-    /// The recording holds only counters, read at its begin and its end.
+    /// The recording holds only counters that were read at its start and end.
     Counters,
-    /// The recording is of loops that ran by turns.
+    /// The recording compares loops that ran alternately.
     Turns,
-    /// The recording says nothing of when it began.
+    /// The recording does not contain its start time.
     NoTimes,
 }
 
@@ -82,35 +84,37 @@ impl std::error::Error for CutError {}
 #[derive(Debug)]
 pub struct Cut {
     part: RecordingPart,
-    /// By CPU number.
+    /// Indexed by CPU number.
     cpus: Vec<CutCpu>,
-    /// CPU time of ticktax in the part.
+    /// ticktax's own CPU time in the part.
     tool: Nanos,
     sums: bool,
 }
 
-/// What is known of one CPU.
+/// State of one CPU.
 #[derive(Debug, Default)]
 struct CutCpu {
-    /// The own times of the part's rows.
+    /// Sum of the own times of the part's rows.
     own: Nanos,
-    /// What was cut off of rows that may be nested in one that is still to come, in order of begin.
+    /// Time cut off rows that may be nested in a later row, sorted by start.
     nested: Vec<CutOff>,
 }
 
-/// What was cut off of a row and of all that is nested in it.
+/// Time cut off a row.
 #[derive(Debug)]
 struct CutOff {
+    /// Start of the uncut row.
     start: Nanos,
     time: Nanos,
 }
 
 impl Cut {
-    /// The part of the recording with this header `from` one time after its begin `to` another; the
-    /// recording's own begin or end where none is given.
+    /// Prepares to cut the interval between `from` and `to` out of the recording with this header.
+    /// Both times are relative to its start, or to the original's start if it is itself a part.
+    /// `None` stands for the start or end of the recording.
     ///
     /// # Errors
-    /// There is no such part, or the recording holds nothing that can be cut.
+    /// The recording does not contain this interval, or nothing in it can be cut.
     pub fn new(header: &Header, from: Option<Nanos>, to: Option<Nanos>) -> Result<Self, CutError> {
         if let Some(Paced::Turns(_)) = header.paced {
             return Err(CutError::Turns);
@@ -118,11 +122,11 @@ impl Cut {
         if header.level == Level::Proc && header.paced_loop().is_none() {
             return Err(CutError::Counters);
         }
-        let whole = whole(header).ok_or(CutError::NoTimes)?;
-        let (begin, end) = (whole.from, whole.to);
+        let extent = extent(header).ok_or(CutError::NoTimes)?;
+        let (begin, end) = (extent.from, extent.to);
         let (from, to) = (from.unwrap_or(begin), to.unwrap_or(end));
-        let outside = |at: &Nanos| *at > end + ROUNDED;
-        if let Some(at) = [from, to].into_iter().find(outside) {
+        let is_beyond = |at: &Nanos| *at > end + ROUNDED;
+        if let Some(at) = [from, to].into_iter().find(is_beyond) {
             return Err(CutError::Beyond { at, begin, end });
         }
         if from < begin {
@@ -134,14 +138,15 @@ impl Cut {
             return Err(CutError::Empty { from, to });
         }
         Ok(Self {
-            part: RecordingPart { from, to, ..whole },
+            part: RecordingPart { from, to, ..extent },
             cpus: Vec::new(),
             tool: Nanos::ZERO,
             sums: false,
         })
     }
 
-    /// What lies between two moments of a recording that goes on, on `CLOCK_MONOTONIC`.
+    /// Prepares to cut out an interval of a recording that is still running. Times are
+    /// `CLOCK_MONOTONIC`.
     pub(crate) fn between(begin: Nanos, end: Nanos) -> Self {
         Self {
             part: RecordingPart {
@@ -156,13 +161,13 @@ impl Cut {
         }
     }
 
-    /// Moves the end. Rows that were taken have ended before the old one and before this.
+    /// Moves the end. All rows so far must have ended before both the old and the new end.
     pub(crate) fn end_at(&mut self, end: Nanos) {
         let length = end - self.part.begin;
         (self.part.to, self.part.whole) = (length, length);
     }
 
-    /// Takes the next row of the recording: what of it is in the part.
+    /// Takes the next row of the recording and returns its share within the part, if any.
     pub fn row(&mut self, sources: &SourceTable, row: &Row) -> Option<Row> {
         match row {
             Row::Span(span) => self.span(sources, span).map(Row::Span),
@@ -175,10 +180,10 @@ impl Cut {
         }
     }
 
-    /// The part's header, once all rows have come. `header` is the whole recording's.
+    /// The part's header, once all rows have come. `header` is the full recording's.
     ///
     /// # Errors
-    /// The recording held sums.
+    /// The recording holds sums, which cannot be cut.
     pub fn finish(&self, header: &Header) -> Result<Header, CutError> {
         if self.sums {
             return Err(CutError::Sums);
@@ -195,7 +200,7 @@ impl Cut {
         let base = match source.kind {
             Kind::Idle | Kind::Task => true,
             Kind::Softirq | Kind::Irq | Kind::Nmi | Kind::Steal => false,
-            // Its own time, where a quota held it, comes first.
+            // A wait's own time is its throttled time, which comes first.
             Kind::Wait => {
                 let mut kept = self.inside(span)?;
                 let held = (span.start + span.self_time).min(kept.end());
@@ -238,7 +243,7 @@ impl Cut {
         Some(kept)
     }
 
-    /// What of the span's interval is in the part. Its own time is not cut yet.
+    /// The share of the span that lies within the part. Its own time is not adjusted yet.
     fn inside(&self, span: &Span) -> Option<Span> {
         if span.dur <= Nanos::ZERO {
             return self.holds(span.start).then_some(*span);
@@ -254,7 +259,8 @@ impl Cut {
 }
 
 impl CutCpu {
-    /// What was cut off of the rows that are nested in one that began at `start` and ends now.
+    /// Removes and sums the time cut off the rows nested in a row that started at `start` and ends
+    /// now.
     fn take_nested(&mut self, start: Nanos) -> Nanos {
         let mut time = Nanos::ZERO;
         while let Some(last) = self.nested.pop_if(|last| last.start >= start) {
@@ -264,8 +270,8 @@ impl CutCpu {
     }
 }
 
-/// All of the recording with this header, as a part of itself.
-fn whole(header: &Header) -> Option<RecordingPart> {
+/// The extent of the recording with this header, as a part of itself.
+fn extent(header: &Header) -> Option<RecordingPart> {
     if let Some(part) = header.part {
         return Some(part);
     }

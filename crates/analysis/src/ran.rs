@@ -1,5 +1,5 @@
-//! Which threads of a process had a CPU, and for how long: what a process is said to be goes by the threads that
-//! did something, and not by a helper among them.
+//! CPU time of each thread of each process. The scheduling policy reported for a process must be
+//! that of the threads that did the work, not that of a helper thread which hardly ran.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,13 @@ use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::victim::ThreadPolicy;
 use ticktax_model::{Kind, Nanos, Owner, Source};
 
-/// By process and by thread, how long it had a CPU: where a program is watched, while that waited for it.
+/// CPU time by process and thread. If one program is analysed, only the time in which that program
+/// waited counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran(BTreeMap<i32, BTreeMap<i32, Nanos>>);
 
 impl Ran {
-    /// The source had a CPU for so long.
+    /// Adds CPU time of a source. Only threads of programs count.
     pub(crate) fn add(&mut self, source: &Source, time: Nanos) {
         let is_program = source.kind == Kind::Task && source.owner == Owner::Program;
         if let Some(thread) = source.thread.as_ref().filter(|_| is_program) {
@@ -21,46 +22,48 @@ impl Ran {
         }
     }
 
-    /// The part of the time of process `pid` that was of threads which are scheduled in such a way, 0 to 1; `policies`
-    /// are of those that are not scheduled by the ordinary rules. `None` where it had no time.
+    /// Share of the CPU time of process `pid`, 0 to 1, used by threads whose policy `matches`.
+    /// `policies` lists all threads without the default policy. `None` if the process used no time.
     pub(crate) fn share(
         &self,
         pid: i32,
         policies: &[ThreadPolicy],
-        is_such: impl Fn(SpecialPolicy) -> bool,
+        matches: impl Fn(SpecialPolicy) -> bool,
     ) -> Option<f64> {
         let threads = self.0.get(&pid)?;
         let all: Nanos = threads.values().copied().sum();
-        let such = policies
+        let matching = policies
             .iter()
-            .filter(|it| it.pid == pid && is_such(it.policy));
-        let such: Nanos = such.filter_map(|it| threads.get(&it.tid)).copied().sum();
-        (all > Nanos::ZERO).then(|| such.share_of(all))
+            .filter(|thread| thread.pid == pid && matches(thread.policy));
+        let times = matching.filter_map(|thread| threads.get(&thread.tid));
+        let time: Nanos = times.copied().sum();
+        (all > Nanos::ZERO).then(|| time.share_of(all))
     }
 
-    /// How that thread of process `pid` is scheduled which had most of its time, where that is not by the ordinary rules.
+    /// Policy of the thread of process `pid` that used the most CPU time; `None` if that is the
+    /// default.
     pub(crate) fn policy_of_most(
         &self,
         pid: i32,
         policies: &[ThreadPolicy],
     ) -> Option<SpecialPolicy> {
         let (tid, _) = self.0.get(&pid)?.iter().max_by_key(|(_, time)| **time)?;
-        let mut of_process = policies.iter().filter(|it| it.pid == pid);
-        Some(of_process.find(|it| it.tid == *tid)?.policy)
+        let mut of_process = policies.iter().filter(|thread| thread.pid == pid);
+        Some(of_process.find(|thread| thread.tid == *tid)?.policy)
     }
 
-    /// How process `pid` is scheduled, where that is the same for all of its threads that had any time, and not by the
-    /// ordinary rules.
+    /// Policy of process `pid`, if all its threads that used CPU time share it; `None` also if that
+    /// is the default.
     pub(crate) fn policy(&self, pid: i32, policies: &[ThreadPolicy]) -> Option<SpecialPolicy> {
         let threads = self.0.get(&pid)?;
-        let of = |tid: i32| {
-            let mut of_process = policies.iter().filter(|it| it.pid == pid);
-            Some(of_process.find(|it| it.tid == tid)?.policy)
+        let policy_of = |tid: i32| {
+            let mut of_process = policies.iter().filter(|thread| thread.pid == pid);
+            Some(of_process.find(|thread| thread.tid == tid)?.policy)
         };
-        let first = of(*threads.keys().next()?)?;
+        let first = policy_of(*threads.keys().next()?)?;
         threads
             .keys()
-            .all(|&tid| of(tid) == Some(first))
+            .all(|&tid| policy_of(tid) == Some(first))
             .then_some(first)
     }
 }
@@ -73,7 +76,7 @@ mod tests {
 
     use super::Ran;
 
-    /// A browser whose audio thread is real-time, and had so much of 100 ms.
+    /// A browser that ran for 100 ms; its real-time audio thread ran for `audio_ms` of these.
     fn browser(audio_ms: i64) -> Ran {
         let mut ran = Ran::default();
         for (tid, ms) in [(312, 100 - audio_ms), (313, audio_ms)] {
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_time_helper_does_not_stand_for_its_process() {
+    fn a_real_time_helper_thread_does_not_decide_the_policy_of_its_process() {
         let policies = [ThreadPolicy {
             pid: 312,
             tid: 313,

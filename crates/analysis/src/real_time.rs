@@ -1,22 +1,29 @@
-//! Real-time threads that were kept from a CPU on which nobody went before them.
+//! Finds real-time threads that a limit held back although nothing of higher priority was runnable.
 //!
-//! A real-time thread goes before every ordinary one, except for a part of each period. Where the real-time
-//! threads of a CPU have used up `sched_rt_runtime_us`, ordinary threads run there until the period is over, or
-//! nobody; and since 6.12 the fair server runs ordinary threads that have waited for 950 ms, for 50 ms.
+//! Real-time threads run before ordinary ones, with two exceptions. If the real-time threads of a
+//! CPU have used up `sched_rt_runtime_us`, they are throttled: until the period ends, ordinary
+//! threads run there, or the CPU is idle. Since Linux 6.12, the fair server runs ordinary threads
+//! for 50 ms after they have waited for 950 ms.
 //!
-//! # What is taken for it
-//! A wait of a real-time thread that is no longer than such a part can be, in which no real-time thread ran, and
-//! that ends a period in which the CPU's real-time threads have had all of their time. Which of the two it was is
-//! told by the kernel's version and build, by idling (the fair server runs somebody), and by the timer that starts
-//! the server; where these leave both, both are named.
+//! # Criteria
+//! A wait of a real-time thread counts if
 //!
-//! # In which order things are known
-//! Which threads are real-time ones is known at the end. Until then all waits are kept that are of this shape
-//! whoever is: those before which the threads that did not run in them had all of that time. Of ordinary threads
-//! hardly any wait is, because whoever is waited for is one of those that ran before.
+//! - it is not longer than the time that a limit leaves to other threads,
+//! - no real-time thread ran during it, and
+//! - it ends a period in which the CPU's real-time threads used up their time.
+//!
+//! Three facts show which limit caused it: the kernel's version and build, idle time during the
+//! wait (the fair server always runs a thread), and the timer that starts the fair server. If they
+//! leave both possible, both are named.
+//!
+//! # Order of rows
+//! Which threads are real-time threads is known only at the end. Until then, every wait is kept
+//! that would meet the criteria if the right threads were real-time. That is, the threads that did
+//! not run during the wait used up the time before it. Few waits of ordinary threads are like that,
+//! because the thread that they wait for usually ran before the wait, too.
 //!
 //! # Memory
-//! For each CPU the long runs of the last ten seconds, and [`CANDIDATES`] waits.
+//! Per CPU, the long runs of the last ten seconds. In total, [`CANDIDATES`] waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,38 +37,41 @@ use crate::ledger::tally::Tally;
 use crate::timeline::{Event, EventKind, Occupant, Piece};
 use crate::victim::named;
 
-/// What is shorter is not counted; a switch takes that long on a busy machine.
+/// Shorter waits do not count. On a busy machine, a switch can take this long.
 const SHORTEST: Nanos = Nanos::from_millis(1);
-/// By so much a wait may be longer than what the setting leaves to others: the kernel looks at each tick.
+/// A wait may exceed the time that a limit leaves to others by this much. The kernel checks the
+/// limit at each tick.
 const LATE: Nanos = Nanos::from_millis(10);
-/// The part of their time that real-time threads must have had, in the runs that are kept.
+/// Share of their time limit that real-time threads must have used in the runs that are kept.
 const USED_UP: f64 = 0.97;
 /// Shorter runs are not kept.
 const LONG: Nanos = Nanos::from_micros(250);
-/// For how long they are.
+/// Time for which a run is kept.
 const KEPT: Nanos = Nanos::from_secs(10);
-/// And how many of a CPU.
+/// Maximum number of runs, and of starts of the fair server's timer, kept per CPU.
 const RUNS: usize = 1 << 14;
-/// Waits that are kept.
+/// Maximum number of waits kept.
 const CANDIDATES: usize = 4_096;
-/// So soon after its timer the fair server runs somebody.
-const AT_ONCE: Nanos = Nanos::from_micros(300);
-/// The kernel version from which on there is a fair server, and real-time threads are throttled only where they
-/// are in groups (`RT_GROUP_SCHED`).
+/// Maximum time from the fair server's timer until the server runs a thread.
+const SERVER_DELAY: Nanos = Nanos::from_micros(300);
+/// The first kernel version with a fair server. From this version on, real-time threads are
+/// throttled only in groups (`RT_GROUP_SCHED`).
 const FAIR_SERVER: (u32, u32) = (6, 12);
 
-/// What may keep real-time threads from a CPU on a machine.
+/// A machine's limits on real-time threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// What the real-time threads of a CPU may have of each period, where anything limits that.
+    /// Time per period that the real-time threads of a CPU may use; `None` if unlimited.
     runtime: Option<Nanos>,
     period: Nanos,
+    /// Whether the kernel throttles real-time threads that exceed `runtime`.
     throttling: bool,
+    /// Whether the kernel has a fair server.
     server: bool,
 }
 
 impl Limits {
-    /// Those of this machine; `None` where its settings are not known, or nothing keeps them.
+    /// The limits of `machine`; `None` if its settings are unknown or limit nothing.
     pub(crate) fn of(machine: &Machine) -> Option<Self> {
         let configured = &machine.configured;
         let setting = |name: &str| -> Option<i64> {
@@ -84,19 +94,20 @@ impl Limits {
         (limits.throttling || limits.server).then_some(limits)
     }
 
-    /// What real-time threads have of each period: the fair server's own setting leaves them as much as the
-    /// other one does by default.
+    /// Time per period that real-time threads can use. Without `runtime`, the fair server limits
+    /// them. Its default setting leaves them 950 ms, as much as the default `sched_rt_runtime_us`.
     fn granted(&self) -> Nanos {
         self.runtime.unwrap_or(Nanos::from_millis(950))
     }
 
-    /// Whether threads that ran for so long in a period have had all of their time.
+    /// Whether threads with these CPU times in a period have used up their time.
     fn used_up<'a>(&self, times: impl Iterator<Item = &'a Nanos>) -> bool {
         let time: Nanos = times.sum();
         time.share_of(self.granted()) >= USED_UP
     }
 
-    /// Which it was, of a wait in which the CPU idled for so long, and that the server's timer began or not.
+    /// The limit that caused a wait in which the CPU was idle for `idled`. `timer` is whether the
+    /// fair server's timer ran just before the wait.
     fn which(&self, idled: Nanos, timer: bool) -> Option<RealTimeLimit> {
         let idled = idled >= SHORTEST;
         match (self.throttling, self.server) {
@@ -110,15 +121,15 @@ impl Limits {
     }
 }
 
-/// Whether a kernel with a fair server throttles real-time threads by groups; `None` where that is not known.
+/// Whether a kernel with a fair server throttles groups of real-time threads; `None` if unknown.
 fn in_groups(machine: &Machine) -> Option<bool> {
     let built = machine.configured.built("RT_GROUP_SCHED")?;
     let off = machine.configured.built("RT_GROUP_SCHED_DEFAULT_DISABLED");
-    let asked = machine.parameter("rt_group_sched");
+    let parameter = machine.parameter("rt_group_sched");
     Some(
         built
-            && asked.map_or(off != Some(true), |asked| {
-                !matches!(asked, "0" | "off" | "n")
+            && parameter.map_or(off != Some(true), |value| {
+                !matches!(value, "0" | "off" | "n")
             }),
     )
 }
@@ -129,7 +140,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// A thread on a CPU.
+/// A thread's run on a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     tid: i32,
@@ -137,12 +148,14 @@ struct Run {
     end: Nanos,
 }
 
-/// What happened on a CPU.
+/// Recent activity of a CPU.
 #[derive(Debug, Default)]
 struct Line {
+    /// The current run.
     now: Option<Run>,
+    /// Finished runs of [`LONG`] or longer, in order.
     long: VecDeque<Run>,
-    /// When the fair server's timer ran.
+    /// Start times of the fair server's timer.
     servers: VecDeque<Nanos>,
 }
 
@@ -158,7 +171,7 @@ impl Line {
         }
     }
 
-    /// The thread that was there has gone.
+    /// Ends the current run.
     fn close(&mut self) {
         let Some(run) = self.now.take().filter(|run| run.end - run.start >= LONG) else {
             return;
@@ -170,7 +183,7 @@ impl Line {
         }
     }
 
-    /// How long each thread ran from `begin` to `end`, as far as that is kept.
+    /// CPU time of each thread from `begin` to `end`, as far as runs are kept.
     fn by_thread(&self, begin: Nanos, end: Nanos) -> BTreeMap<i32, Nanos> {
         let mut by_thread = BTreeMap::new();
         let first = self.long.partition_point(|run| run.end <= begin);
@@ -183,7 +196,7 @@ impl Line {
     }
 }
 
-/// A wait that may be one.
+/// A wait that a limit may have caused.
 #[derive(Debug)]
 struct Candidate {
     source: SourceId,
@@ -191,17 +204,17 @@ struct Candidate {
     start: Nanos,
     length: Nanos,
     limit: RealTimeLimit,
-    /// Who ran in it.
-    meanwhile: BTreeSet<i32>,
-    /// How long others than these had the CPU in the period that it ended.
+    /// Ids of the threads that ran during it.
+    during: BTreeSet<i32>,
+    /// CPU time of other threads in the period that ends with the wait.
     ran: BTreeMap<i32, Nanos>,
 }
 
-/// Takes a timeline's events, and the waits that somebody else finds in them.
+/// Takes a timeline's events, and the waits that another consumer finds in them.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     limits: Limits,
-    /// By the place of the CPU.
+    /// Indexed by CPU slot.
     lines: Vec<Line>,
     found: Vec<Candidate>,
 }
@@ -215,7 +228,6 @@ impl RealTime {
         }
     }
 
-    /// Takes an event.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event.kind() {
             EventKind::OnCpu(Occupant::Thread(on), _) => {
@@ -241,20 +253,21 @@ impl RealTime {
         &mut self.lines[slot]
     }
 
-    /// Whether a wait of this length may be one.
+    /// Whether a limit can cause a wait of this length.
     pub(crate) fn wants(&self, length: Nanos) -> bool {
         let left = self.limits.period - self.limits.granted();
         (SHORTEST..=Nanos(left.0 * 3 / 2) + LATE).contains(&length)
     }
 
-    /// Whether a thread that has the CPU in `slot` from `start` on was the last that had it for long, and left it
-    /// so shortly before.
+    /// Whether a thread that runs on the CPU in `slot` from `start` on may have been held back
+    /// since its last run there. That must be the last long run on this CPU.
     pub(crate) fn left(&self, slot: usize, tid: i32, start: Nanos) -> bool {
         let last = self.lines.get(slot).and_then(|line| line.long.back());
         last.is_some_and(|run| run.tid == tid && self.wants(start - run.end))
     }
 
-    /// A thread waited for the CPU in `slot`, which had these; `woken` is whether the wait began with a wake-up.
+    /// Takes a thread's wait for the CPU in `slot`, and the `pieces` that ran there. `woken` is
+    /// whether the wait began with a wake-up.
     pub(crate) fn waited(
         &mut self,
         (slot, tid, woken): (usize, i32, bool),
@@ -269,20 +282,20 @@ impl RealTime {
             return;
         };
         let end = wait.end();
-        let (mut meanwhile, mut idled) = (BTreeSet::new(), Nanos::ZERO);
+        let (mut during, mut idled) = (BTreeSet::new(), Nanos::ZERO);
         for piece in pieces {
             let source = sources.get(piece.source);
-            meanwhile.extend(source.thread.as_ref().map(|thread| thread.tid));
+            during.extend(source.thread.as_ref().map(|thread| thread.tid));
             if source.kind == Kind::Idle {
                 idled += piece.end - piece.start;
             }
         }
         let mut ran = line.by_thread(end - self.limits.period, end);
-        ran.retain(|tid, _| !meanwhile.contains(tid));
-        let begun = |&at: &Nanos| (wait.start - AT_ONCE..=wait.start).contains(&at);
-        // Whoever had the CPU may not have been able to give it away at once.
-        let passed_over = !woken || idled >= SHORTEST || meanwhile.len() > 1;
-        let limit = self.limits.which(idled, line.servers.iter().any(begun));
+        ran.retain(|tid, _| !during.contains(tid));
+        let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
+        // If only one thread ran after a wake-up, it may just have been impossible to preempt.
+        let passed_over = !woken || idled >= SHORTEST || during.len() > 1;
+        let limit = self.limits.which(idled, line.servers.iter().any(started));
         if let Some(limit) = limit.filter(|_| passed_over && self.limits.used_up(ran.values())) {
             self.found.push(Candidate {
                 source: wait.source,
@@ -290,35 +303,36 @@ impl RealTime {
                 start: wait.start,
                 length: wait.dur,
                 limit,
-                meanwhile,
+                during,
                 ran,
             });
         }
     }
 
-    /// Which of the waits it was, by what the recording's end says of threads.
+    /// Selects the waits that a limit caused, according to the threads' policies at the end of the
+    /// recording.
     pub(crate) fn finish(self, header: &Header) -> Held {
-        let numbers = |is_meant: fn(SpecialPolicy) -> bool| -> BTreeSet<i32> {
+        let tids = |matches: fn(SpecialPolicy) -> bool| -> BTreeSet<i32> {
             let threads = header.policies.iter();
-            let threads = threads.filter(|thread| is_meant(thread.policy));
+            let threads = threads.filter(|thread| matches(thread.policy));
             threads.map(|thread| thread.tid).collect()
         };
-        let real_time = numbers(SpecialPolicy::is_throttled);
-        let go_first = numbers(SpecialPolicy::goes_first);
+        let real_time = tids(SpecialPolicy::is_throttled);
+        let go_first = tids(SpecialPolicy::goes_first);
         let Self {
             limits, mut found, ..
         } = self;
         found.retain(|wait| {
             let ran = wait.ran.iter().filter(|(tid, _)| real_time.contains(tid));
             real_time.contains(&wait.tid)
-                && wait.meanwhile.is_disjoint(&go_first)
+                && wait.during.is_disjoint(&go_first)
                 && limits.used_up(ran.map(|(_, time)| time))
         });
         Held { limits, found }
     }
 }
 
-/// Waits of real-time threads that were kept from their CPU.
+/// Waits of real-time threads that a limit caused.
 #[derive(Debug)]
 pub(crate) struct Held {
     limits: Limits,
@@ -326,14 +340,14 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// What kept thread `tid` from its CPU in the wait that began at `start`.
+    /// The limit that caused the wait of thread `tid` that began at `start`, if any.
     pub(crate) fn limit_of(&self, tid: i32, start: Nanos) -> Option<RealTimeLimit> {
         let mut found = self.found.iter();
         let wait = found.find(|wait| wait.tid == tid && wait.start == start)?;
         Some(wait.limit)
     }
 
-    /// The programs that were held, of those that are `wanted` by their process, the longest first.
+    /// The programs that were held back, largest total first. `wanted` selects them by process id.
     pub(crate) fn programs(
         &self,
         sources: &SourceTable,
@@ -350,8 +364,8 @@ impl Held {
             pids.insert(pid);
             tally.add(wait.length, wait.length);
         }
-        let told = programs.into_iter();
-        let told = told.map(|((name, limit), (pids, tally))| RealTimeHeld {
+        let programs = programs.into_iter();
+        let programs = programs.map(|((name, limit), (pids, tally))| RealTimeHeld {
             name,
             pids: pids.into_iter().collect(),
             limit,
@@ -361,9 +375,9 @@ impl Held {
             count: tally.count,
             max: tally.longest,
         });
-        let mut told: Vec<RealTimeHeld> = told.collect();
-        told.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-        told
+        let mut programs: Vec<RealTimeHeld> = programs.collect();
+        programs.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+        programs
     }
 }
 

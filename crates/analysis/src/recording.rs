@@ -1,7 +1,7 @@
-//! From a recording to the document that it is for.
+//! Turns a recording into the document of the verb that made it.
 
 use ticktax_model::document::Document;
-use ticktax_model::recording::{Header, Paced, RecordingError, RecordingReader, Row, RowSink};
+use ticktax_model::recording::{Header, Paced, Row, RowSink, RowSource};
 use ticktax_model::victim::Target;
 use ticktax_model::{Cpu, SourceTable};
 
@@ -9,8 +9,8 @@ use crate::Auditor;
 use crate::pace::{FrameStats, TurnStats, loop_statement};
 use crate::packets::{ReceiverWatch, packet_statement};
 
-/// Takes the rows of a recording, and makes the document that the recording verb printed: the
-/// statement of an audit, or what became of a loop's frames.
+/// Takes the rows of a recording and makes the document that the recording verb printed: the
+/// statement of an audit, the frames of a loop or process, or the fate of datagrams.
 #[derive(Debug)]
 pub struct RecordingAnalysis(Kind);
 
@@ -24,12 +24,12 @@ enum Kind {
 }
 
 impl RecordingAnalysis {
-    /// The statement of an audit, whatever the recording with this header was made for.
+    /// Prepares the statement of an audit, even if another verb made the recording.
     pub fn audit(header: &Header) -> Self {
         Self(Kind::Audit(Box::new(auditor(header))))
     }
 
-    /// For a recording with this header, of which no row has come.
+    /// Prepares the document of the verb that made the recording with this header.
     pub fn new(header: &Header) -> Self {
         Self(match &header.paced {
             None => return Self::audit(header),
@@ -50,38 +50,37 @@ impl RecordingAnalysis {
         })
     }
 
-    /// The document of a whole recording; beats are searched on `threads` threads.
+    /// Reads a recording to its end and returns its document. `threads` is the number of threads
+    /// that search for beats.
     ///
     /// # Errors
-    /// Its rows are damaged.
-    pub fn document(
-        recording: &mut RecordingReader,
-        threads: usize,
-    ) -> Result<Document, RecordingError> {
+    /// The recording's rows are damaged.
+    pub fn document<S: RowSource>(recording: &mut S, threads: usize) -> Result<Document, S::Error> {
         let mut analysis = Self::new(recording.header());
         let sources = recording.replay(&mut |sources, row| analysis.row(sources, row))?;
         Ok(analysis.finish(recording.header(), &sources, threads))
     }
 
-    /// The document of all rows; beats are searched on `threads` threads. `header` is the one that it
-    /// was made with, and `sources` the table that the rows point into.
+    /// Makes the document once all rows have come. `header` must be the one passed to the
+    /// constructor, and `sources` the table that the rows refer to. `threads` is the number of
+    /// threads that search for beats.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Document {
         match self.0 {
             Kind::Audit(auditor) => auditor.finish(header, sources, threads).into(),
             Kind::Loop(stats) => {
                 let run = header.paced_loop();
-                let run = run.expect("it was made with the header of a loop");
+                let run = run.expect("the constructor got a loop's header");
                 loop_statement(header, run, &stats.close()).into()
             }
             Kind::Turns(stats) => {
                 let turns = header.paced_turns();
-                let turns = turns.expect("it was made with the header of such loops");
+                let turns = turns.expect("the constructor got the header of compared loops");
                 stats.finish(header, turns).into()
             }
             Kind::Process(auditor) => auditor.finish_pace(header, sources, threads).into(),
             Kind::Packets(watch) => {
                 let Some(Paced::Packets(run)) = &header.paced else {
-                    unreachable!("it was made with the header of such a run");
+                    unreachable!("the constructor got the header of a packet run");
                 };
                 let cpu = run.receiver_cpu.map(Cpu);
                 let hold_ups = watch.and_then(|watch| watch.finish(sources, cpu));
@@ -91,12 +90,11 @@ impl RecordingAnalysis {
     }
 }
 
-/// An auditor of the recording with this header.
 fn auditor(header: &Header) -> Auditor {
     let mut auditor = Auditor::new(&header.machine);
     if let Some(victim) = &header.victim {
         auditor.victim_since(victim.begin);
-        // A loop whose frames are rows needs no search for them.
+        // The frames of ticktax's own loop are rows, so they need not be inferred from wake-ups.
         let pid = victim.pid.filter(|_| victim.target == Target::Process);
         let pid = pid.filter(|_| header.paced_loop().is_none());
         if let Some(pid) = pid {

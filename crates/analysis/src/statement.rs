@@ -1,5 +1,4 @@
-//! The statement: everything that is said of a recording, put together in one place out of what each
-//! consumer of the timeline made.
+//! Assembles the statement of a recording from the results of the timeline's consumers.
 
 use std::collections::BTreeMap;
 
@@ -18,35 +17,38 @@ use crate::findings::{self, Measured};
 use crate::ledger::Books;
 use crate::ran::Ran;
 
-/// What each consumer made.
+/// The results of the consumers.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) books: Books,
     pub(crate) tick: Option<TickBill>,
-    /// `None` where it was not asked for, or nothing is known.
+    /// `None` if not requested or not known.
     pub(crate) accounting: Option<AccountingStatement>,
-    /// `None` where they were not asked for.
+    /// `None` if not requested.
     pub(crate) beats: Option<BeatStatement>,
-    /// `None` where they were not asked for, or the rows do not tell.
+    /// `None` if not requested, or if the recording lacks wake-ups.
     pub(crate) waits: Option<WaitStatement>,
-    /// `None` where nothing is known of any.
+    /// `None` if no packet path was seen.
     pub(crate) packets: Option<PacketPaths>,
-    /// `None` where the recording has no victim.
+    /// `None` if the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
-    /// Which threads had a CPU.
+    /// CPU time by thread.
     pub(crate) ran: Ran,
-    /// The victim's processes.
+    /// Process ids of the victim.
     pub(crate) followed: Vec<i32>,
 }
 
-/// The statement of the recording of `header`. The findings are judged here, because they put what
-/// was measured beside what is configured.
+/// Assembles the statement. The findings are judged here because they compare measurements with the
+/// configuration.
 pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
     let measured = Measured {
         tick: parts.tick.as_ref(),
         accounting: parts.accounting.as_ref(),
         packets: parts.packets.as_ref(),
-        threads: parts.victim.as_ref().and_then(|it| it.threads.as_ref()),
+        threads: parts
+            .victim
+            .as_ref()
+            .and_then(|victim| victim.threads.as_ref()),
         accounts: &parts.books.accounts,
     };
     let mut statement = Statement {
@@ -80,9 +82,9 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         victim: parts.victim,
     };
     let present = header.after.present();
-    if let (Some(waits), Some(there)) = (&mut statement.waits, &present) {
+    if let (Some(waits), Some(present)) = (&mut statement.waits, &present) {
         for program in &mut waits.programs {
-            let ended = program.pids.iter().filter(|pid| !there.contains(pid));
+            let ended = program.pids.iter().filter(|pid| !present.contains(pid));
             program.ended = ended.copied().collect();
         }
     }
@@ -97,7 +99,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
     statement
 }
 
-/// What the kernel's clocks of scarcity say passed between the header's readings.
+/// Pressure stall (PSI) times between the header's two counter readings, by resource.
 fn pressure(header: &Header) -> BTreeMap<String, Pressure> {
     let since = |(resource, after): (&String, &Pressure)| {
         let before = header.before.pressure.get(resource)?;

@@ -1,15 +1,16 @@
-//! The tick's cost: how often it came, on busy and on idle CPUs, and how long it took.
+//! The tick's cost: how often it fired on busy and on idle CPUs, and how long it took.
 //!
 //! # Rows of the tick
-//! With high-resolution timers the tick is one timer among others. Its function has a name
+//! With high-resolution timers, the tick is one timer among others. Its function has a name
 //! ([`TICK_FUNCTIONS`](ticktax_model::kernel_words::TICK_FUNCTIONS)). A tick costs that function's
-//! own time plus the own time of the interrupt around it. Other timers that expire in the same
-//! interrupt are not charged to the tick. The tick raises the softirqs that run as the interrupt
-//! returns. Each begins within [`RETURN`] of the previous end. Their time is listed separately.
+//! self time plus the self time of the interrupt around it. Other timers that expire in the same
+//! interrupt are not charged to the tick. The softirqs raised by the tick run when the interrupt
+//! returns: the first starts within [`RETURN`] of the interrupt's end, and each further one within
+//! [`RETURN`] of its predecessor's. Their time is listed separately.
 //!
 //! # Busy and idle
-//! Base rows (threads and idle time) cover a CPU's whole time line and arrive after the rows nested
-//! in them. The ticks since the last base row therefore belong to the next one.
+//! Base rows (threads and idle time) cover a CPU's whole timeline and arrive after the rows nested
+//! in them. So the ticks since the last base row belong to the next one.
 //!
 //! # Memory
 //! Two numbers per second of the recording, a tally per source, and two histograms per CPU.
@@ -31,28 +32,27 @@ use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
 pub use self::bill::{add_fleet, fleet};
 
-/// Longest delay from the end of an interrupt, or of a softirq, to the start of a softirq that it
-/// raised.
+/// Maximum delay from the end of an interrupt or softirq to the start of a softirq that it raised.
 pub const RETURN: Nanos = Nanos::from_micros(20);
 
-/// Collects ticks from events and probe gaps.
+/// Collects ticks from a timeline's events and from probe gaps.
 #[derive(Debug, Default)]
 pub(crate) struct TickAccumulator {
-    /// Indexed by CPU number, with one slot for all impossible numbers.
+    /// Indexed by CPU number. All impossible CPU numbers share one entry.
     cpus: Vec<Option<Box<CpuBook>>>,
-    /// Cost of each tick.
+    /// Cost of each tick, including the interrupt around it.
     ticks: LengthTally,
-    /// The part of the cost in the tick's functions.
+    /// The part of the cost that is in the tick's functions.
     functions: BTreeMap<SourceId, Tally>,
-    /// All frames of the local timer's interrupt, for kernels whose tick function has no name.
+    /// All interrupts of the local timer, for kernels whose tick function has no name.
     frames: LengthTally,
-    /// All other functions within those frames.
+    /// Functions other than the tick's in the local timer's interrupts.
     others: Tally,
-    /// Softirqs raised by a tick, by source.
+    /// Softirqs that ticks raised, by source.
     softirqs: BTreeMap<SourceId, Tally>,
-    /// Entry and exit time around gaps with a single tick.
+    /// Kernel entry and exit time around gaps that contain a single tick.
     around: LengthTally,
-    /// Time of ticks and their softirqs per second of the clock, for the confidence interval.
+    /// Time of ticks and their softirqs in each second of the clock, for the confidence interval.
     seconds: BTreeMap<i64, Nanos>,
     summed: bool,
 }
@@ -115,7 +115,7 @@ impl TickAccumulator {
         *self.seconds.entry(at.0.div_euclid(SECOND)).or_default() += cost;
     }
 
-    /// Adds a sum over a window. The order of rows within it is unknown.
+    /// Adds the sum of a source's rows over a window. The order of those rows is unknown.
     fn sum(&mut self, role: Role, sum: &Sum, event: &Event<'_>) {
         let part = match role {
             Role::Interrupt(interrupt) if interrupt.is_local_timer() => Some(interrupt.part),
@@ -149,7 +149,7 @@ impl TickAccumulator {
         }
     }
 
-    /// Takes a gap of the spinning probe whose contents are fully known.
+    /// Adds a gap of the spinning probe whose contents are fully known.
     pub(crate) fn gap(&mut self, roles: &Roles, gap: &JudgedGap<'_>) {
         let mut ticks = 0;
         for held in gap.held {
@@ -166,11 +166,10 @@ impl TickAccumulator {
         }
     }
 
-    /// The bill; `None` if nothing is known about ticks.
+    /// The tick bill; `None` if nothing is known about ticks.
     pub(crate) fn finish(&self, header: &Header, sources: &SourceTable) -> Option<TickBill> {
         bill::make(self, header, sources)
     }
 }
 
-/// Nanoseconds in a second.
 const SECOND: i64 = 1_000_000_000;

@@ -1,14 +1,15 @@
-//! The timeline: one pass over a recording's rows, from which every consumer reads typed events.
+//! The timeline: turns a recording's rows into typed events for all consumers, in one pass.
 //!
-//! For each row the timeline says, once, what its source means ([`Role`]: a thread, idling, an
-//! interrupt or a function within it, a gap of a probe, a wait and why), how a CPU's occupant came
-//! there ([`Onset`]), and keeps the recent past of each CPU ([`History`]) for questions about what ran
-//! during an interval: the ledger about a gap, the victim about a wait.
+//! It resolves the meaning of each row's source ([`Role`]): a thread, idle time, an interrupt or a
+//! function within it, a probe's gap, or a wait and its reason. It notes whether the occupant of a
+//! CPU was already running or came after idle time ([`Onset`]). It also keeps the recent history of
+//! each CPU ([`History`]), so that consumers can look up what ran during an interval: the ledger
+//! for a gap, the victim for a wait.
 //!
 //! # Order
-//! The rows of one CPU come in the order in which they ended: an interrupt before the thread that
-//! it interrupted, a function before its interrupt. Rows of different CPUs come in any order. A row
-//! that comes late is in its place in the history; its event comes late.
+//! The rows of one CPU arrive in the order of their ends: an interrupt before the thread that it
+//! interrupted, a function before its interrupt. Rows of different CPUs arrive in any order. A late
+//! row is sorted into the history, but its event is late.
 
 mod history;
 mod role;
@@ -22,26 +23,27 @@ pub(crate) use self::role::{
     Interrupt, Line, Occupant, OffCpu, OnCpu, Part, Role, Roles, ThreadId,
 };
 
-/// No clock has later times, and nothing is longer: 146 years. A row beyond has no place in the past.
+/// Maximum time and length of a row, 146 years. Rows beyond it are damaged, and the history ignores
+/// them.
 pub(crate) const MAX_TIME: Nanos = Nanos(i64::MAX / 2);
 
-/// A row, and what it means.
+/// A row and its meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event<'a> {
     role: &'a Role,
     onset: Onset,
     shape: Shape<'a>,
-    /// The row's interval; of a sum, the window's.
+    /// The row's interval; for a sum, the interval of its window.
     pub(crate) span: &'a Span,
-    /// The class that its time belongs to; `None` where it is no CPU's time, or none at all.
+    /// The class that its time belongs to; `None` if the row is not CPU time or has no length.
     pub(crate) class: Option<Class>,
-    /// The place of its CPU: its number, or one beyond the kernel's limit for all that cannot exist.
+    /// Index of its CPU: the CPU number, or one past the kernel's limit for impossible numbers.
     pub(crate) slot: usize,
     pub(crate) sources: &'a SourceTable,
     pub(crate) roles: &'a Roles,
 }
 
-/// What a row is, where it is more than an interval.
+/// The data of a row beyond its interval.
 #[derive(Clone, Copy, Debug)]
 enum Shape<'a> {
     Plain,
@@ -49,14 +51,16 @@ enum Shape<'a> {
     Edge(&'a Edge),
 }
 
-/// What happened on a CPU, or, of a wait, to a thread.
+/// The event itself: something that happened on a CPU or, for a wait, to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventKind<'a> {
-    /// A thread had the CPU, or it idled: from one context switch to the next, or a part of that.
+    /// A thread ran, or the CPU was idle. Covers the time between two context switches or a part of
+    /// it.
     OnCpu(Occupant, Onset),
-    /// An interrupt, a softirq or a function within one. Its occupant's event is still to come.
+    /// An interrupt, a softirq or a function within one. The event of the interrupted occupant
+    /// comes later.
     Interrupt(Interrupt),
-    /// The hypervisor had the CPU.
+    /// The hypervisor used the CPU.
     Steal,
     /// A probe saw a gap.
     Gap(ProbeKind),
@@ -64,24 +68,23 @@ pub(crate) enum EventKind<'a> {
     OffCpu(OffCpu),
     /// A frame of a paced loop.
     Frame,
-    /// Many intervals of one source, which have no place in time.
+    /// Many intervals of one source at unknown times.
     Sum(Role, &'a Sum),
-    /// The source made something else able to run. It has no length and is no part of the past.
+    /// The source made something else runnable. An edge has no length and is not in the history.
     Edge(&'a Edge),
 }
 
-/// How an occupant came to have its CPU.
+/// How an occupant's row follows the CPU's previous row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Onset {
-    /// It had the CPU before, and goes on: a page fault or a work item's border makes two rows of
-    /// one burst.
+    /// It was already running. Page faults and the edges of work items split one run into several
+    /// rows.
     pub(crate) continues: bool,
-    /// The CPU had idled until then.
+    /// The CPU was idle just before.
     pub(crate) after_idle: bool,
 }
 
 impl<'a> Event<'a> {
-    /// What happened.
     #[inline]
     pub(crate) fn kind(&self) -> EventKind<'a> {
         match self.shape {
@@ -120,7 +123,7 @@ struct CpuLine {
 }
 
 impl CpuLine {
-    /// Takes an occupant's row, and says how it came there.
+    /// Takes an occupant's row and returns how it follows the previous one.
     #[inline]
     fn occupy(&mut self, span: &Span, occupant: &Occupant) -> Onset {
         let new = Last {
@@ -142,13 +145,13 @@ impl CpuLine {
 #[derive(Debug)]
 pub(crate) struct Timeline {
     roles: Roles,
-    /// By CPU number. One slot past the kernel's limit takes every CPU that cannot exist.
+    /// Indexed by CPU number. One slot past the kernel's limit holds every impossible CPU number.
     cpus: Vec<CpuLine>,
     keep: Keep,
 }
 
 impl Timeline {
-    /// A timeline that has seen nothing, and will keep so much.
+    /// `keep` limits the history of each CPU.
     pub(crate) fn new(keep: Keep) -> Self {
         Self {
             roles: Roles::default(),
@@ -157,12 +160,12 @@ impl Timeline {
         }
     }
 
-    /// Takes a row: what it means, and the past of its CPU, this row included.
+    /// Takes a row. Returns its event, and the history of its CPU, which includes the row.
     ///
-    /// The [`SourceTable`] must be one and the same growing table.
+    /// All calls must pass the same [`SourceTable`], which may grow in between.
     #[expect(
         clippy::inline_always,
-        reason = "it is called for each row, and an event returned through memory costs a tenth"
+        reason = "called for each row; returning the event through memory costs 10 % of the time"
     )]
     #[inline(always)]
     pub(crate) fn event<'a>(
@@ -222,7 +225,7 @@ impl Timeline {
         self.cpus.resize_with(slot + 1, new);
     }
 
-    /// The past of the CPU in `slot`, where it had a row, and the roles of all sources.
+    /// The history of the CPU in `slot`, if it had a row, and the roles of all sources.
     pub(crate) fn history(&mut self, slot: usize) -> Option<(&mut History, &Roles)> {
         Some((&mut self.cpus.get_mut(slot)?.history, &self.roles))
     }
@@ -235,7 +238,7 @@ mod tests {
 
     use super::{EventKind, Keep, Onset, Timeline};
 
-    /// The onset of each row: its source's name, empty for idling, when it began and how long it was.
+    /// The onset of each row. A row is a source's name (empty for idle), a start and a length.
     fn onsets(rows: &[(&str, i64, i64)]) -> Vec<Onset> {
         let mut sources = SourceTable::default();
         let mut timeline = Timeline::new(Keep::NOTHING);
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_occupant_goes_on_or_follows_idling_only_where_nothing_is_missing_between() {
+    fn an_onset_depends_on_the_previous_row_only_if_the_rows_adjoin() {
         let rows = [
             ("", 0, 10),
             ("a", 10, 5),
@@ -268,13 +271,14 @@ mod tests {
             ("a", 21, 5),
             ("b", 26, 5),
         ];
-        let told: Vec<(bool, bool)> = onsets(&rows)
+        let onsets_of_rows: Vec<(bool, bool)> = onsets(&rows)
             .iter()
             .map(|onset| (onset.continues, onset.after_idle))
             .collect();
         let (no, yes) = (false, true);
-        assert_eq!(told, [(no, no), (no, yes), (yes, no), (no, no), (no, no)]);
-        // Idling until a while ago is not idling until now.
+        let expected = [(no, no), (no, yes), (yes, no), (no, no), (no, no)];
+        assert_eq!(onsets_of_rows, expected);
+        // Idle time that ended earlier does not count.
         assert!(!onsets(&[("", 0, 10), ("a", 11, 5)])[1].after_idle);
     }
 }

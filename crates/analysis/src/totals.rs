@@ -1,12 +1,12 @@
-//! Totals of a recording without an end, which an agent exports while rows keep arriving.
+//! Totals for a recording without an end, which an agent exports while rows keep arriving.
 //!
 //! No time is moved between accounts. A statement moves time according to a probe's gaps, but an
-//! agent has no probe, and exported totals must not change afterwards.
+//! agent has no probe, and totals must not change once exported.
 //!
 //! # Memory
-//! Each account has one sum per CPU since the start and one per window. Once there are
-//! [`Accumulator::MOST`] accounts, time of further accounts is added to an account named `others`,
-//! one per class and CPU.
+//! Each account has one sum per CPU since the start, and one per window. Once there are
+//! [`Accumulator::MOST`] accounts, time of further ones is added to an account named `others`, one
+//! for each class and CPU.
 
 mod windows;
 
@@ -25,11 +25,11 @@ use crate::timeline::{Event, EventKind, Keep, OffCpu, Role, Timeline};
 
 pub use self::windows::{Moment, Windows};
 
-/// Adds up rows, since the start and per window.
+/// Adds up rows since the start and per window.
 #[derive(Debug)]
 pub struct Accumulator {
     timeline: Timeline,
-    /// Account name by source, and whether the source's intervals count.
+    /// How each source is added up, indexed by source.
     known: Vec<Option<Known>>,
     accounts: AccountSums,
     throttled: BTreeMap<Arc<str>, IntervalSum>,
@@ -37,7 +37,7 @@ pub struct Accumulator {
     windows: Option<Windows>,
 }
 
-/// How a source's rows are added to its account.
+/// The account that a source's rows are added to, and whether its intervals count.
 #[derive(Clone, Debug)]
 struct Known {
     name: Arc<str>,
@@ -59,22 +59,22 @@ impl Default for Accumulator {
 }
 
 impl Accumulator {
-    /// Maximum number of accounts, counted per CPU; they take 9 MiB.
+    /// Maximum number of accounts, where each CPU counts separately. They take 9 MiB.
     pub const MOST: usize = 8_192;
 
-    /// Adds windows, which are closed through [`Accumulator::windows`].
+    /// Also adds up rows per window. Windows are closed through [`Accumulator::windows`].
     #[must_use]
     pub fn with_windows(mut self, windows: Windows) -> Self {
         self.windows = Some(windows);
         self
     }
 
-    /// The windows, if any.
+    /// The windows; `None` unless set with [`Self::with_windows`].
     pub fn windows(&mut self) -> Option<&mut Windows> {
         self.windows.as_mut()
     }
 
-    /// Forgets all sources, because further rows use a new table. Sums are kept.
+    /// Forgets all sources because further rows use a new table. The sums are kept.
     pub fn forget_sources(&mut self) {
         self.timeline = Timeline::new(Keep::NOTHING);
         self.known.clear();
@@ -87,14 +87,14 @@ impl Accumulator {
         totals.ticks.clone_from(&self.ticks);
     }
 
-    /// Total time of all accounts of a CPU.
+    /// Total time of all accounts on `cpu`.
     pub fn accounted(&self, cpu: Cpu) -> Nanos {
         let accounts = self.accounts.iter();
         let accounts = accounts.filter(|(key, _)| key.cpu == cpu);
         accounts.map(|(_, sum)| sum.time).sum()
     }
 
-    /// The CPUs whose accounts plus lost time differ from the elapsed time of `books`, with the
+    /// The CPUs on which accounts plus lost time differ from the elapsed time in `books`, with the
     /// difference. Call it after the recording has ended.
     pub fn off(&self, books: &[Books], lost: &[Loss]) -> Vec<(Cpu, Nanos)> {
         let off = books.iter().map(|books| {
@@ -166,7 +166,7 @@ fn is_tick(role: Role) -> bool {
     matches!(role, Role::Interrupt(interrupt) if interrupt.is_tick())
 }
 
-/// A single interval, or a sum of many.
+/// One interval, or the sum of many.
 #[derive(Clone, Copy)]
 enum Intervals<'a> {
     One(&'a Span),
@@ -180,7 +180,7 @@ impl Intervals<'_> {
         }
     }
 
-    /// Adds the time and, if `counted`, the intervals.
+    /// Adds the time to `sum` and, if `counted`, the intervals too.
     fn add_to(&self, sum: &mut IntervalSum, counted: bool) {
         match self {
             _ if !counted => sum.time += self.span().self_time,
@@ -190,7 +190,7 @@ impl Intervals<'_> {
     }
 }
 
-/// Looks up how the event's source is added to its account.
+/// Looks up how the event's source is added up.
 fn known<'k>(known: &'k mut Vec<Option<Known>>, class: Class, event: &Event<'_>) -> &'k Known {
     let index = event.span.source.0 as usize;
     if index >= known.len() {
@@ -219,7 +219,7 @@ fn book(accounts: &mut AccountSums, class: Class, known: &Known, intervals: Inte
     intervals.add_to(accounts.entry(at).or_default(), known.counted);
 }
 
-/// Adds a wait if its thread was throttled.
+/// Adds a wait to its program's sum if the thread was throttled.
 fn throttled(
     programs: &mut BTreeMap<Arc<str>, IntervalSum>,
     off: OffCpu,
@@ -239,8 +239,8 @@ fn throttled(
     }
     let sum = programs.entry(name).or_default();
     match intervals {
-        // The full wait until the thread ran again. The row's own time is the throttled part, if
-        // that was seen.
+        // Count the full wait until the thread ran again. The row's self time is the throttled
+        // part, if that was seen.
         Intervals::One(span) => sum.record(span.dur, span.dur),
         Intervals::Many(..) => intervals.add_to(sum, true),
     }
@@ -330,7 +330,7 @@ mod tests {
         let totals = totals(&accumulator);
         let make = sum_of(&totals, Class::Program, "make");
         assert_eq!((make.time, make.count), (Nanos(70), 3));
-        // An interval counts with its elapsed time, not its own time.
+        // An interval counts with its elapsed time, not its self time.
         assert_eq!(make.histogram.counts()[Histogram::bucket(Nanos(50))], 1);
         let timer = sum_of(&totals, Class::Irq, "local_timer");
         assert_eq!((timer.time, timer.count), (Nanos(18), 2));

@@ -1,22 +1,22 @@
-//! The victim: what happened to one program, every nanosecond of each of its threads in exactly
-//! one account.
+//! The victim: assigns every nanosecond of each thread of one program to exactly one account.
 //!
-//! # What is summed
-//! A followed thread's rows tile its life: base rows while it is on a CPU, waits while it is not.
-//! Of a base row, its own time is the thread's and the rest is what interrupted it. So the accounts
-//! of a thread sum to the time from its first moment to its last; where they do not,
-//! [`ThreadTimes::off`](ticktax_model::victim::Lives::off) says so.
+//! # Sums
+//! The rows of a followed thread cover its life without gaps: base rows while it is on a CPU, wait
+//! rows while it is not. The own time of a base row belongs to the thread, and the rest of the row
+//! to its interruptions. The accounts of a thread therefore add up to the time from its first
+//! moment to its last. Any difference is reported in
+//! [`ThreadTimes::off`](ticktax_model::victim::ThreadTimes::off).
 //!
-//! # In which order rows come
-//! A wait for a CPU is told by the CPU that ends it, after the rows of the thread that ran there, so these
-//! are at hand when it comes. Interrupts come before the base row that they interrupted. Rows of
-//! different CPUs come in any order: a new thread may be known by a base row before a wait tells
-//! that it is the victim's. Therefore every program's thread is summed, and who was the victim's is
-//! decided at the end.
+//! # Order of rows
+//! The row of a wait comes from the CPU that ends the wait, after the rows of the threads that ran
+//! there. They are in the CPU's history by then. Interrupts come before the base row that they
+//! interrupted. Rows of different CPUs come in any order, so a new thread's base row may come
+//! before the wait that shows that the thread is the victim's. The threads of all programs are
+//! therefore summed, and the victim's are selected at the end.
 //!
 //! # Memory
-//! Sums for each thread, a bounded window of recent interrupts for each CPU, and for each source that it waited
-//! behind a bounded number of the times at which it did.
+//! Sums for each thread, and a bounded window of recent interrupts for each CPU. For each source
+//! that the victim waited behind, a bounded number of the times at which it did.
 
 mod interruptions;
 mod life;
@@ -57,44 +57,44 @@ use crate::timeline::{
     Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
 
-/// Shorter idling may be what it takes to switch to the thread that has just come.
+/// Shorter idle periods may just be the switch to the next thread.
 pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
-/// Takes a timeline's events and says what happened to a recording's victim.
+/// Finds out from a timeline's events what happened to a recording's victim.
 #[derive(Debug)]
 pub(crate) struct Victim {
     since: Nanos,
     threads: HashMap<i32, Life>,
-    /// Threads that ended, and whose number was given to another.
+    /// Threads that ended, and whose id was given to a new thread.
     past_lives: Vec<Life>,
-    /// By CPU: what interrupted the thread on it.
+    /// Interruptions of the thread on each CPU, indexed by slot.
     cpus: Vec<Interruptions>,
     latency: LengthTally,
     migrations: u64,
-    /// By who had the CPU, and whether the wait ended on another.
+    /// Waiting time by the source that ran, and whether the wait ended on another CPU.
     behind: BTreeMap<(SourceId, bool), Tally>,
-    /// The same, when.
+    /// The times of these waits.
     behind_at: BTreeMap<(SourceId, bool), Times>,
-    /// By who had the CPU, and which that was.
+    /// Waiting time by the source that ran, and the CPU that was waited for.
     behind_on: BTreeMap<(SourceId, Cpu), Nanos>,
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
     moves: Moves,
-    /// Where they are asked for.
+    /// `None` if not requested.
     losses: Option<Losses>,
-    /// Where the machine's settings are known.
+    /// `None` if the machine's settings are unknown, or if they never hold back real-time threads.
     real_time: Option<RealTime>,
 }
 
 impl Victim {
-    /// A number that comes again after less than this is the same thread's still, as far as rows
-    /// can come late.
+    /// If a thread id is reused sooner than this, both threads share one life: rows of the old
+    /// thread may still arrive.
     const SETTLED: Nanos = Nanos::from_millis(200);
 
-    /// Nothing yet. Rows that ended at `since` or before are not looked at; it is where
-    /// [`VictimHeader::begin`](ticktax_model::victim::VictimHeader::begin) says that the victim was
-    /// first followed.
+    /// Ignores rows that ended at or before `since`. That is
+    /// [`VictimHeader::begin`](ticktax_model::victim::VictimHeader::begin), the time from which the
+    /// victim was followed.
     pub(crate) fn new(since: Nanos) -> Self {
         Self {
             since,
@@ -115,14 +115,14 @@ impl Victim {
         }
     }
 
-    /// The same, which also says what of these kept real-time threads from their CPU.
+    /// Also finds the waits of real-time threads that `limits` caused.
     #[must_use]
     pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
         self.real_time = limits.map(RealTime::new);
         self
     }
 
-    /// What happened to the threads that are known to be the victim's by now.
+    /// Sums over the threads that are known to be the victim's so far.
     pub(crate) fn glance(&self, sources: &SourceTable) -> ProgramGlance {
         let mut glance = ProgramGlance::default();
         for life in self.threads.values().filter(|life| life.followed) {
@@ -151,19 +151,19 @@ impl Victim {
         glance
     }
 
-    /// Whether what keeps a process' threads from running is kept: that may be ticktax itself, where it is the one
-    /// that receives.
-    fn is_asked_for(&self, pid: i32) -> bool {
-        self.losses.as_ref().is_some_and(|it| it.is_of(pid))
+    /// Whether the losses of process `pid` are kept. It can be ticktax itself, as the receiver of
+    /// paced traffic.
+    fn keeps_losses_of(&self, pid: i32) -> bool {
+        self.losses.as_ref().is_some_and(|losses| losses.is_of(pid))
     }
 
-    /// Keeps what kept the threads of process `pid` from running, piece by piece.
+    /// From now on, keeps each interval that kept a thread of process `pid` from running.
     pub(crate) fn keep_losses(&mut self, pid: i32) {
         self.losses.get_or_insert_with(|| Losses::new(pid));
     }
 
-    /// What kept thread `tid` from running, by begin, and from when on some of that is missing; `None` where it was
-    /// not kept.
+    /// The intervals that kept thread `tid` from running, sorted by start, and the time from which
+    /// some are missing. `None` if losses were not kept.
     pub(crate) fn losses_of(
         &self,
         tid: i32,
@@ -173,8 +173,8 @@ impl Victim {
         Some((losses.of(tid, outside), losses.full_at()))
     }
 
-    /// Which threads had the CPU while it waited.
-    pub(crate) fn ran_meanwhile(&self, sources: &SourceTable) -> Ran {
+    /// CPU time of other threads while the victim waited behind them.
+    pub(crate) fn ran_while_waiting(&self, sources: &SourceTable) -> Ran {
         let mut ran = Ran::default();
         for (&(id, _), tally) in &self.behind {
             ran.add(sources.get(id), tally.time);
@@ -182,26 +182,26 @@ impl Victim {
         ran
     }
 
-    /// The processes that are the victim's, as far as the rows tell.
+    /// Ids of the victim's processes, as far as the rows show.
     pub(crate) fn processes(&self, about: Option<&VictimHeader>) -> BTreeSet<i32> {
         let lives = self.threads.values().chain(&self.past_lives);
         let followed = lives.filter(|life| life.followed).map(|life| life.pid);
         followed.chain(about.and_then(|about| about.pid)).collect()
     }
 
-    /// Takes a gap of the spinning probe of which everything is known.
+    /// Takes a gap of the spinning probe whose contents are fully known.
     pub(crate) fn gap(&mut self, gap: &JudgedGap<'_>) {
         if let Some(losses) = &mut self.losses {
             losses.gap(gap);
         }
     }
 
-    /// From when on it is looked at.
+    /// The time from which rows count.
     pub(crate) fn since(&self) -> Nanos {
         self.since
     }
 
-    /// No more rows come: what waited for some is settled.
+    /// Processes the waits that were held back for late rows. No more rows come.
     pub(crate) fn settle(&mut self, timeline: &mut Timeline) {
         for (slot, wait) in self.quota.rest() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
@@ -211,15 +211,15 @@ impl Victim {
             self.find_place(wait);
         }
         for slot in self.moves.slots() {
-            while let Some(wait) = self.moves.of(slot, MAX_TIME) {
+            while let Some(wait) = self.moves.ready_on(slot, MAX_TIME) {
                 let history = timeline.history(slot).map(|(history, _)| &*history);
                 self.moved(&wait, slot, history);
             }
         }
     }
 
-    /// What happened, once it is settled; `None` where the recording has no victim.
-    /// `beats` are those of the recording, where they were looked for.
+    /// Makes the victim's statement, after [`Victim::settle`]. `None` if the recording has no
+    /// victim. `beats` are the recording's, or empty if they were not searched for.
     pub(crate) fn finish(
         self,
         header: &Header,
@@ -230,7 +230,7 @@ impl Victim {
         Some(statement::make(self, victim, header, (sources, beats)))
     }
 
-    /// Takes an event of a CPU with this past.
+    /// Takes an event and the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);
@@ -241,8 +241,8 @@ impl Victim {
                 if interrupt.refills_quota {
                     self.quota.refill(event.span);
                 }
-                let whole = interrupt.part == Part::Frame || interrupt.kind == Kind::Nmi;
-                self.cpu(event).note(event.span, whole);
+                let is_complete = interrupt.part == Part::Frame || interrupt.kind == Kind::Nmi;
+                self.cpu(event).note(event.span, is_complete);
             }
             EventKind::OffCpu(off) => self.wait(off, event, history),
             EventKind::Edge(edge) => self.edge(edge, event),
@@ -252,7 +252,7 @@ impl Victim {
                     losses.stolen(event.span);
                 }
             }
-            // Sums have no place in time.
+            // It is unknown when the intervals of a sum were.
             EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
         }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
@@ -261,16 +261,17 @@ impl Victim {
         while let Some(wait) = self.moves.settled(event.span.end()) {
             self.find_place(wait);
         }
-        // An interrupt's row comes before that of whoever it interrupted, who may have had the CPU for long.
+        // Only a base row completes a CPU's history. An interrupt's row comes before the row of the
+        // thread that it interrupted, which may have run for long.
         if matches!(event.kind(), EventKind::OnCpu(..)) {
-            while let Some(wait) = self.moves.of(event.slot, event.span.end()) {
+            while let Some(wait) = self.moves.ready_on(event.slot, event.span.end()) {
                 self.moved(&wait, event.slot, Some(history));
             }
         }
     }
 
-    /// Something made a thread able to run. Where the CPU idled, it was an interrupt that no hook
-    /// watches.
+    /// Notes a wake-up. If it came from an idle CPU, an untraced interrupt caused it, so the waker
+    /// is unknown.
     fn edge(&mut self, edge: &Edge, event: &Event<'_>) {
         let Effect::Woke(tid) = edge.effect else {
             return;
@@ -291,13 +292,14 @@ impl Victim {
         &mut self.cpus[event.slot]
     }
 
-    /// A thread was on a CPU, or it idled.
+    /// A thread was on a CPU, or the CPU was idle.
     fn base(&mut self, occupant: Occupant, event: &Event<'_>) {
         let (span, since) = (event.span, self.since);
         let mut interruptions = std::mem::take(self.cpu(event));
         if let Occupant::Thread(on) = occupant
             && let Some(thread) = on.thread
-            && (matches!(on.owner, Owner::Program | Owner::Kernel) || self.is_asked_for(thread.pid))
+            && (matches!(on.owner, Owner::Program | Owner::Kernel)
+                || self.keeps_losses_of(thread.pid))
             && span.end() > since
         {
             let life = self.threads.entry(thread.tid);
@@ -307,12 +309,12 @@ impl Victim {
             if let Some(losses) = &mut self.losses {
                 losses.on_cpu((thread.pid, thread.tid), span, on.state, &interruptions);
             }
-            let stretches = interruptions.stretches().iter();
-            let stretches = stretches.map(|stretch| Candidate::interrupted(stretch, span));
-            life.interrupted(stretches.collect(), &mut self.worst);
+            let bursts = interruptions.bursts().iter();
+            let delays = bursts.map(|burst| Candidate::interrupted(burst, span));
+            life.interrupted(delays.collect(), &mut self.worst);
         }
         interruptions.clear();
-        // Given back for its memory.
+        // Keeps the allocation for the next thread.
         *self.cpu(event) = interruptions;
     }
 
@@ -351,15 +353,15 @@ impl Victim {
         if reason == OffCpuReason::Woken {
             self.latency.add(span.self_time, span.dur);
         }
-        let pieces = history.had_cpu_during(span);
+        let pieces = history.ran_during(span);
         if let Some(real_time) = self.real_time.as_mut().filter(|_| !off.moved) {
             let woken = reason == OffCpuReason::Woken;
-            let had = pieces.iter().copied();
-            real_time.waited((event.slot, thread.tid, woken), span, had, event.sources);
+            let ran = pieces.iter().copied();
+            real_time.waited((event.slot, thread.tid, woken), span, ran, event.sources);
         }
         let idle = pieces.iter().rfind(|piece| {
-            let idles = event.sources.get(piece.source).kind == Kind::Idle;
-            idles && piece.end - piece.start >= MIN_IDLE
+            let is_idle = event.sources.get(piece.source).kind == Kind::Idle;
+            is_idle && piece.end - piece.start >= MIN_IDLE
         });
         match idle.filter(|_| off.moved).map(|idle| idle.end) {
             Some(until) => self.moves.push(Moved {
@@ -373,12 +375,13 @@ impl Victim {
         }
     }
 
-    /// Puts a wait that ended on another CPU where it was spent.
+    /// Finds the CPU on which a thread waited before it ran on another one. Holds the wait back
+    /// until that CPU's rows have come.
     fn find_place(&mut self, wait: Moved) {
         let life = self.threads.get(&wait.thread.tid);
         match life.and_then(|life| life.slot_before(wait.span.start)) {
             Some(slot) => self.moves.keep(slot, wait),
-            // It was not seen to run before.
+            // It is unknown where the thread ran before.
             None => self.waited(
                 wait.thread,
                 wait.kind,
@@ -388,20 +391,21 @@ impl Victim {
         }
     }
 
-    /// A wait that ended on another CPU than the one in `slot` that it was spent on, which has this past.
+    /// Attributes a wait that was spent on the CPU in `slot`, which has this `history`, and ended
+    /// on another CPU.
     fn moved(&mut self, wait: &Moved, slot: usize, history: Option<&History>) {
         let history = history.into_iter();
         let before = wait.before();
         let mut pieces: Vec<Piece> = history
-            .flat_map(|history| history.had_cpu_during(&before))
+            .flat_map(|history| history.ran_during(&before))
             .collect();
         pieces.extend(wait.after());
         let on = u32::try_from(slot).ok().map(Cpu);
         self.waited(wait.thread, wait.kind, &wait.span, (on, true, &pieces));
     }
 
-    /// A thread waited for a CPU, and this ran there; `on` is the CPU where it is not the one that it
-    /// then ran on, and `moved` whether it was another.
+    /// Attributes a thread's wait for a CPU to the `pieces` that ran there. `moved` is whether the
+    /// thread then ran on another CPU. `on` is the CPU that it waited for in that case, if known.
     fn waited(
         &mut self,
         thread: ThreadId,
@@ -409,21 +413,22 @@ impl Victim {
         span: &Span,
         (on, moved, pieces): (Option<Cpu>, bool, &[Piece]),
     ) {
-        self.behind(thread, span, (on, moved, pieces));
+        self.add_behind(thread, span, (on, moved, pieces));
         if self.worst.wants(span.dur) {
             let mut delay = Candidate::waiting(kind, span, pieces.iter().copied());
             delay.tid = thread.tid;
             delay.waited_on = on;
             delay.woken = match kind {
-                DelayKind::Woken => self.wakers.of(thread.tid, span.start),
+                DelayKind::Woken => self.wakers.leading_to(thread.tid, span.start),
                 _ => None,
             };
             self.worst.offer(delay);
         }
     }
 
-    /// Adds up who had the CPU meanwhile; the rest as of [`Victim::waited`].
-    fn behind(
+    /// Adds a wait to the sums of the sources that ran during it. The arguments are those of
+    /// [`Victim::waited`].
+    fn add_behind(
         &mut self,
         thread: ThreadId,
         span: &Span,
@@ -436,7 +441,7 @@ impl Victim {
             behind.add(length, length);
             let times = self.behind_at.entry((piece.source, moved)).or_default();
             times.add((piece.start, piece.end));
-            // Of a wait on two CPUs both count.
+            // If a wait was spent on two CPUs, both count.
             for cpu in on.into_iter().chain([span.cpu]) {
                 *self.behind_on.entry((piece.source, cpu)).or_default() += length;
             }
@@ -451,8 +456,8 @@ impl Victim {
         }
     }
 
-    /// A thread was throttled, and perhaps waited for a CPU after that; `history` is the past of the
-    /// CPU that it then ran on.
+    /// Accounts for a time in which a thread was throttled and perhaps waited for a CPU afterwards.
+    /// `history` is that of the CPU on which it then ran.
     fn throttled(&mut self, wait: &Throttled, history: Option<&History>) {
         let ThreadId { tid, pid } = wait.thread;
         let (throttled, waited) = self.quota.split(&wait.span);
@@ -465,18 +470,18 @@ impl Victim {
         if let Some(waited) = waited {
             let pieces: Vec<Piece> = history
                 .into_iter()
-                .flat_map(|history| history.had_cpu_during(&waited))
+                .flat_map(|history| history.ran_during(&waited))
                 .collect();
             let ran = pieces.iter().copied();
             let delay = Candidate::waiting(DelayKind::Unthrottled, &waited, ran);
             life.throttled(ThreadState::Waiting, delay, &mut self.worst);
             if life.followed {
-                self.behind(wait.thread, &waited, (None, false, &pieces));
+                self.add_behind(wait.thread, &waited, (None, false, &pieces));
             }
         }
     }
 
-    /// A thread's number is a new thread's from here on.
+    /// From `span` on, the thread id belongs to a new thread.
     fn born(&mut self, tid: i32, pid: i32, span: &Span) {
         let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
         if life.end() + Self::SETTLED < span.start && !life.is_empty() {

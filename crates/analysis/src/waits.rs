@@ -1,27 +1,28 @@
-//! Who waited for a CPU behind whom, of all threads of a machine.
+//! Computes which threads of a machine waited for a CPU, and which threads ran in the meantime.
 //!
-//! # What a wait is
-//! A thread waits from the moment at which something woke it, or at which it lost its CPU without having
-//! gone to sleep, until it has a CPU. A wake-up is an edge. A thread that comes back without a wake-up since
-//! it left did not sleep: it was preempted. Where events were lost, an edge may have been, and only waits
-//! that begin with one are told. A wait that is not over as the recording ends, or that began before it, is not
-//! told either.
+//! # Waits
+//! A wait begins when a thread is woken (an edge) or preempted, and ends when it runs. A thread
+//! that runs again without a wake-up since its last run did not sleep: it was preempted. If events
+//! were lost, a wake-up may be missing, so only waits that begin with one are reported. Waits that
+//! cross either end of the recording are not reported.
 //!
-//! Whoever is woken has the CPU of ticktax's spinning probe at once, as it would have an idle one, so that a thread
-//! that comes back after the probe had its CPU for long was asleep, and its wake-up is missing. Not so where CPU
-//! time is shared between groups by session first (autogroups): there a thread of another session than the probe's
-//! waits behind it as behind any program, and such waits are told.
+//! A woken thread preempts ticktax's spinning probe immediately, as if the CPU were idle. If the
+//! probe ran for long before a thread came back, the thread was therefore asleep, and its wake-up
+//! is missing. Autogroups are an exception: they divide CPU time between sessions first. A thread
+//! of another session waits behind the probe as behind any program, and such waits are reported.
 //!
-//! Nor is a wait told in which a thread ran whose switch the kernel did not report: it may be the one that
-//! waited.
+//! If the kernel did not report the switch to a thread, waits during that thread's run are not
+//! reported. It may have been the thread that waited.
 //!
-//! # In which order rows come
-//! Edges and rows of other CPUs may come late, so how the wait for a run began is looked up a second after that
-//! run began, by whatever row comes then. Wake-ups that come later than that are taken for none. Who ran
-//! meanwhile is looked up with the next row of that CPU, which may be long after.
+//! # Order of rows
+//! Edges and rows from other CPUs can arrive late. The start of a wait is therefore looked up by
+//! the first row that arrives a second after the run that ended it. Wake-ups that arrive even later
+//! are ignored. The threads that ran during the wait are looked up with the next row of the CPU,
+//! which may come much later.
 //!
 //! # Memory
-//! For each thread what happened to it in the last two seconds; the sums by waiter and by who ran meanwhile.
+//! The wake-ups and runs of each thread in the last two seconds, and sums by waiting and by running
+//! source.
 
 mod probe;
 
@@ -33,53 +34,54 @@ use ticktax_model::recording::{Edge, Effect, Header};
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
-use self::probe::{Had, Sessions};
+use self::probe::{CpuTimes, Sessions};
 use crate::ledger::tally::Tally;
 use crate::real_time::{Limits, RealTime};
 use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
 use crate::victim::named;
 
-/// By so much a row of another CPU may come late.
+/// Rows from other CPUs can arrive this much late.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// Stretches of unreported threads that are kept; waits that begin before the end of one that is not are
-/// not told.
+/// Maximum number of runs of unreported threads kept. Waits that begin before the end of a dropped
+/// one are not reported.
 const UNREPORTED: usize = 4_096;
-/// Programs that are told.
+/// Maximum number of programs reported.
 const PROGRAMS: usize = 20;
-/// Of each, those that it waited for.
+/// Maximum number of culprits reported per program.
 const BEHIND: usize = 4;
 
-/// Takes a timeline's events and says who waited behind whom.
+/// Finds the waits in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: HashMap<i32, Recent>,
-    /// Runs of which it is not known yet how the wait before them began, in the order in which their rows came.
+    /// Runs whose preceding wait is not resolved yet, in arrival order.
     runs: VecDeque<Run>,
-    /// The latest end of a row of a thread.
+    /// The latest end of a thread's row.
     newest: Nanos,
-    /// Waits before runs that are not judged yet, by CPU.
+    /// Waits with a known start that are not judged yet, by CPU slot.
     dated: Vec<VecDeque<Wait>>,
-    found: Both,
-    /// Those in which the probe had the CPU for long.
-    beside_probe: Both,
+    found: ByStart,
+    /// Waits during which the probe ran for long.
+    behind_probe: ByStart,
+    /// Number of wake-ups.
     edges: u64,
-    /// When threads ran whose switches were not reported, on any CPU.
+    /// Runs of threads whose switches were not reported, on any CPU.
     unreported: VecDeque<(Nanos, Nanos)>,
-    /// The end of the last of those that are not kept any more.
+    /// End of the latest such run that was dropped.
     forgotten: Nanos,
-    /// Where the machine's settings are known.
+    /// `None` if the machine's settings are unknown, or if they never hold back real-time threads.
     real_time: Option<RealTime>,
 }
 
-/// What happened to a thread lately, in order of time.
+/// Recent wake-ups and runs of a thread, each in order of time.
 #[derive(Debug, Default)]
 struct Recent {
     wakes: VecDeque<Nanos>,
-    /// When it got a CPU, and when it left it.
+    /// Start and end of each run.
     runs: VecDeque<(Nanos, Nanos)>,
 }
 
-/// A thread that got a CPU.
+/// The start of a thread's run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     slot: usize,
@@ -89,37 +91,37 @@ struct Run {
     after_idle: bool,
 }
 
-/// What a thread did before it got a CPU: it waited, where others had that CPU.
+/// A possible wait before a run. It is a wait only if other threads ran on that CPU.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     run: Run,
-    begin: Begin,
+    start: Start,
 }
 
-/// The waits that were found, by how they began.
+/// Sums of waits by the way they began.
 #[derive(Debug, Default)]
-struct Both {
+struct ByStart {
     woken: Found,
     preempted: Found,
 }
 
-/// The waits of one sort that were found.
+/// Sums of waits.
 #[derive(Debug, Default)]
 struct Found {
-    /// By who waited, with the begin of the longest.
+    /// Waits by waiting source, with the start of the longest.
     waiters: BTreeMap<SourceId, (Tally, Nanos)>,
-    /// By who waited and who ran.
+    /// Waiting time by waiting source and running source.
     pairs: BTreeMap<(SourceId, SourceId), Nanos>,
 }
 
-/// How a wait began.
+/// How and when a wait began.
 #[derive(Clone, Copy, Debug)]
-enum Begin {
+enum Start {
     Woken(Nanos),
     Preempted(Nanos),
 }
 
-impl Begin {
+impl Start {
     fn at(self) -> Nanos {
         let (Self::Woken(at) | Self::Preempted(at)) = self;
         at
@@ -127,7 +129,6 @@ impl Begin {
 }
 
 impl Waits {
-    /// Nothing yet of `machine`.
     pub(crate) fn new(machine: &Machine) -> Self {
         Self {
             real_time: Limits::of(machine).map(RealTime::new),
@@ -135,7 +136,7 @@ impl Waits {
         }
     }
 
-    /// Takes an event of a CPU with this past.
+    /// Takes an event and the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);
@@ -148,14 +149,15 @@ impl Waits {
                 };
                 let span = event.span;
                 self.newest = self.newest.max(span.end());
-                // Their own waits are left out, and what they may have had is in the CPU's past.
+                // The waits of ticktax's own threads do not count. Others can wait behind them:
+                // their runs are in the CPU's history.
                 if !matches!(on.owner, Owner::Probe | Owner::Tool) {
                     self.threads.entry(thread.tid).or_default().ran(span);
                     let may_be_held = || {
-                        let real_time = self.real_time.as_ref();
-                        real_time.is_some_and(|it| it.left(event.slot, thread.tid, span.start))
+                        let limits = self.real_time.as_ref();
+                        limits.is_some_and(|limits| limits.left(event.slot, thread.tid, span.start))
                     };
-                    // On a CPU that idled nobody was before it, but the kernel may have kept it from that.
+                    // Nothing delays a thread on an idle CPU, except a limit on real-time threads.
                     if !onset.continues && (!onset.after_idle || may_be_held()) {
                         self.runs.push_back(Run {
                             slot: event.slot,
@@ -174,7 +176,7 @@ impl Waits {
         }
     }
 
-    /// A thread ran whose switch the kernel did not report: whichever it was, it did not wait then.
+    /// Notes that a thread ran whose switch the kernel did not report. It may have been any thread.
     fn unreported(&mut self, span: &Span) {
         if self.unreported.len() == UNREPORTED {
             let oldest = self.unreported.pop_front();
@@ -183,7 +185,7 @@ impl Waits {
         self.unreported.push_back((span.start, span.end()));
     }
 
-    /// Whether a thread that waited from `begin` to `end` may have run meanwhile, unreported.
+    /// Whether a thread that waited from `begin` to `end` may have run unreported in that time.
     fn may_have_run(&self, begin: Nanos, end: Nanos) -> bool {
         let mut unreported = self.unreported.iter();
         begin < self.forgotten || unreported.any(|&(from, to)| from < end && to > begin)
@@ -195,8 +197,8 @@ impl Waits {
         };
         self.edges += 1;
         let wakes = &mut self.threads.entry(tid).or_default().wakes;
-        // A thread of a CPU that is not watched is woken for ever, and never runs. What it was woken for before it
-        // was woken again, longer ago than runs are judged, is of no use.
+        // A thread on an unwatched CPU is woken again and again, but never seen to run. A wake-up
+        // is useless if a later one is older than any run that is still to be judged.
         let needed = edge.span.start - SETTLED - SETTLED;
         while wakes.len() > 1 && wakes[1] < needed {
             wakes.pop_front();
@@ -204,24 +206,24 @@ impl Waits {
         insert(wakes, edge.span.start);
     }
 
-    /// Finds out how the waits for runs that began before `until` began.
+    /// Looks up the start of the waits before runs that began before `until`.
     fn date_until(&mut self, until: Nanos) {
         while let Some(run) = self.runs.pop_front_if(|run| run.begin < until) {
             let recent = self.threads.get(&run.tid);
-            let Some(begin) = recent.and_then(|recent| recent.wait_before(run.begin)) else {
+            let Some(start) = recent.and_then(|recent| recent.wait_before(run.begin)) else {
                 continue;
             };
-            if self.may_have_run(begin.at(), run.begin) {
+            if self.may_have_run(start.at(), run.begin) {
                 continue;
             }
             if run.slot >= self.dated.len() {
                 self.dated.resize_with(run.slot + 1, VecDeque::new);
             }
-            self.dated[run.slot].push_back(Wait { run, begin });
+            self.dated[run.slot].push_back(Wait { run, start });
         }
     }
 
-    /// Judges the waits of known begin for the CPU in `slot`, which has this past.
+    /// Judges the waits with a known start for the CPU in `slot`, which has this `history`.
     fn settle(&mut self, slot: usize, history: &History, sources: &SourceTable) {
         while let Some(wait) = self.dated.get_mut(slot).and_then(VecDeque::pop_front) {
             self.judge(slot, wait, history, sources);
@@ -229,8 +231,8 @@ impl Waits {
     }
 
     fn judge(&mut self, slot: usize, wait: Wait, history: &History, sources: &SourceTable) {
-        let Wait { run, begin } = wait;
-        let at = begin.at();
+        let Wait { run, start } = wait;
+        let at = start.at();
         let span = Span {
             cpu: Cpu(u32::try_from(slot).unwrap_or(u32::MAX)),
             start: at,
@@ -238,31 +240,32 @@ impl Waits {
             self_time: run.begin - at,
             source: run.source,
         };
-        let woken = matches!(begin, Begin::Woken(_));
-        if let Some(real_time) = self.real_time.as_mut().filter(|it| it.wants(span.dur)) {
+        let woken = matches!(start, Start::Woken(_));
+        let limits = self.real_time.as_mut();
+        if let Some(limits) = limits.filter(|limits| limits.wants(span.dur)) {
             let pieces = history.on_cpu_within(&span);
-            real_time.waited((slot, run.tid, woken), &span, pieces, sources);
+            limits.waited((slot, run.tid, woken), &span, pieces, sources);
         }
         if run.after_idle {
             return;
         }
-        let had = Had::during(&span, history, sources);
-        let (both, probe) = if had.is_wait() {
+        let times = CpuTimes::during(&span, history, sources);
+        let (sums, probe) = if times.is_wait() {
             (&mut self.found, false)
-        } else if had.is_wait_beside_probe(woken) {
-            (&mut self.beside_probe, true)
+        } else if times.is_wait_behind_probe(woken) {
+            (&mut self.behind_probe, true)
         } else {
             return;
         };
         let found = if woken {
-            &mut both.woken
+            &mut sums.woken
         } else {
-            &mut both.preempted
+            &mut sums.preempted
         };
         found.add(&span, history, sources, probe);
     }
 
-    /// Who waited behind whom; `None` where the recording does not tell. No more rows come.
+    /// Makes the statement; `None` if the recording lacks wake-ups. No more rows come.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -281,32 +284,25 @@ impl Waits {
         }
         let preempted = header.coverage.events_lost() == 0;
         let sessions = Sessions::of(header, sources);
-        let Both {
-            woken: mut found,
-            preempted: lost_it,
-        } = self.found;
-        found.merge(
-            self.beside_probe
-                .woken
-                .only(|waiter| sessions.differ(waiter, sources)),
-        );
+        let in_other_session = |waiter| sessions.differ(waiter, sources);
+        let mut found = self.found.woken;
+        found.merge(self.behind_probe.woken.only(in_other_session));
         if preempted {
-            found.merge(lost_it);
-            let beside = self.beside_probe.preempted;
-            found.merge(beside.only(|waiter| sessions.differ(waiter, sources)));
+            found.merge(self.found.preempted);
+            found.merge(self.behind_probe.preempted.only(in_other_session));
         }
         let begin = header.begin().unwrap_or_default();
-        let mut told = found.statement(preempted, begin, sources);
-        // Who lost its CPU and was not woken may have slept where events were lost, or CPUs not watched.
-        let whole = preempted && header.machine.online.iter().count() <= header.books.len();
-        if let Some(real_time) = self.real_time.filter(|_| whole) {
-            told.real_time = real_time.finish(header).programs(sources, |_| true);
+        let mut statement = found.statement(preempted, begin, sources);
+        // If events were lost or CPUs not watched, a thread without a wake-up may have slept.
+        let is_complete = preempted && header.machine.online.iter().count() <= header.books.len();
+        if let Some(real_time) = self.real_time.filter(|_| is_complete) {
+            statement.real_time = real_time.finish(header).programs(sources, |_| true);
         }
-        Some(told)
+        Some(statement)
     }
 }
 
-/// Puts a time in its place; times mostly come in order.
+/// Inserts a time in order. Times mostly arrive in order.
 fn insert(times: &mut VecDeque<Nanos>, at: Nanos) {
     let mut place = times.len();
     while place > 0 && times[place - 1] > at {
@@ -316,7 +312,6 @@ fn insert(times: &mut VecDeque<Nanos>, at: Nanos) {
 }
 
 impl Recent {
-    /// The thread had a CPU for so long.
     fn ran(&mut self, span: &Span) {
         let (begin, end) = (span.start, span.end());
         match self.runs.back_mut() {
@@ -327,12 +322,12 @@ impl Recent {
             }
             _ => self.runs.push_back((begin, end)),
         }
-        // Of a thread that never waits nothing is judged: all but the last second is of no use.
+        // The runs of a thread that never waits are not judged, so only the recent ones are needed.
         while self.runs.len() > 1 && self.runs[1].1 < end - SETTLED - SETTLED {
             self.runs.pop_front();
         }
-        // A wake-up from before the oldest run that is kept, and nothing else: a wait that began with it may
-        // be longer than any time that is kept.
+        // The last wake-up before the oldest run is kept too. A wait that began with it may be
+        // longer than the time for which runs are kept.
         let needed = self
             .runs
             .front()
@@ -342,29 +337,28 @@ impl Recent {
         }
     }
 
-    /// How the wait for the CPU that the thread got at `until` began; `None` where there was none that
-    /// is known.
-    fn wait_before(&self, until: Nanos) -> Option<Begin> {
+    /// The start of the wait before the run that began at `until`; `None` if no wait is known.
+    fn wait_before(&self, until: Nanos) -> Option<Start> {
         let after = self.runs.partition_point(|run| run.0 < until);
         let left = after.checked_sub(1).map(|last| self.runs[last].1);
-        // A thread is on one CPU at a time.
+        // Overlapping runs: a thread cannot be on two CPUs.
         if left.is_some_and(|left| left > until) {
             return None;
         }
-        // The last: who waits already is not woken again, so between two wake-ups it ran, and the kernel
-        // did not report that switch.
+        // The last wake-up counts. A thread that already waits is not woken again, so it ran
+        // between two wake-ups, and the kernel did not report the switch.
         let mut wakes = self.wakes.iter().rev().copied();
         let woken = wakes.find(|&at| at <= until && left.is_none_or(|left| at > left));
         match (woken, left) {
-            (Some(at), _) => Some(Begin::Woken(at)),
-            (None, Some(left)) if left < until => Some(Begin::Preempted(left)),
+            (Some(at), _) => Some(Start::Woken(at)),
+            (None, Some(left)) if left < until => Some(Start::Preempted(left)),
             _ => None,
         }
     }
 }
 
 impl Found {
-    /// Adds a wait; who had the CPU meanwhile may have been the probe.
+    /// Adds a wait. Time in which the probe ran counts only if `probe` is set.
     fn add(&mut self, span: &Span, history: &History, sources: &SourceTable, probe: bool) {
         let (tally, at) = self.waiters.entry(span.source).or_default();
         if span.dur > tally.longest {
@@ -381,7 +375,7 @@ impl Found {
         }
     }
 
-    /// Those of some waiters.
+    /// Keeps only the waits of `wanted` sources.
     fn only(mut self, wanted: impl Fn(SourceId) -> bool) -> Self {
         self.waiters.retain(|&waiter, _| wanted(waiter));
         self.pairs.retain(|&(waiter, _), _| wanted(waiter));
@@ -427,10 +421,10 @@ impl Found {
                 pids: Vec::new(),
                 time: Nanos::ZERO,
             };
-            let of_waiter = behind.entry(named(waiter, sources).0).or_default();
+            let culprits = behind.entry(named(waiter, sources).0).or_default();
             let cost = costs.entry((name.clone(), pid));
             for sum in [
-                of_waiter.entry(name.clone()).or_insert_with(new),
+                culprits.entry(name.clone()).or_insert_with(new),
                 cost.or_insert_with(new),
             ] {
                 let pid = pid.filter(|pid| !sum.pids.contains(pid));
@@ -438,9 +432,9 @@ impl Found {
                 sum.time += time;
             }
         }
-        for (name, of_waiter) in behind {
+        for (name, culprits) in behind {
             if let Some(program) = programs.get_mut(&name) {
-                program.behind = costliest(of_waiter.into_values(), BEHIND);
+                program.behind = costliest(culprits.into_values(), BEHIND);
             }
         }
         let mut programs: Vec<WaitingProgram> = programs.into_values().collect();
@@ -459,12 +453,12 @@ impl Found {
     }
 }
 
-/// Those that were waited for longest.
-fn costliest(all: impl Iterator<Item = WaitedFor>, most: usize) -> Vec<WaitedFor> {
-    let mut all: Vec<WaitedFor> = all.collect();
-    all.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-    all.truncate(most);
-    all
+/// The at most `max` culprits that caused the most waiting time, largest first.
+fn costliest(culprits: impl Iterator<Item = WaitedFor>, max: usize) -> Vec<WaitedFor> {
+    let mut culprits: Vec<WaitedFor> = culprits.collect();
+    culprits.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+    culprits.truncate(max);
+    culprits
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Extracts the work in a recording: what each program, kernel thread and interrupt had to do,
+//! Extracts the workload of a recording: what each program, kernel thread and interrupt had to do,
 //! independent of the settings in effect.
 //!
 //! # Waits
-//! Every wait of a followed program is a row, so its wake-ups are known. For other threads only the
-//! times on CPUs and the wake-ups are known. Such a thread is assumed to have slept between two
-//! runs until something woke it, and to have been preempted if nothing did. Without recorded
-//! wake-ups, it is assumed to have slept if its CPU was idle in between; a CPU with something to
-//! run would not have been idle. A sleep is attributed to a timer that expired just before its end,
-//! or else to the outside world.
+//! Every wait of a followed program has a row, so its wake-ups are known. For other threads, only
+//! on-CPU periods and recorded wake-ups are known. Between two on-CPU periods, such a thread is
+//! assumed to have slept until something woke it, or to have been preempted if nothing did. If no
+//! wake-ups were recorded, it is assumed to have slept if its CPU was idle in between, because a
+//! CPU with something to run would not have been idle. A sleep is attributed to a timer if one
+//! expired just before the sleep ended, and to the outside world otherwise.
 //!
 //! # Memory
 //! At most [`MAX`] rows of 40 bytes are kept. A recording with more rows is refused.
@@ -30,26 +30,26 @@ use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 use interrupts::Interrupts;
 use threads::ThreadRows;
 
-/// Maximum number of rows kept: 320 MiB.
+/// Maximum number of rows kept, which take 320 MiB.
 pub const MAX: usize = 1 << 23;
 
-/// Threads and interrupts with less than this share of a CPU are merged, one per CPU.
+/// Threads and interrupts below this share of a CPU are merged, separately for each CPU.
 pub const SMALL: f64 = 0.0005;
 
-/// Reason why a recording yields no workload.
+/// Why a recording yields no workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoWorkload {
-    /// It was recorded at level `proc`, without rows of threads.
+    /// The recording was made at level `proc`, so it has no rows of threads.
     NotTraced,
-    /// It holds sums instead of spans.
+    /// The recording contains sums instead of spans.
     Sums,
-    /// It has no rows, or its length is zero.
+    /// The recording has no rows, or its length is zero.
     Empty,
-    /// It has more than [`MAX`] rows.
+    /// The recording has more than [`MAX`] rows.
     TooLong,
-    /// No program of that name ran. Contains the names of those that ran longest.
+    /// No program with the requested name ran. Contains the names of those that ran longest.
     NoProgram(Vec<String>),
-    /// The program has no rhythm. Contains the reason.
+    /// The requested program has no rhythm, for the reason given.
     NoRhythm(String),
 }
 
@@ -80,45 +80,45 @@ impl std::error::Error for NoWorkload {}
 /// Options for extracting a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Name of the program whose frames are wanted, or of one of its threads. The default is the
-    /// followed program or, without one, the program with the surest rhythm.
+    /// Name of the program, or of one of its threads, whose frames are wanted. The default is the
+    /// followed program or, if none was followed, the program with the most certain rhythm.
     pub program: Option<String>,
-    /// Requested period of its loop, if known. A lateness common to all frames cannot be seen from
-    /// outside.
+    /// Requested period of the program's loop, if known. A delay common to all frames cannot be
+    /// seen from outside.
     pub period: Option<Nanos>,
 }
 
-/// A recording's work, and how its frames fared there.
+/// A recording's workload, and how the frames in it fared.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The work, independent of the settings in effect.
+    /// The workload, independent of the settings in effect.
     pub workload: Workload,
-    /// Frame figures of the paced program.
+    /// Frame statistics of the paced program.
     pub figures: Option<Figures>,
-    /// Number of wake-ups of its thread.
+    /// Number of wake-ups of the paced thread.
     pub wakeups: Option<u64>,
 }
 
-/// Collects the rows of a recording that describe its work.
+/// Collects the rows of a recording that describe its workload.
 #[derive(Debug, Default)]
 pub(crate) struct WorkRows {
     threads: BTreeMap<i32, ThreadRows>,
     cpus: Vec<CpuRows>,
     kept: usize,
     summed: bool,
-    /// Whether wake-ups were recorded.
+    /// Whether any wake-ups were recorded.
     edges: bool,
 }
 
 #[derive(Debug, Default)]
 struct CpuRows {
-    /// Idle intervals, in order.
+    /// Idle intervals in order.
     idle: Vec<(Nanos, Nanos)>,
     interrupts: Interrupts,
 }
 
 impl WorkRows {
-    /// Computes the work from all rows.
+    /// Computes the workload from all rows.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -154,7 +154,7 @@ impl WorkRows {
                 rows.policy = Some(thread.policy);
             }
         }
-        // For ticktax's own threads there are only wake-ups.
+        // ticktax's own threads have only wake-ups.
         self.threads.retain(|_, rows| !rows.name.is_empty());
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);
@@ -236,7 +236,7 @@ impl WorkRows {
                 let kept = rows.is_some();
                 if let Some(rows) = rows {
                     rows.off.push((span.start, span.end()));
-                    // Throttling is recorded for every thread, followed or not.
+                    // Throttling is recorded for every thread, whether followed or not.
                     rows.followed |= off.reason != Some(OffCpuReason::Throttled);
                 }
                 kept
@@ -262,7 +262,7 @@ impl WorkRows {
         &mut self.cpus[event.slot]
     }
 
-    /// The rows of a thread, unless it belongs to ticktax.
+    /// The rows of `thread`; `None` if it is one of ticktax's.
     fn rows_of(
         &mut self,
         owner: Owner,

@@ -1,8 +1,8 @@
-//! A grid over a scenario: what is varied, and the setup at each of its points.
+//! Parameter grids over a scenario: the axes, and the setup at each point.
 //!
-//! An axis is written `hz=100,250,1000`, as a range with its step, `hz=100..1000/100`, or both
-//! mixed. The last value of a range is in it where the step reaches it. What can be varied is in
-//! [`names`]; times are written with their unit, as in a scenario.
+//! An axis is written as a list, `hz=100,250,1000`, as a range with a step, `hz=100..1000/100`, or
+//! as a mixture of both. A range includes its end if a step reaches it. [`names`] lists the
+//! parameters that can be varied. Times have units, as in a scenario.
 //!
 //! ```
 //! use ticktax_experiment::axes::{Axis, Grid};
@@ -22,7 +22,7 @@
 //! ];
 //! let grid = Grid::new(setup, axes)?;
 //! assert_eq!(grid.len(), 8);
-//! // The last axis changes first.
+//! // The last axis changes fastest.
 //! assert_eq!(grid.values(3).map(|value| value.to_string()).collect::<Vec<_>>(), ["400", "2.5ms"]);
 //! assert_eq!(grid.setup(3)?.machine.hz, 400);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,25 +45,25 @@ use self::values::Item;
 use crate::vary::Vary;
 pub use ticktax_sim::settings::{Kind, Value};
 
-/// The most points that a grid may have.
+/// Maximum number of points of a grid.
 pub const MAX_POINTS: u64 = 1_000_000;
 
-/// Why unknown axis or grid, in a line that names the axis and what was written.
+/// An invalid axis or grid. The message names the axis and the invalid text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("axis {axis}: {why}")]
 pub struct AxisError {
-    /// The axis, as it was written.
+    /// The axis as written.
     pub axis: String,
-    /// What is wrong with it, and what to write.
+    /// The problem and the remedy.
     pub why: String,
 }
 
-/// Why there is no setup at a point of a grid.
+/// A point of a grid that has no valid setup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PointError(pub String);
 
-/// Something of a scenario that is varied, and its values.
+/// A parameter of a scenario, and the values it takes.
 #[derive(Clone, Debug)]
 pub struct Axis {
     name: String,
@@ -72,7 +72,7 @@ pub struct Axis {
     items: Vec<Item>,
 }
 
-/// As it was written.
+/// Prints the axis as written.
 impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.text)
@@ -80,13 +80,13 @@ impl fmt::Display for Axis {
 }
 
 impl Axis {
-    /// Reads `name=values`, for this scenario.
+    /// Parses `name=values` for a scenario.
     pub fn parse(text: &str, setup: &Setup) -> Result<Self, AxisError> {
         let vary = text.parse::<Vary>();
         Self::new(&vary.map_err(|why| error(text, why.to_string()))?, setup)
     }
 
-    /// What is varied of this scenario.
+    /// Resolves an axis for a scenario.
     pub fn new(vary: &Vary, setup: &Setup) -> Result<Self, AxisError> {
         let (name, values) = (vary.name(), vary.list());
         let field = Field::find(name, setup).map_err(|why| error(name, why))?;
@@ -108,42 +108,43 @@ impl Axis {
         Ok(axis)
     }
 
-    /// `count` seeds from the scenario's own on, 1 at least.
+    /// An axis of `count` seeds, at least one, starting with the scenario's seed.
     pub fn seeds(count: u32, setup: &Setup) -> Result<Self, AxisError> {
         let first = setup.seed;
         let last = first.saturating_add(u64::from(count.max(1)) - 1);
         Self::parse(&format!("seed={first}..{last}/1"), setup)
     }
 
-    /// Its name, as it was written.
+    /// The name as written.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its values are.
+    /// Kind of the values.
     pub fn kind(&self) -> Kind {
         self.field.kind()
     }
 
-    /// How many values it has.
+    /// Number of values.
     pub fn len(&self) -> u128 {
         self.items.iter().map(Item::len).sum()
     }
 
-    /// Whether it has no value; never so of one that was read.
+    /// Always false for a parsed axis.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its values, in the order in which they were written.
+    /// The values in written order.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.items.iter().flat_map(Item::values)
     }
 }
 
-/// All combinations of the values of some axes.
+/// All combinations of the values of several axes.
 ///
-/// Points are numbered from 0, the last axis changing first. The order depends on nothing else.
+/// Points are numbered from 0. The last axis changes fastest. The numbering depends on nothing
+/// else.
 #[derive(Clone, Debug)]
 pub struct Grid {
     base: Setup,
@@ -153,7 +154,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid of these axes over a scenario; of none, the scenario itself is its only point.
+    /// Builds the grid. Without axes, its only point is the scenario itself.
     pub fn new(base: Setup, axes: Vec<Axis>) -> Result<Self, AxisError> {
         for (place, axis) in axes.iter().enumerate() {
             for other in &axes[..place] {
@@ -183,27 +184,27 @@ impl Grid {
         })
     }
 
-    /// How many points it has.
+    /// Number of points.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none; it always has one.
+    /// Always false: a grid has at least one point.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The scenario that it is over.
+    /// The scenario that the grid varies.
     pub fn base(&self) -> &Setup {
         &self.base
     }
 
-    /// Its axes, as they were given.
+    /// The axes as given.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
 
-    /// The values at a point, an axis each. `point` is below [`len`](Self::len).
+    /// The value of each axis at a point. `point` must be below [`len`](Self::len).
     pub fn values(&self, point: usize) -> impl Iterator<Item = Value> + '_ {
         let mut span = self.len;
         self.values.iter().map(move |values| {
@@ -212,8 +213,8 @@ impl Grid {
         })
     }
 
-    /// The setup at a point, checked. The machine's CPUs and its policy are set before what they
-    /// have a say in; the order of the axes changes nothing.
+    /// The validated setup at a point. The number of CPUs and the policy are set first, because
+    /// other parameters depend on them. The order of the axes therefore does not matter.
     pub fn setup(&self, point: usize) -> Result<Setup, PointError> {
         let mut setup = self.base.clone();
         let mut settings: Vec<(&Axis, Value)> = self.axes.iter().zip(self.values(point)).collect();

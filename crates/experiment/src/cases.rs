@@ -1,8 +1,8 @@
-//! The cases: what the simulator makes of a published investigation, and, for some, what real
-//! kernels do.
+//! Models of the published investigations: in the simulator, and for some cases on real kernels.
 //!
-//! A case is its file `cases/NAME.toml` and its module here, named like it, with a constant `CASE`. Nothing
-//! lists them: the build declares a module for each file of this folder (`build.rs`).
+//! A case consists of the file `cases/NAME.toml` and a module here with the same name and a
+//! constant `CASE`. `build.rs` declares a module for each file of
+//! this folder.
 
 use ticktax_model::case::{MeasuredRow, Remark};
 use ticktax_model::net::NetStatement;
@@ -16,55 +16,54 @@ use crate::kernels::KernelCase;
 include!(concat!(env!("OUT_DIR"), "/cases.rs"));
 list_cases!();
 
-/// A published investigation with its model.
+/// A published investigation and its model.
 pub trait Case: Sync {
-    /// The text of its file: the only copy of what was published.
+    /// Text of the case file. It is the only copy of the published figures.
     fn text(&self) -> &str;
 
-    /// Its name.
+    /// Name of the case.
     fn name(&self) -> &str;
 
-    /// What the model gives with these constants, for the rows of the file that it has something
-    /// for.
+    /// Runs the model with these constants. Returns the rows of the file that it can reproduce.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
 
-    /// The same from a shorter run, where that is near enough for fits and sweeps.
+    /// Like [`model`](Self::model), from a shorter run that is accurate enough for fits and sweeps.
     fn sample(&self, file: &CaseFile, values: &Values) -> Modelled {
         self.model(file, values)
     }
 
-    /// The programs of its machine, where real threads can perform them too.
+    /// The machine's programs, if real threads can run them too.
     fn programs(&self, _values: &Values) -> Vec<TaskSpec> {
         Vec::new()
     }
 
-    /// What there is to say beside the rows.
+    /// Remarks in addition to the rows.
     fn remarks(&self, _file: &CaseFile, _values: &Values, _modelled: &Modelled) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// How well the model does on rows that it was not fitted to, where that can be tried.
+    /// Accuracy of the model on rows that it was not fitted to, if this can be tested.
     fn hold_out(&self, _file: &CaseFile) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// What a measurement on this machine gives beside what was published, where there is one to make.
+    /// Compares a measurement on this machine with the published figures, if the case has one.
     fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
         None
     }
 
-    /// The rows that traffic which was measured adds to its tables, and what it was; why it cannot, in words.
-    /// `None` where the case is not about traffic.
+    /// Rows that measured traffic adds to the tables, and a remark about it, or the reason why it
+    /// does not fit. `None` if the case is not about traffic.
     fn measured(&self, _: &NetStatement) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
         None
     }
 
-    /// How to run it on real kernels, where they can be asked.
+    /// How to run the case on real kernels, if it can.
     fn kernels(&self) -> Option<&'static dyn KernelCase> {
         None
     }
 
-    /// Its file, read.
+    /// The parsed case file.
     fn file(&self) -> Result<CaseFile, CaseError> {
         CaseFile::parse(&format!("cases/{}.toml", self.name()), self.text())
     }
@@ -75,17 +74,16 @@ pub fn all() -> impl Iterator<Item = &'static dyn Case> {
     CASES.iter().copied()
 }
 
-/// The case of this name.
+/// Finds a case by name.
 pub fn find(name: &str) -> Option<&'static dyn Case> {
     all().find(|case| case.name() == name)
 }
 
-/// Ticks that wake a program up, a second, where programs wake up `wakeups` times a second together.
+/// Ticks per second that wake programs, given their total `wakeups` per second.
 pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
     idle_cost_vs_hz::counts(hz, wakeups).woken
 }
 
-/// A remark.
 pub(crate) fn remark(what: &str, why: String) -> Remark {
     Remark {
         what: what.to_owned(),
@@ -93,16 +91,15 @@ pub(crate) fn remark(what: &str, why: String) -> Remark {
     }
 }
 
-/// A number of ms as a time.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a case's constants are times of some ms, and integers far below 2^53"
+    reason = "a case's times are a few ms, and its integers are far below 2^53"
 )]
 fn millis(ms: f64) -> ticktax_model::Nanos {
     ticktax_model::Nanos((ms * 1e6).round() as i64)
 }
 
-/// The rate that a row is for, `1000` or `1000, …`.
+/// Parses the tick rate of a row, such as `1000` or `1000, …`.
 fn rate(at: &str) -> Option<u64> {
     at.split(',').next()?.trim().parse().ok()
 }
@@ -114,7 +111,7 @@ mod tests {
     use super::CASES;
 
     #[test]
-    fn a_case_is_named_like_its_module() {
+    fn cases_have_the_names_of_their_modules() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases");
         let entries = std::fs::read_dir(folder).unwrap();
         let files = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

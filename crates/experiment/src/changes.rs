@@ -1,9 +1,11 @@
-//! What changed between two recordings of a machine, or of two: accounts, beats, a program, the tick.
+//! Compares two recordings of one machine, or of two: accounts, periodic sources, a program, the
+//! tick.
 //!
-//! A recording is cut into blocks of equal length, and what an account took of each is one observation:
-//! the interval of the difference of two means is Welch's. Whether *any* account changed is asked of
-//! all together (Bonferroni), so that two recordings of a machine that did not change show a change in
-//! at most [`FAMILY`] of the comparisons. A statement in JSON has sums only, and so no intervals.
+//! A recording is cut into blocks of equal length. The share of an account in a block is one
+//! observation. The interval of a difference of means is Welch's. The confidence level is corrected
+//! for all comparisons together (Bonferroni). Two recordings of an unchanged machine therefore show
+//! any change with a probability of at most [`FAMILY`]. JSON statements contain only totals, so
+//! they have no intervals.
 
 mod judge;
 mod load;
@@ -21,14 +23,14 @@ use judge::{Judge, beats, programs};
 pub use load::CompareError;
 use load::Side;
 
-/// The probability that any change called certain is chance.
+/// Probability that any change reported as certain is only chance.
 pub const FAMILY: f64 = 0.05;
 
-/// Compares two files, each a recording or a statement in JSON; beats are searched on `threads`
-/// threads.
+/// Compares two files. Each is a recording or a JSON statement. Searches periodic sources with
+/// `threads` threads.
 ///
 /// # Errors
-/// Where one of them cannot be read, or has nothing to compare.
+/// A file cannot be read, or contains nothing to compare.
 pub fn compare(
     first: &Path,
     second: &Path,
@@ -36,17 +38,17 @@ pub fn compare(
     version: &str,
 ) -> Result<ChangeStatement, CompareError> {
     let (a, b) = (Side::read(first, threads)?, Side::read(second, threads)?);
-    Ok(of_sides(&a, &b, version))
+    Ok(compare_sides(&a, &b, version))
 }
 
-fn of_sides(a: &Side, b: &Side, version: &str) -> ChangeStatement {
+fn compare_sides(a: &Side, b: &Side, version: &str) -> ChangeStatement {
     let keys = keys(a, b);
     let judge = Judge::new(FAMILY, keys.len() + 1);
     let mut accounts: Vec<AccountChange> = keys
         .into_iter()
         .map(|(class, name)| account(&judge, a, b, class, &name))
         .collect();
-    let size = |it: &AccountChange| it.share.difference().unwrap_or_default().abs();
+    let size = |account: &AccountChange| account.share.difference().unwrap_or_default().abs();
     accounts.sort_by(|x, y| {
         size(y)
             .total_cmp(&size(x))
@@ -54,8 +56,8 @@ fn of_sides(a: &Side, b: &Side, version: &str) -> ChangeStatement {
     });
     let (in_a, in_b) = (programs(&a.statement), programs(&b.statement));
     let (beats, beats_kept) = beats(
-        a.statement.beats.as_ref().map(|it| (it, &in_a)),
-        b.statement.beats.as_ref().map(|it| (it, &in_b)),
+        a.statement.beats.as_ref().map(|beats| (beats, &in_a)),
+        b.statement.beats.as_ref().map(|beats| (beats, &in_b)),
     );
     ChangeStatement {
         tool_version: version.to_owned(),
@@ -80,7 +82,7 @@ fn about(side: &Side) -> ComparedRecording {
         began_unix: statement.began_unix,
         elapsed: side.wall,
         cpus: statement.cpus.iter().map(|cpu| cpu.cpu).collect(),
-        program: statement.victim.as_ref().map(|it| it.name.clone()),
+        program: statement.victim.as_ref().map(|victim| victim.name.clone()),
         blocks: side.blocks.as_ref().map(|blocks| blocks.len() as u64),
         not_verified: statement
             .coverage
@@ -89,7 +91,7 @@ fn about(side: &Side) -> ComparedRecording {
     }
 }
 
-/// Every account of either.
+/// Accounts of either side.
 fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     let mut keys: Vec<(Class, String)> = a.sums.keys().chain(b.sums.keys()).cloned().collect();
     keys.sort();
@@ -99,8 +101,8 @@ fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
 
 fn account(judge: &Judge, a: &Side, b: &Side, class: Class, name: &str) -> AccountChange {
     let key = (class, name.to_owned());
-    let of = |side: &Side| side.sums.get(&key).copied().unwrap_or_default();
-    let ((share_a, count_a), (share_b, count_b)) = (of(a), of(b));
+    let total = |side: &Side| side.sums.get(&key).copied().unwrap_or_default();
+    let ((share_a, count_a), (share_b, count_b)) = (total(a), total(b));
     let blocks = |side: &Side| side.shares(&key);
     let counted = count_a + count_b > 0.0;
     let rate = |count: f64| counted.then_some(count);
@@ -116,7 +118,7 @@ fn account(judge: &Judge, a: &Side, b: &Side, class: Class, name: &str) -> Accou
     }
 }
 
-/// What the two say of the program that was asked for.
+/// Changes of the watched program, if both sides have one.
 fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
     use ChangeMeasure as M;
     let (Some(_), Some(_)) = (&a.statement.victim, &b.statement.victim) else {
@@ -134,7 +136,7 @@ fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
         M::LatePerMinute,
     ]
     .into_iter()
-    .filter_map(|measure| of_both(measure, a.measure(measure), b.measure(measure)))
+    .filter_map(|measure| plain_change(measure, a.measure(measure), b.measure(measure)))
     .collect();
     let waited = |side: &Side| side.measure(M::WaitedPerSecond);
     let change = judge.change(waited(a), waited(b), a.waited.clone(), b.waited.clone());
@@ -145,8 +147,8 @@ fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
     measures
 }
 
-/// A number without an interval, where it is in one of them.
-fn of_both(
+/// A figure without an interval, if either side has it.
+fn plain_change(
     measure: ChangeMeasure,
     first: Option<f64>,
     second: Option<f64>,
@@ -163,7 +165,7 @@ fn of_both(
 
 fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
     use ChangeMeasure as M;
-    let of = |measure: ChangeMeasure, statement: &Statement| {
+    let value = |measure: ChangeMeasure, statement: &Statement| {
         let bill = statement.tick.as_ref()?;
         let cpus = bill.cpus.len().max(1) as f64;
         match measure {
@@ -175,15 +177,17 @@ fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
     };
     let mut changes: Vec<MeasureChange> = [M::TickRateHz, M::TickMedianNs, M::TickShare]
         .into_iter()
-        .filter_map(|measure| of_both(measure, of(measure, a), of(measure, b)))
+        .filter_map(|measure| plain_change(measure, value(measure, a), value(measure, b)))
         .collect();
-    // The bill has an interval of its own.
+    // The tick bill has its own interval.
     let margin = |statement: &Statement| {
         let bill = statement.tick.as_ref()?;
         let cpus = bill.cpus.len().max(1) as f64;
         Some(bill.cost.as_ref()?.cores.plus_minus? / cpus)
     };
-    let share = changes.iter_mut().find(|it| it.measure == M::TickShare);
+    let share = changes
+        .iter_mut()
+        .find(|change| change.measure == M::TickShare);
     if let (Some(share), Some(x), Some(y)) = (share, margin(a), margin(b)) {
         share.change = judge::with_margins(share.change, x, y);
     }

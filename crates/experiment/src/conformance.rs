@@ -1,11 +1,13 @@
-//! Whether the model does what a real kernel did: a paced loop's frames, waits and sampled CPU time,
-//! measured in the lab, beside the same loop in the simulator.
+//! Tests whether the simulator reproduces a paced loop measured in the lab: frames, waits and
+//! sampled CPU time.
 //!
-//! The model is given what is not its to know: how long the work of a frame really took, how long
-//! the code from a timer to a frame ([`code`]), and for how long before a frame a hybrid spins, which
-//! the loop measures before it begins. It is not given the moment at which the loop was started. A loop whose period is a multiple of a part of
-//! the tick keeps to a few phases of it for ever, so its waits and samples depend on that moment;
-//! the model is run from [`PHASES`] of them and says between what.
+//! The model receives three facts that it cannot know: the real work per frame, the time that code
+//! takes between a timer and a frame ([`code`]), and the time that a hybrid loop spins before a
+//! frame. The loop measures the last one before it starts.
+//!
+//! The model does not receive the moment when the loop started. A loop whose period is a multiple
+//! of a fraction of the tick stays at a few phases of the tick, so its waits and samples depend on
+//! that moment. The model therefore runs from [`PHASES`] start phases and predicts ranges.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
@@ -13,37 +15,37 @@ use ticktax_model::machine::Machine as Facts;
 use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, Schedule, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
 
-/// Moments within a tick at which the loop is started.
+/// Number of start phases within a tick.
 pub const PHASES: i64 = 16;
-/// By how much a rate or a sleep may differ, as a share.
+/// Tolerance for rates and sleeps, as a share.
 const SHARE: f64 = 0.01;
-/// By how much a sampled share of a CPU may differ, in points.
+/// Tolerance for the sampled share of a CPU, in percentage points.
 const POINTS: f64 = 0.5;
-/// The same for readers.
+/// The tolerances, for reports.
 pub const TOLERANCE: Tolerance = Tolerance {
     rate_share: SHARE,
     wait_period_share: SHARE,
     sampled_share: POINTS / 100.0,
 };
-/// By how much Linux lets a timer of a task be late, so as to join it with others.
+/// Default timer slack of Linux tasks: a timer can fire this much late, together with others.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// What code from a tick to the frame may take, where nothing shows what it does: in the lab's guests with
-/// high-resolution timers it is 11 to 18 µs, on arm64 up to 30.
+/// Assumed times that code takes between a tick and the frame, if nothing shows the real one. In
+/// the lab's guests with high-resolution timers it takes 11 to 18 µs, or up to 30 µs on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
-/// A kernel, as far as the model of a paced loop depends on it.
+/// The properties of a kernel that affect a paced loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its tick rate, in Hz.
+    /// Tick rate, in Hz.
     pub hz: u32,
-    /// Whether timers end between ticks.
+    /// Whether timers expire between ticks.
     pub high_resolution: bool,
-    /// Whether the tick goes on while nothing runs.
+    /// Whether the tick continues while the CPU is idle.
     pub periodic: bool,
 }
 
 impl Kernel {
-    /// What a machine says of its kernel; `None` where it does not say enough.
+    /// Reads the properties from a machine's description. Returns `None` if one is missing.
     pub fn of(machine: &Facts) -> Option<Self> {
         Some(Self {
             hz: machine.hz_configured?,
@@ -52,59 +54,59 @@ impl Kernel {
         })
     }
 
-    /// The length of its tick.
+    /// Length of a tick.
     fn tick(self) -> Nanos {
         Nanos(1_000_000_000 / i64::from(self.hz.max(1)))
     }
 }
 
-/// A paced loop.
+/// Parameters of a paced loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// From one frame to the next, as asked for.
+    /// Requested frame period.
     pub period: Nanos,
-    /// The CPU time of a frame.
+    /// CPU time per frame.
     pub work: Nanos,
-    /// How it sleeps.
+    /// Sleep method.
     pub sleep: SleepMethod,
-    /// When frames are due.
+    /// Rule for when frames are due.
     pub rule: PaceRule,
-    /// How long before a frame is due it begins to spin, where it is a [`SleepMethod::Hybrid`].
+    /// Time before a frame when a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
-    /// How long the kernel's and its own code take from the end of a sleep's slack to the frame,
-    /// where timers end between ticks.
+    /// Time from the end of a sleep's slack to the frame: code of the kernel and of the loop. Used
+    /// if timers expire between ticks.
     pub code: Nanos,
-    /// For how long it is watched: over a short time samples are few, and depend on where in the
-    /// tick its frames lay.
+    /// Length of the run. A short run has few samples, and they depend on the phase of its frames.
     pub length: Nanos,
 }
 
-/// What became of a loop.
+/// Figures of one run of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// Frames a second.
+    /// Frames per second.
     pub rate: f64,
-    /// The mean wait of a frame from when it was due, in ns.
+    /// Mean lateness of a frame, in ns.
     pub wait: f64,
-    /// Steps of the rate that no frame was in time for, a second.
+    /// Frame slots per second that had no frame in time.
     pub overshot: f64,
-    /// The share of a CPU that it used, in %.
+    /// Used share of a CPU, in %.
     pub used: f64,
-    /// The share that sampling at ticks found, in %; `None` where the kernel did not tell.
+    /// Share of a CPU according to sampling at ticks, in %. `None` if the kernel does not report
+    /// it.
     pub sampled: Option<f64>,
 }
 
-/// The least and the most of a figure over all phases.
+/// Smallest and largest value of a figure over all phases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The most.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Range {
-    /// Of all values.
+    /// Range of all values.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         Self {
             min: values.clone().fold(f64::INFINITY, f64::min),
@@ -112,32 +114,34 @@ impl Range {
         }
     }
 
-    /// How far outside a value lies; 0 within.
+    /// Distance of a value from the range, or 0 inside it.
     pub fn off(&self, value: f64) -> f64 {
         (self.min - value).max(value - self.max).max(0.0)
     }
 }
 
-/// What the model makes of a loop.
+/// Figures predicted by the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
-    /// Frames a second.
+    /// Frames per second.
     pub rate: Range,
-    /// The mean wait, in ns.
+    /// Mean lateness of a frame, in ns.
     pub wait: Range,
-    /// Steps of the rate that no frame is in time for, a second.
+    /// Frame slots per second without a frame in time.
     pub overshot: Range,
-    /// The share of a CPU that sampling finds, in %.
+    /// Sampled share of a CPU, in %.
     pub sampled: Range,
 }
 
-/// How long code takes from the end of a sleep's slack to the frame, by the waits of the loops of
-/// one guest: a wait of the middle, less its slack. A call that asks for whole ms shows its rounding
-/// instead, so of `poll` and `epoll` it is what `select` shows, which goes the same way through the
-/// kernel; nothing where that is not among the loops.
+/// Estimates the time from the end of a sleep's slack to the frame: the median wait minus the
+/// slack.
 ///
-/// Some µs decide about nothing but a loop of which some periods are nearly a number of ticks: which
-/// phases of the tick its frames keep to.
+/// `rows` are the loops of one guest. Calls that take whole milliseconds show their rounding
+/// instead. For `poll` and `epoll`, the estimate therefore comes from `select`, which takes the
+/// same path through the kernel. It is zero if `select` is not among the loops.
+///
+/// These microseconds matter only for a loop with several periods close to a whole number of ticks.
+/// They then decide at which phases of the tick its frames stay.
 pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     let alike = |other: &&PaceVariant| {
         let (other, row) = (other.spec, row.spec);
@@ -156,7 +160,7 @@ pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     })
 }
 
-/// By how much the kernel may be late with a sleep of this kind: a timerfd has none (docs/pace.md).
+/// Slack of a sleep of this kind. A timerfd has none (docs/pace.md).
 fn slack(sleep: SleepMethod) -> Nanos {
     if sleep.has_slack() {
         SLACK
@@ -165,13 +169,16 @@ fn slack(sleep: SleepMethod) -> Nanos {
     }
 }
 
-/// What was measured of a loop, one of those of its guest; `None` where no frame was.
+/// The measured loop and its figures, given all loops of its guest. `None` without frames.
 pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
     let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;
-    let machine = row.readings.iter().find(|it| it.clock == CpuClock::Machine);
-    let share = |time: Nanos, of: Nanos| time.as_secs_f64() / of.as_secs_f64() * 100.0;
+    let machine = row
+        .readings
+        .iter()
+        .find(|reading| reading.clock == CpuClock::Machine);
+    let share = |time: Nanos, total: Nanos| time.as_secs_f64() / total.as_secs_f64() * 100.0;
     Some((
         Loop {
             period: figures.period,
@@ -190,56 +197,57 @@ pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figure
             wait: wait.mean.0 as f64,
             overshot: figures.overshot as f64 / seconds,
             used: share(row.cpu_time, row.elapsed),
-            sampled: machine.map(|it| share(it.time, it.elapsed)),
+            sampled: machine.map(|reading| share(reading.time, reading.elapsed)),
         },
     ))
 }
 
-/// What the model makes of `it` on `kernel`; `None` for a hybrid whose margin is not known.
-pub fn predict(kernel: Kernel, it: &Loop) -> Option<Predicted> {
-    let wait = wait(it)?;
-    let run = |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, it, (wait, code), phase));
-    // A wait that ends on a tick does not show how long the code after it took.
+/// Predicts a loop's figures on `kernel`. Returns `None` for a hybrid loop with an unknown margin.
+pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
+    let wait = wait(pace)?;
+    let run =
+        |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, (wait, code), phase));
+    // A wait that ends on a tick does not show how long the code after it takes.
     let codes = if kernel.high_resolution {
-        vec![it.code]
+        vec![pace.code]
     } else {
         CODES.to_vec()
     };
     let runs: Vec<Figures> = codes.into_iter().flat_map(run).collect();
-    let of = |figure: fn(&Figures) -> f64| Range::of(runs.iter().map(figure));
+    let range = |figure: fn(&Figures) -> f64| Range::of(runs.iter().map(figure));
     Some(Predicted {
-        rate: of(|run| run.rate),
-        wait: of(|run| run.wait),
-        overshot: of(|run| run.overshot),
-        sampled: of(|run| run.sampled.unwrap_or(0.0)),
+        rate: range(|run| run.rate),
+        wait: range(|run| run.wait),
+        overshot: range(|run| run.overshot),
+        sampled: range(|run| run.sampled.unwrap_or(0.0)),
     })
 }
 
-/// Where they differ.
-pub fn differences(it: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Difference> {
+/// Figures that differ by more than their tolerance.
+pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Difference> {
     let mut all = Vec::new();
     if predicted.rate.off(measured.rate) > SHARE * measured.rate {
         all.push(Difference::Rate);
     }
-    if predicted.wait.off(measured.wait) > SHARE * it.period.0 as f64 {
+    if predicted.wait.off(measured.wait) > SHARE * pace.period.0 as f64 {
         all.push(Difference::Wait);
     }
-    let sampled = measured.sampled.map(|it| predicted.sampled.off(it));
+    let sampled = measured.sampled.map(|share| predicted.sampled.off(share));
     if sampled.is_some_and(|off| off > POINTS) {
         all.push(Difference::Sampled);
     }
     all
 }
 
-/// Whether the phase decides more than what may differ: the range of waits or of samples is wider than
-/// twice that.
-pub fn is_wide(it: &Loop, predicted: &Predicted) -> bool {
+/// Whether the start phase matters more than the tolerance: the range of waits or of samples is
+/// wider than twice the tolerance.
+pub fn is_wide(pace: &Loop, predicted: &Predicted) -> bool {
     let width = |range: Range| range.max - range.min;
-    width(predicted.wait) > 2.0 * SHARE * it.period.0 as f64
+    width(predicted.wait) > 2.0 * SHARE * pace.period.0 as f64
         || width(predicted.sampled) > 2.0 * POINTS
 }
 
-/// A machine of one CPU with this kernel, whose tick is at one of [`PHASES`] when it starts.
+/// A machine with one CPU and this kernel. Its first tick is at one of [`PHASES`].
 pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     let mut machine = Machine::new(1, u64::from(kernel.hz), Policy::Fair);
     machine.phases = vec![Nanos(kernel.tick().0 * phase / PHASES)];
@@ -257,33 +265,33 @@ pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     machine
 }
 
-/// The step in which the loop waits for its next frame.
-fn wait(it: &Loop) -> Option<Step> {
-    let Some(call) = Call::of(it.sleep) else {
+/// The step that waits for the next frame.
+fn wait(pace: &Loop) -> Option<Step> {
+    let Some(call) = Call::of(pace.sleep) else {
         return Some(Step::Pace {
-            rule: it.rule,
-            period: it.period,
-            unit: it.sleep.unit(),
-            spin: it.sleep.spin(it.period, it.margin)?,
+            rule: pace.rule,
+            period: pace.period,
+            unit: pace.sleep.unit(),
+            spin: pace.sleep.spin(pace.period, pace.margin)?,
         });
     };
-    Some(match it.rule {
-        PaceRule::Deadline => Step::SleepUntil(call, it.period),
+    Some(match pace.rule {
+        PaceRule::Deadline => Step::SleepUntil(call, pace.period),
         PaceRule::Remaining => Step::SleepRest {
             call,
-            time: it.period,
+            time: pace.period,
             unit: Nanos(1),
         },
-        PaceRule::Fixed => Step::Sleep(call, Law::Fixed(it.period)),
+        PaceRule::Fixed => Step::Sleep(call, Law::Fixed(pace.period)),
     })
 }
 
-/// Runs the loop, with this step to wait and this much code after it, from one phase of the tick.
-fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
+/// Runs the loop from one start phase. `wait` is its waiting step, and `code` is the time after it.
+fn simulate(kernel: Kernel, pace: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
     let mut machine = machine(kernel, phase);
-    machine.slack = slack(it.sleep);
-    let mut setup = Setup::new(machine, it.length);
-    let work = Step::Work(Law::Fixed(it.work.max(Nanos(1))));
+    machine.slack = slack(pace.sleep);
+    let mut setup = Setup::new(machine, pace.length);
+    let work = Step::Work(Law::Fixed(pace.work.max(Nanos(1))));
     let late = Step::Late(Law::Fixed(code));
     setup
         .tasks
@@ -291,9 +299,9 @@ fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) 
     let ran = ticktax_sim::frames(&setup, TaskId(0));
     let (followed, frames) = ran.unwrap_or_else(|error| panic!("the loop's own machine: {error}"));
     let report = followed.report;
-    let seconds = it.length.as_secs_f64();
+    let seconds = pace.length.as_secs_f64();
     let waits = frames.iter().skip(1).map(|frame| frame.began - frame.due);
-    let mut schedule = Schedule::new(it.period);
+    let mut schedule = Schedule::new(pace.period);
     let missed = frames.iter().filter_map(|frame| {
         schedule.begin(frame.due);
         schedule.take(frame.began)
@@ -311,7 +319,7 @@ fn simulate(kernel: Kernel, it: &Loop, (wait, code): (Step, Nanos), phase: i64) 
     }
 }
 
-/// Frames a second, from the first to the last.
+/// Frames per second between the first and the last frame.
 fn rate(frames: &[Frame]) -> f64 {
     match (frames.first(), frames.last()) {
         (Some(first), Some(last)) if last.began > first.began => {
@@ -347,12 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn high_resolution_knows_no_tick() {
+    fn high_resolution_timers_ignore_the_tick() {
         let made = predict(kernel(100, true), &LOOP).unwrap();
         assert!((made.rate.min - 1000.0 / 30.0).abs() < 1e-6);
-        // The slack of a task's timers.
+        // Timer slack.
         assert!((made.wait.max - 50_000.0).abs() < 1.0, "{:?}", made.wait);
-        // Three ticks a period, one phase: a frame of 1 ms is found by one of them or none.
+        // A period is three ticks, so the phase is constant. One of them finds each frame of 1 ms,
+        // or none does.
         assert!(made.sampled.min.abs() < 1e-9);
         assert!(
             (made.sampled.max - 100.0 / 3.0).abs() < 0.2,
@@ -362,16 +371,16 @@ mod tests {
     }
 
     #[test]
-    fn without_it_sleeps_end_on_ticks_and_samples_miss_them() {
+    fn low_resolution_sleeps_end_on_ticks_and_samples_miss_them() {
         let made = predict(kernel(100, false), &LOOP).unwrap();
-        // By the phase at which it starts, anything up to a tick late.
+        // Up to a tick late, depending on the start phase.
         assert!(
             made.wait.max < 10e6 && made.wait.max > 9e6,
             "{:?}",
             made.wait
         );
         assert!(made.sampled.max < 1e-9);
-        // A relative sleep of 30 ms after 1 ms of work is 40 ms.
+        // A relative sleep of 30 ms after 1 ms of work takes 40 ms.
         let fixed = Loop {
             rule: PaceRule::Fixed,
             ..LOOP
@@ -380,9 +389,9 @@ mod tests {
         assert!((made.rate.min - 25.0).abs() < 0.01, "{:?}", made.rate);
     }
 
-    /// Nine periods of `poll` by `remaining` are 262 ms and 10 µs, and that is 131 ticks at 500 Hz:
-    /// a tick within the slack of one of the nine takes the 10 µs away, so that frames keep to nine
-    /// phases. Of these, those that begin less than 1.05 ms before the next tick are four.
+    /// Nine periods of `poll` with `remaining` take 262 ms and 10 µs, and 131 ticks at 500 Hz take
+    /// 262 ms. One of the nine has a tick within its slack. That removes the 10 µs, so frames stay
+    /// at nine phases. Four of these phases start less than 1.05 ms before the next tick.
     #[test]
     fn a_tick_within_the_slack_keeps_frames_to_phases() {
         let code = |tenths: i64| Loop {
@@ -399,14 +408,15 @@ mod tests {
         assert!((held.rate.max - 9e3 / 262.0).abs() < 0.001, "{held:?}");
         assert!((held.sampled.min - four).abs() < 0.1, "{held:?}");
         assert!((held.sampled.max - four).abs() < 0.1, "{held:?}");
-        // Without the code there is nothing to take away, and all phases are met.
+        // Without code time there is nothing to remove, so the frames pass through all phases.
         let free = predict(kernel(500, true), &code(0)).unwrap();
         assert!(free.sampled.min > four + 0.4, "{free:?}");
     }
 
-    /// Seven periods are fifty ticks of 4 ms. A frame that begins 25 µs after a tick has the sixth
-    /// after it due 3.45 ms after one, and asks to be woken 50 µs before that: the tick is within its
-    /// slack, and a kernel that has stopped it does not end the sleep there, but a tick later.
+    /// Seven periods are fifty ticks of 4 ms. If a frame starts 25 µs after a tick, the sixth frame
+    /// after it is due 3.45 ms after a tick. The loop asks to be woken 50 µs before that, so the
+    /// tick is within its slack. A kernel that has stopped the tick does not end the sleep there,
+    /// but one tick later.
     #[test]
     fn a_stopped_tick_does_not_end_a_sleep_within_its_slack() {
         let hybrid = Loop {
@@ -427,13 +437,13 @@ mod tests {
         let (stops, goes_on) = (at(false), at(true));
         assert!(stops.wait.max > 50e3, "{stops:?}");
         assert!(goes_on.wait.max < 10e3, "{goes_on:?}");
-        // One of seven frames is found by a tick, unless it is late, and then begins with one.
+        // A tick finds one of seven frames. A late frame starts with the tick and is not found.
         assert!(stops.sampled.min < 0.5, "{stops:?}");
         assert!(goes_on.sampled.min > 1.9, "{goes_on:?}");
     }
 
     #[test]
-    fn who_spins_is_in_time_and_always_there() {
+    fn a_spinning_loop_is_on_time_and_fully_sampled() {
         let spin = Loop {
             sleep: SleepMethod::Spin,
             ..LOOP
@@ -444,27 +454,29 @@ mod tests {
     }
 
     #[test]
-    fn a_hybrid_is_as_late_as_its_margin_is_short() {
+    fn a_hybrid_is_late_if_its_margin_is_shorter_than_a_tick() {
         let hybrid = |margin| Loop {
             sleep: SleepMethod::Hybrid,
             margin,
             ..LOOP
         };
         assert_eq!(predict(kernel(100, false), &hybrid(None)), None);
-        // A sleep that ends on a tick is up to 10 ms long, and 9 of them are spun away: what is
-        // late is at most 1 ms.
-        let of = |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
-        let made = of(9);
+        // A sleep ends on a tick, up to 10 ms late. Spinning covers 9 ms, so a frame is at most 1
+        // ms late.
+        let at_margin =
+            |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
+        let made = at_margin(9);
         assert!(made.wait.min < 1.0, "{:?}", made.wait);
         assert!((0.3e6..1e6).contains(&made.wait.max), "{:?}", made.wait);
-        // With a whole tick none is late, and a tick in three finds it spinning, or working.
-        let made = of(10);
+        // With a margin of a whole tick no frame is late. One tick in three finds the loop spinning
+        // or working.
+        let made = at_margin(10);
         assert!(made.wait.max < 1.0, "{:?}", made.wait);
         assert!((33.0..34.0).contains(&made.sampled.max), "{made:?}");
     }
 
     #[test]
-    fn differences_are_told_by_what_they_are_in() {
+    fn differences_name_the_figure() {
         let made = predict(kernel(100, true), &LOOP).unwrap();
         let same = Figures {
             rate: 1000.0 / 30.0,

@@ -1,14 +1,15 @@
-//! What a factorial design can tell: effects of factors, alone and by twos, over the cells that differ in effect.
+//! Determines which effects a factorial design can estimate.
 //!
-//! Every combination of values is a cell. What a value changes is a comparison of cells, and so is how much more it does
-//! with a value of another factor. Cells in which the same is in effect are one cell, and their comparisons add up: some
-//! comparisons then are nothing, and some are others again. Nothing is known here of what the factors are: all of this
-//! follows from which cells are the same.
+//! Every combination of factor values is a cell. The effect of a value is a comparison of cells,
+//! and an interaction is another: the additional effect of a value together with a value of another
+//! factor. Cells with the same effective settings count as one cell. Some comparisons then vanish,
+//! and some equal a combination of others. This module does not know what the factors mean.
+//! Everything follows from which cells are the same.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};
 //!
-//! // Two switches, of which the second does nothing while the first is off.
+//! // Two switches. The second does nothing while the first is off.
 //! let factorial = Factorial::new(vec![2, 2]);
 //! let effects = |cell: &Vec<usize>| (cell[0], cell[0] * cell[1]);
 //! let check = factorial.check(&same(&factorial.cells(), effects)).0;
@@ -21,28 +22,28 @@ use ticktax_model::net_experiment::{Alias, AliasPart, DesignCheck, IdleFactor, T
 
 use crate::statistics::dependencies;
 
-/// All combinations of the values of factors.
+/// All combinations of the factors' values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Factorial {
     levels: Vec<usize>,
 }
 
-/// An effect that can be told, and how often each cell counts in it, by the cells' places.
+/// An estimable effect, and the weight of each cell in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// One term, or the two of an interaction.
+    /// One term, or the two terms of an interaction.
     pub terms: Vec<Term>,
-    /// How often each cell counts.
+    /// Weight of each cell.
     pub weights: Vec<f64>,
 }
 
 impl Factorial {
-    /// Of factors with so many values each.
+    /// `levels` is the number of values of each factor.
     pub fn new(levels: Vec<usize>) -> Self {
         Self { levels }
     }
 
-    /// Every combination, that of all first values first; the last factor changes fastest.
+    /// Every combination, starting with all first values. The last factor changes fastest.
     pub fn cells(&self) -> Vec<Vec<usize>> {
         self.levels.iter().fold(vec![Vec::new()], |cells, &levels| {
             let longer = cells.iter().flat_map(|cell| {
@@ -56,25 +57,32 @@ impl Factorial {
         })
     }
 
-    /// All effects, then all interactions of two.
+    /// All main effects, then all two-factor interactions.
     pub fn effects(&self) -> Vec<Vec<Term>> {
-        let of = |factor: usize| {
+        let terms_of = |factor: usize| {
             let values = 1..self.levels[factor];
             values.map(move |value| Term { factor, value })
         };
         let factors = 0..self.levels.len();
-        let mut all: Vec<Vec<Term>> = factors.clone().flat_map(of).map(|it| vec![it]).collect();
+        let mut all: Vec<Vec<Term>> = factors
+            .clone()
+            .flat_map(terms_of)
+            .map(|term| vec![term])
+            .collect();
         for first in factors.clone() {
             for second in first + 1..self.levels.len() {
-                let pairs = of(first).flat_map(|a| of(second).map(move |b| vec![a, b]));
+                let pairs = terms_of(first).flat_map(|a| terms_of(second).map(move |b| vec![a, b]));
                 all.extend(pairs);
             }
         }
         all
     }
 
-    /// How often each cell counts in an effect: those with the value, less those with the first one, on average over
-    /// all other factors; in an interaction, the first term's effect with the second, less that without.
+    /// Weight of each cell in an effect.
+    ///
+    /// A main effect compares the cells with the value to those with the first value, averaged over
+    /// all other factors. An interaction is the first term's effect with the second term, minus the
+    /// effect without it.
     pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
         let is_of = |factor: usize| terms.iter().any(|term| term.factor == factor);
         let others = self.levels.iter().enumerate();
@@ -91,26 +99,32 @@ impl Factorial {
         self.cells().into_iter().map(weight).collect()
     }
 
-    /// What can be told where each cell is the same as the one that `same` names, itself or one before it: and the
-    /// comparisons that can be told apart, in which cells that are the same share their weight.
+    /// Finds the estimable effects when some cells are the same.
+    ///
+    /// `same[i]` is the index of the first cell equal to cell `i`. Also returns the independent
+    /// comparisons. Equal cells share their weight in them.
     pub fn check(&self, same: &[usize]) -> (DesignCheck, Vec<Comparison>) {
         let effects = self.effects();
         let cells = same.len();
         let merged: Vec<Vec<f64>> = effects
             .iter()
-            .map(|it| merge(&self.weights(it), same))
+            .map(|terms| merge(&self.weights(terms), same))
             .collect();
-        let told = dependencies(&merged, &vec![1e-9; merged.len()]);
+        let dependent = dependencies(&merged, &vec![1e-9; merged.len()]);
         let mut check = DesignCheck {
             cells,
-            different: same.iter().enumerate().filter(|(at, it)| at == *it).count(),
+            different: same
+                .iter()
+                .enumerate()
+                .filter(|(at, first)| at == *first)
+                .count(),
             effects: effects.len(),
             idle: self.idle(same),
             ..DesignCheck::default()
         };
         let mut comparisons = Vec::new();
-        for ((terms, merged), told) in effects.iter().zip(merged).zip(told) {
-            match told {
+        for ((terms, merged), dependence) in effects.iter().zip(merged).zip(dependent) {
+            match dependence {
                 None => comparisons.push(Comparison {
                     terms: terms.clone(),
                     weights: share(&merged, same),
@@ -132,18 +146,22 @@ impl Factorial {
         (check, comparisons)
     }
 
-    /// Factors that change nothing, or nothing while another has some value.
+    /// Factors that change nothing, always or while another factor has some value.
     fn idle(&self, same: &[usize]) -> Vec<IdleFactor> {
         let cells = self.cells();
         let is_idle = |factor: usize, while_at: Option<Term>| {
             let mut there = cells
                 .iter()
                 .enumerate()
-                .filter(|(_, cell)| while_at.is_none_or(|it| cell[it.factor] == it.value));
+                .filter(|(_, cell)| while_at.is_none_or(|term| cell[term.factor] == term.value));
             there.all(|(at, cell)| {
                 let mut first = cell.clone();
                 first[factor] = 0;
-                cells.iter().position(|it| *it == first).map(|it| same[it]) == Some(same[at])
+                cells
+                    .iter()
+                    .position(|other| *other == first)
+                    .map(|at| same[at])
+                    == Some(same[at])
             })
         };
         let mut idle = Vec::new();
@@ -155,14 +173,14 @@ impl Factorial {
                 });
                 continue;
             }
-            for other in (0..self.levels.len()).filter(|it| *it != factor) {
+            for other in (0..self.levels.len()).filter(|other| *other != factor) {
                 let values = (0..self.levels[other]).map(|value| {
                     Some(Term {
                         factor: other,
                         value,
                     })
                 });
-                let values = values.filter(|it| is_idle(factor, *it));
+                let values = values.filter(|value| is_idle(factor, *value));
                 idle.extend(values.map(|while_at| IdleFactor { factor, while_at }));
             }
         }
@@ -170,14 +188,14 @@ impl Factorial {
     }
 }
 
-/// For each of `all`, the place of the first that is the same in `what`.
-pub fn same<T, K: PartialEq>(all: &[T], what: impl Fn(&T) -> K) -> Vec<usize> {
-    let keys: Vec<K> = all.iter().map(what).collect();
-    let first = |key| keys.iter().position(|it| it == key).unwrap_or_default();
+/// For each item, the index of the first item with an equal `key`.
+pub fn same<T, K: PartialEq>(all: &[T], key: impl Fn(&T) -> K) -> Vec<usize> {
+    let keys: Vec<K> = all.iter().map(key).collect();
+    let first = |own| keys.iter().position(|key| key == own).unwrap_or_default();
     keys.iter().map(first).collect()
 }
 
-/// The weights of cells that are the same, at the first of them.
+/// Adds the weights of equal cells to the first of them.
 fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     let mut merged = vec![0.0; weights.len()];
     for (weight, &at) in weights.iter().zip(same) {
@@ -186,9 +204,9 @@ fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     merged
 }
 
-/// Such a weight, in equal parts to all cells that are the same.
+/// Distributes merged weights equally among equal cells.
 fn share(merged: &[f64], same: &[usize]) -> Vec<f64> {
-    let count = |at: usize| same.iter().filter(|&&it| it == at).count() as f64;
+    let count = |at: usize| same.iter().filter(|&&first| first == at).count() as f64;
     same.iter().map(|&at| merged[at] / count(at)).collect()
 }
 
@@ -201,12 +219,12 @@ mod tests {
         vec![Term { factor, value: 1 }]
     }
 
-    fn both(a: usize, b: usize) -> Vec<Term> {
+    fn interaction(a: usize, b: usize) -> Vec<Term> {
         [main(a), main(b)].concat()
     }
 
     #[test]
-    fn a_whole_design_tells_all() {
+    fn a_full_design_estimates_every_effect() {
         let factorial = Factorial::new(vec![2, 3]);
         assert_eq!(factorial.cells().len(), 6);
         assert_eq!(factorial.effects().len(), 1 + 2 + 2);
@@ -214,29 +232,31 @@ mod tests {
         let (check, comparisons) = factorial.check(&same);
         assert!(check.is_whole() && check.idle.is_empty());
         assert_eq!(comparisons.len(), 5);
-        // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), whose effects on average are known.
+        // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2). The average effects are known.
         let y = |cell: &[usize]| {
             let (a, b) = (cell[0] as f64, f64::from(u8::from(cell[1] == 2)));
             10.0 + 3.0 * a + 5.0 * b + 2.0 * a * b
         };
-        let told: Vec<f64> = comparisons
+        let estimates: Vec<f64> = comparisons
             .iter()
-            .map(|it| {
+            .map(|comparison| {
                 let cells = factorial.cells();
-                let parts = it.weights.iter().zip(&cells);
+                let parts = comparison.weights.iter().zip(&cells);
                 parts.map(|(weight, cell)| weight * y(cell)).sum()
             })
             .collect();
-        for (told, truth) in told.iter().zip([3.0 + 2.0 / 3.0, 0.0, 6.0, 0.0, 2.0]) {
-            assert!((told - truth).abs() < 1e-9, "{told} {truth}");
+        for (estimate, truth) in estimates.iter().zip([3.0 + 2.0 / 3.0, 0.0, 6.0, 0.0, 2.0]) {
+            assert!((estimate - truth).abs() < 1e-9, "{estimate} {truth}");
         }
     }
 
-    /// rfc1323, `win_scale` and timestamps: what is on the wire is the first with each of the others.
+    /// Models rfc1323: window scaling and timestamps take effect only while the first switch is on.
     #[test]
-    fn three_switches_that_make_four_cells_are_found_out() {
+    fn three_switches_with_four_distinct_cells_are_detected() {
         let factorial = Factorial::new(vec![2, 2, 2]);
-        let same = same(&factorial.cells(), |it| (it[0] * it[1], it[0] * it[2]));
+        let same = same(&factorial.cells(), |cell| {
+            (cell[0] * cell[1], cell[0] * cell[2])
+        });
         let (check, comparisons) = factorial.check(&same);
         assert_eq!((check.cells, check.different), (8, 4));
         assert_eq!((check.effects, check.rank), (6, 3));
@@ -252,33 +272,38 @@ mod tests {
             assert!(check.idle.contains(&idle), "{:?}", check.idle);
         }
         assert_eq!(check.idle.len(), 2);
-        let told: Vec<_> = comparisons.iter().map(|it| it.terms.clone()).collect();
-        assert_eq!(told, [main(0), main(1), main(2)]);
+        let estimable: Vec<_> = comparisons
+            .iter()
+            .map(|comparison| comparison.terms.clone())
+            .collect();
+        assert_eq!(estimable, [main(0), main(1), main(2)]);
         let alias = |terms: &[Term]| {
-            let mut found = check.aliases.iter().filter(|it| it.terms == terms);
+            let mut found = check.aliases.iter().filter(|alias| alias.terms == terms);
             let is = &found.next().unwrap().is;
-            let parts = is.iter().map(|it| (it.value.round(), it.terms.clone()));
+            let parts = is
+                .iter()
+                .map(|part| (part.value.round(), part.terms.clone()));
             parts.collect::<Vec<_>>()
         };
-        assert_eq!(alias(&both(0, 1)), [(2.0, main(1))]);
-        assert_eq!(alias(&both(0, 2)), [(2.0, main(2))]);
-        let last = alias(&both(1, 2));
+        assert_eq!(alias(&interaction(0, 1)), [(2.0, main(1))]);
+        assert_eq!(alias(&interaction(0, 2)), [(2.0, main(2))]);
+        let last = alias(&interaction(1, 2));
         assert_eq!(last.len(), 3, "{last:?}");
     }
 
     #[test]
-    fn a_factor_that_does_nothing_is_named() {
+    fn a_factor_without_effect_is_reported() {
         let factorial = Factorial::new(vec![2, 2]);
-        let same = same(&factorial.cells(), |it| it[0]);
+        let same = same(&factorial.cells(), |cell| cell[0]);
         let (check, comparisons) = factorial.check(&same);
         let idle = IdleFactor {
             factor: 1,
             while_at: None,
         };
         assert_eq!(check.idle, [idle]);
-        assert_eq!(check.nothing, [main(1), both(0, 1)]);
+        assert_eq!(check.nothing, [main(1), interaction(0, 1)]);
         assert_eq!(comparisons.len(), 1);
-        // Both cells of each value count: the more runs, the less noise.
+        // Both cells of each value count, because more runs reduce the noise.
         assert_eq!(comparisons[0].weights, [-0.5, -0.5, 0.5, 0.5]);
     }
 }

@@ -1,5 +1,5 @@
-//! The file of a case: what was published, what follows from it, and what is to be made of it.
-//! `docs/casebook.md` says how to write one.
+//! The case file: published figures, derived figures, and the model's parameters and tolerances.
+//! `docs/casebook.md` describes the format.
 
 mod check;
 mod design;
@@ -16,44 +16,44 @@ use ticktax_model::case::{Ends, Remark};
 pub use design::Design;
 pub use formula::Derived;
 
-/// A published investigation, as its file tells it.
+/// A published investigation, parsed from its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CaseFile {
-    /// Its name: the file's, without `.toml`.
+    /// Name of the case: the file name without `.toml`.
     pub name: String,
-    /// What it is about, in a line.
+    /// Summary in one line.
     pub title: String,
-    /// Where and when it was published.
+    /// Place and date of publication.
     pub source: String,
-    /// How it comes about, as far as the model says.
+    /// The mechanism, as far as the model explains it.
     pub mechanism: String,
-    /// The scenario that is its model, for a case without a module.
+    /// The scenario that models the case, if it has no module.
     pub model: Option<ScenarioModel>,
-    /// The model's constants.
+    /// Constants of the model.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
-    /// What was published.
+    /// Published figures.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// Switches that were, or could have been, tried one by one.
+    /// Switches of a published experiment, and the effects that they enable.
     pub design: Option<Design>,
-    /// What the model does not reproduce, and why.
+    /// Published observations that the model does not reproduce, and the reasons.
     #[serde(default)]
     pub not_reproduced: Vec<Remark>,
-    /// What is odd about the source.
+    /// Inconsistencies of the source.
     #[serde(default)]
     pub oddities: Vec<Remark>,
 }
 
-/// A model that is a scenario of the simulator.
+/// A model that is a simulator scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioModel {
-    /// The scenario's file, from the case's folder.
+    /// Path of the scenario file, relative to the case's folder.
     pub scenario: String,
-    /// What of it the place of a row sets, a name of `sweep --vary`; every row is the same machine
-    /// without it.
+    /// Parameter of the scenario that a row's `at` sets, named as in `sweep --vary`. Without it,
+    /// all rows use the same machine.
     pub row: Option<String>,
 }
 
@@ -61,31 +61,31 @@ pub struct ScenarioModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
-    /// Its value; of one that is fitted, what the fit came to.
+    /// The value. For a fitted constant, the result of the fit.
     pub value: f64,
-    /// Its unit.
+    /// Unit of the value.
     #[serde(default)]
     pub unit: String,
-    /// Where it is published, in the source's words.
+    /// The published text, for a published constant.
     pub quote: Option<String>,
-    /// Why it is what it is, where we chose it.
+    /// Reason for the value, for an assumed constant.
     #[serde(default)]
     pub from: String,
-    /// Where it is to be found, from and to, where it is fitted.
+    /// Range of the search, for a fitted constant.
     pub fit: Option<[f64; 2]>,
-    /// How many values of the range are tried before the search closes in; 2 to 1000.
+    /// Number of values tried before the search narrows, from 2 to 1000.
     #[serde(default = "default_steps")]
     pub steps: u32,
-    /// Whether it is a whole number.
+    /// Whether the value must be an integer.
     #[serde(default)]
     pub whole: bool,
-    /// Other values to try, to see what depends on it.
+    /// Alternative values for the sensitivity analysis.
     #[serde(default, rename = "try")]
     pub others: Vec<f64>,
-    /// The parameters that are fitted anew at each of these.
+    /// Parameters that are fitted again for each alternative value.
     #[serde(default)]
     pub refit: Vec<String>,
-    /// What of the scenario it sets, a name of `sweep --vary`.
+    /// Parameter of the scenario that it sets, named as in `sweep --vary`.
     pub sets: Option<String>,
 }
 
@@ -97,22 +97,22 @@ fn default_steps() -> u32 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Series {
-    /// What it is.
+    /// Name of the quantity.
     pub name: String,
-    /// Its unit.
+    /// Unit of the values.
     pub unit: String,
-    /// How near the model must come: this much either way.
+    /// Absolute tolerance of the model.
     #[serde(default)]
     pub tolerance: f64,
-    /// Or this share of what was published.
+    /// Tolerance of the model as a share of the published value. The larger tolerance applies.
     #[serde(default)]
     pub relative: f64,
-    /// Which column of a sweep is compared, where the model is a scenario.
+    /// Column of a sweep to compare, if the model is a scenario.
     pub measure: Option<String>,
-    /// What that is multiplied by.
+    /// Factor applied to that column.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Whether it is a count that is divided by the simulated time in s.
+    /// Whether the column is a count to be divided by the simulated seconds.
     #[serde(default)]
     pub per_second: bool,
     /// The rows.
@@ -123,44 +123,43 @@ fn one() -> f64 {
     1.0
 }
 
-/// One row: what was published, what follows from it, or neither, where only the model says
-/// something.
+/// One row: published, derived, or only modelled.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What it is for: a tick rate, a host. The model reads it.
+    /// Key of the row, such as a tick rate or a host. The model parses it.
     pub at: String,
-    /// What was published, in the source's words.
+    /// The published text.
     pub quote: Option<String>,
-    /// The number that was published.
+    /// The published value.
     pub value: Option<f64>,
-    /// Or the range: within it counts as met.
+    /// The published range. Any value within it counts as met.
     pub range: Option<[f64; 2]>,
-    /// What follows from published numbers, which is then what the model is compared with.
+    /// A value derived from published numbers. It takes precedence as the model's target.
     pub derived: Option<Derived>,
-    /// How near the model must come in this row.
+    /// Tolerance of this row. It overrides that of the series.
     pub tolerance: Option<f64>,
-    /// Whether it calibrates.
+    /// Whether the row calibrates the model.
     #[serde(default)]
     pub fit: bool,
-    /// Where the model is known to miss it, why.
+    /// Reason, if the model is known to miss the row.
     pub fails: Option<String>,
 }
 
-/// Why a file is no case.
+/// An invalid case file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {why}")]
 pub struct CaseError {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The line in it, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub why: String,
 }
 
 impl CaseFile {
-    /// Reads a case from the text of `file`.
+    /// Parses the text of `file`.
     pub fn parse(file: &str, text: &str) -> Result<Self, CaseError> {
         let case: Self = toml::from_str(text).map_err(|error| CaseError {
             file: file.to_owned(),
@@ -175,7 +174,7 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// The same case with nothing but these rows.
+    /// A copy with only the `wanted` rows.
     #[must_use]
     pub fn with_rows(&self, wanted: impl Fn(&Published) -> bool) -> Self {
         let mut file = self.clone();
@@ -185,18 +184,18 @@ impl CaseFile {
         file
     }
 
-    /// The same case with nothing but the rows that calibrate.
+    /// A copy with only the calibration rows.
     #[must_use]
     pub fn calibrating(&self) -> Self {
         self.with_rows(|row| row.fit)
     }
 
-    /// A series by name.
+    /// Finds a series by name.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// A row by series and place.
+    /// Finds a row by series and place.
     pub fn row(&self, series: &str, at: &str) -> Option<&Published> {
         let rows = &self.series(series)?.rows;
         rows.iter().find(|row| row.at == at)
@@ -209,43 +208,43 @@ impl CaseFile {
             .flat_map(|series| series.rows.iter().map(move |row| (series, row)))
     }
 
-    /// The values of all parameters.
+    /// Values of all parameters.
     pub fn values(&self) -> Values {
         let values = self
             .parameters
             .iter()
-            .map(|(name, it)| (name.clone(), it.value));
+            .map(|(name, parameter)| (name.clone(), parameter.value));
         Values(values.collect())
     }
 }
 
-/// The line that a byte is in, from 1.
+/// Line number of a byte offset, from 1.
 fn line_of(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).matches('\n').count() + 1
 }
 
-/// A range without the ends that are infinitely far.
+/// Replaces infinite ends by `None`.
 fn ends(range: [f64; 2]) -> Ends {
     range.map(|end| Some(end).filter(|end| end.is_finite()))
 }
 
 impl Published {
-    /// The number that was published, from and to.
+    /// The published value as a range.
     pub fn published(&self) -> Option<[f64; 2]> {
         self.range.or_else(|| self.value.map(|value| [value; 2]))
     }
 
-    /// The same as pages have it.
+    /// Like [`published`](Self::published), with infinite ends as `None`.
     pub fn published_ends(&self) -> Option<Ends> {
         self.published().map(ends)
     }
 
-    /// What is derived, as pages have it.
+    /// The derived range, with infinite ends as `None`.
     pub fn derived_ends(&self) -> Option<Ends> {
-        self.derived.as_ref().map(|it| ends(it.range()))
+        self.derived.as_ref().map(|derived| ends(derived.range()))
     }
 
-    /// What the model is compared with, from and to: what is derived, or else what was published.
+    /// The target of the model: the derived range, or else the published one.
     pub fn target(&self) -> Option<[f64; 2]> {
         self.derived
             .as_ref()
@@ -253,12 +252,12 @@ impl Published {
             .or_else(|| self.published())
     }
 
-    /// The middle of that.
+    /// Middle of the target.
     pub fn middle(&self) -> Option<f64> {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
-    /// By how much a modelled figure is off: nothing within a range.
+    /// Error of a modelled figure. It is zero within the target range.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))
@@ -266,26 +265,26 @@ impl Published {
 }
 
 impl Series {
-    /// How far a modelled figure may be off this row.
+    /// Tolerance of the model in a row.
     pub fn allowed(&self, row: &Published) -> f64 {
-        let of_series = || {
+        let series_tolerance = || {
             let middle = row.middle().filter(|middle| middle.is_finite());
             self.tolerance
                 .max(self.relative * middle.unwrap_or_default().abs())
         };
-        row.tolerance.unwrap_or_else(of_series)
+        row.tolerance.unwrap_or_else(series_tolerance)
     }
 }
 
-/// The constants that a model runs with.
+/// The constants of a model run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values(pub BTreeMap<String, f64>);
 
 impl Values {
-    /// A constant by name.
+    /// Looks up a constant by name.
     ///
     /// # Panics
-    /// When the case's file lacks it: a test runs every case.
+    /// If the case file lacks it. A test runs every case.
     pub fn get(&self, name: &str) -> f64 {
         match self.0.get(name) {
             Some(&value) => value,
@@ -293,7 +292,7 @@ impl Values {
         }
     }
 
-    /// The same, with one of them changed.
+    /// A copy with one constant changed.
     #[must_use]
     pub fn with(&self, name: &str, value: f64) -> Self {
         let mut values = self.clone();

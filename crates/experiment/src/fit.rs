@@ -1,4 +1,4 @@
-//! Calibration: the constants that a file wants fitted, from the rows that it names.
+//! Calibration: fits free constants of a case file to its calibration rows.
 
 use ticktax_model::case::FitOutcome;
 
@@ -6,26 +6,27 @@ use crate::cases::Case;
 use crate::file::{CaseFile, Parameter, Values};
 use crate::judge::misfit;
 
-/// What a fit came to.
+/// Result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// All constants, the fitted ones among them.
+    /// All constants, including the fitted ones.
     pub values: Values,
-    /// What is left: see [`misfit`].
+    /// Remaining error: see [`misfit`].
     pub misfit: f64,
-    /// How many times the model was run.
+    /// Number of model runs.
     pub runs: u64,
 }
 
 impl Fitted {
-    /// What it came to, as pages have it: beside what the file has, and how well the model does on
-    /// rows that it was not fitted to.
+    /// Compares the fit with the values in the file, and tests the model on held-out rows.
     pub fn outcome(&self, case: &dyn Case, file: &CaseFile) -> FitOutcome {
         let constants = file.constants().into_iter();
-        let fitted = constants.filter(|it| it.fit.is_some()).map(|constant| {
-            let value = self.values.get(&constant.name);
-            (constant, value)
-        });
+        let fitted = constants
+            .filter(|constant| constant.fit.is_some())
+            .map(|constant| {
+                let value = self.values.get(&constant.name);
+                (constant, value)
+            });
         FitOutcome {
             constants: fitted.collect(),
             misfit: self.misfit,
@@ -35,19 +36,20 @@ impl Fitted {
     }
 }
 
-/// Rounds of closing in, each to half of the range before.
+/// Number of refinement rounds. Each halves the search range.
 const ROUNDS: u32 = 14;
-/// Rounds without a better result after which it is over.
+/// The fit stops after this many rounds without improvement.
 const PATIENCE: u32 = 4;
 
-/// Fits all constants that the file gives a range. The same file gives the same result: every
-/// value of a grid over the ranges is tried, then finer grids around the best. `None` where the
-/// file wants nothing fitted.
+/// Fits all constants that have a range in the file.
+///
+/// The search is deterministic. It tries every point of a grid over the ranges, then finer grids
+/// around the best point. Returns `None` if the file has nothing to fit.
 pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
-    let wanted: Vec<Wanted<'_>> = file
+    let wanted: Vec<FreeParameter<'_>> = file
         .parameters
         .iter()
-        .filter_map(|(name, it)| Wanted::of(name, it))
+        .filter_map(|(name, parameter)| FreeParameter::from_file(name, parameter))
         .collect();
     if wanted.is_empty() {
         return None;
@@ -56,18 +58,18 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     let mut best = (f64::INFINITY, file.values());
     let mut runs = 0;
     let mut idle_rounds = 0;
-    let mut ranges: Vec<[f64; 2]> = wanted.iter().map(|it| it.range).collect();
+    let mut ranges: Vec<[f64; 2]> = wanted.iter().map(|free| free.range).collect();
     for round in 0..ROUNDS {
         let axes: Vec<Vec<f64>> = wanted
             .iter()
             .zip(&ranges)
-            .map(|(it, range)| it.axis(*range, if round == 0 { it.steps } else { 5 }))
+            .map(|(free, range)| free.axis(*range, if round == 0 { free.steps } else { 5 }))
             .collect();
         let before = best.0;
         for point in grid(&axes) {
             let mut values = file.values();
-            for (it, value) in wanted.iter().zip(point) {
-                values = values.with(it.name, value);
+            for (free, value) in wanted.iter().zip(point) {
+                values = values.with(free.name, value);
             }
             runs += 1;
             let misfit = misfit(case, &rows, &values);
@@ -75,16 +77,21 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
                 best = (misfit, values);
             }
         }
-        for (it, range) in wanted.iter().zip(&mut ranges) {
-            let parts = if round == 0 { f64::from(it.steps) } else { 4.0 };
+        for (free, range) in wanted.iter().zip(&mut ranges) {
+            let parts = if round == 0 {
+                f64::from(free.steps)
+            } else {
+                4.0
+            };
             let width = (range[1] - range[0]) / parts;
-            let middle = best.1.get(it.name);
+            let middle = best.1.get(free.name);
             *range = [
-                (middle - width).max(it.range[0]),
-                (middle + width).min(it.range[1]),
+                (middle - width).max(free.range[0]),
+                (middle + width).min(free.range[1]),
             ];
         }
-        // A model that counts whole ticks is flat around its best: nothing more to find.
+        // A model that counts whole ticks is flat around its best point, so there is nothing more
+        // to find.
         let better = before - best.0 > 1e-6 * before.min(1.0);
         idle_rounds = if better { 0 } else { idle_rounds + 1 };
         if idle_rounds == PATIENCE {
@@ -98,7 +105,7 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
-/// The most times that [`fit`] runs the model for parameters with these many values in the first round.
+/// Maximum number of model runs of [`fit`], given the number of first-round values per parameter.
 pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
     let (mut first, mut later) = (1_u64, 1_u64);
     let mut is_any = false;
@@ -115,35 +122,34 @@ pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
     }
 }
 
-/// A parameter that is to be found.
-struct Wanted<'a> {
+/// A parameter to fit.
+struct FreeParameter<'a> {
     name: &'a str,
     range: [f64; 2],
     steps: u32,
     whole: bool,
 }
 
-impl<'a> Wanted<'a> {
-    fn of(name: &'a str, it: &Parameter) -> Option<Self> {
+impl<'a> FreeParameter<'a> {
+    fn from_file(name: &'a str, parameter: &Parameter) -> Option<Self> {
         Some(Self {
             name,
-            range: it.fit?,
-            steps: it.steps,
-            whole: it.whole,
+            range: parameter.fit?,
+            steps: parameter.steps,
+            whole: parameter.whole,
         })
     }
 
-    /// `steps` values from one end of a range to the other; of whole numbers, those in it, or the one
-    /// that is nearest.
+    /// `steps` values across a range. For integers, those in the range, or else the closest one.
     fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();
-            let whole = (0..steps.max(2)).map(|n| first + f64::from(n));
-            let whole: Vec<f64> = whole.take_while(|&value| value <= high).collect();
-            return if whole.is_empty() {
+            let integers = (0..steps.max(2)).map(|n| first + f64::from(n));
+            let integers: Vec<f64> = integers.take_while(|&value| value <= high).collect();
+            return if integers.is_empty() {
                 vec![f64::midpoint(low, high).round()]
             } else {
-                whole
+                integers
             };
         }
         let last = f64::from(steps - 1);
@@ -153,7 +159,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Every combination of the values on the axes.
+/// Every combination of the values.
 fn grid(axes: &[Vec<f64>]) -> Vec<Vec<f64>> {
     axes.iter().fold(vec![Vec::new()], |points, axis| {
         let longer = points.iter().flat_map(|point| {

@@ -1,4 +1,4 @@
-//! Published and derived beside modelled, row by row.
+//! Compares modelled figures with published and derived ones, row by row.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use crate::cases::Case;
 use crate::file::{CaseFile, Published, Series, Values};
 use crate::sensitivity;
 
-/// What a model gives, by series and row.
+/// Modelled figures, by series and row.
 pub type Modelled = BTreeMap<(String, String), f64>;
 
-/// A case's comparison.
+/// Comparison of a case.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// All rows.
     pub lines: Vec<Line>,
-    /// What else the model says, or cannot.
+    /// Remarks of the model.
     pub remarks: Vec<Remark>,
 }
 
 impl Judgement {
-    /// A row by series and place.
+    /// Finds a row by series and place.
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
             .iter()
@@ -29,7 +29,7 @@ impl Judgement {
     }
 }
 
-/// Runs a case's model with the constants of its file, and compares.
+/// Runs a case's model with the constants of its file and compares the results.
 pub fn judge(case: &dyn Case, file: &CaseFile) -> Judgement {
     let values = file.values();
     let modelled = case.model(file, &values);
@@ -43,13 +43,13 @@ pub fn judge(case: &dyn Case, file: &CaseFile) -> Judgement {
     }
 }
 
-/// All that there is to say of a case: the comparison, what it predicts when other rows calibrate it,
-/// and what other constants would give.
+/// The complete report of a case: the comparison, the held-out predictions, and the sensitivity to
+/// constants.
 pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
     let Judgement { mut lines, remarks } = judge(case, file);
     let sensitivity = sensitivity::sensitivity(case, file);
-    for it in &sensitivity {
-        sensitivity::mark(it, &mut lines);
+    for parameter in &sensitivity {
+        sensitivity::mark(parameter, &mut lines);
     }
     CaseStatement {
         head: file.head(),
@@ -64,7 +64,7 @@ pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
     }
 }
 
-/// The rows of a file beside what a model gives.
+/// Combines the rows of a file with the modelled figures.
 pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     let line = |(series, row): (&Series, &Published)| {
         let key = (series.name.clone(), row.at.clone());
@@ -93,16 +93,16 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     file.rows().map(line).collect()
 }
 
-/// How badly a model misses the rows that calibrate: the sum of the squares of its residuals, each
-/// in units of what is allowed. A row that the model has nothing for is missed without end.
+/// Sum of squared residuals of the calibration rows, each divided by its tolerance. Infinite if the
+/// model has no value for one of them.
 pub fn misfit(case: &dyn Case, file: &CaseFile, values: &Values) -> f64 {
     let modelled = case.sample(file, values);
     let miss = |(series, row): (&Series, &Published)| {
         let value = modelled.get(&(series.name.clone(), row.at.clone()));
         let residual = value.and_then(|&value| row.residual(value));
-        let residual = residual.filter(|it| it.is_finite());
-        residual.map_or(f64::INFINITY, |it| {
-            (it / series.allowed(row).max(1e-9)).powi(2)
+        let residual = residual.filter(|residual| residual.is_finite());
+        residual.map_or(f64::INFINITY, |residual| {
+            (residual / series.allowed(row).max(1e-9)).powi(2)
         })
     };
     file.rows().filter(|(_, row)| row.fit).map(miss).sum()

@@ -1,9 +1,8 @@
-//! Cases on real kernels: what to run in each, and what to make of it, beside what was published
-//! and what the models give.
+//! Runs cases on real kernels and compares the results with published and modelled figures.
 //!
-//! The kernels are not those of the publications, and neither is their clock. What can agree is the
-//! mechanism: what a case says of ticks and sleeps has to hold on any kernel that is told to tick
-//! and to sleep that way.
+//! These kernels and their clocks differ from those of the publications, so the figures can differ.
+//! The mechanism must agree: a case's claims about ticks and sleeps must hold on any kernel
+//! configured to tick and sleep that way.
 
 use std::collections::BTreeSet;
 
@@ -16,64 +15,64 @@ use crate::file::CaseFile;
 use crate::judge::Modelled;
 use crate::replay::Replay;
 
-/// Something to run in a guest.
+/// A run in a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestJob {
-    /// The kernel's parameters.
+    /// Kernel command line.
     pub cmdline: &'static str,
-    /// For how long, on the guest's clock.
+    /// Duration on the guest's clock.
     pub length: Nanos,
-    /// Whether the case's programs run, or nothing.
+    /// Whether the case's programs run. Otherwise the guest is idle.
     pub programs: bool,
     /// Whether the guest's instructions are counted.
     pub counted: bool,
 }
 
-/// What came of an order on a kernel.
+/// Result of a job on one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// The kernel's tick rate, in Hz.
+    /// Tick rate, in Hz.
     pub hz: u32,
-    /// The order.
+    /// The job.
     pub job: GuestJob,
-    /// What the guest's programs did.
+    /// Figures of the guest's programs.
     pub replay: Replay,
-    /// The instructions that the guest executed in all, where they were counted.
+    /// Total instructions that the guest executed, if counted.
     pub instructions: Option<u64>,
 }
 
-/// What real kernels do of a case.
+/// A case that can run on real kernels.
 pub trait KernelCase: Sync {
-    /// What to run in each kernel.
+    /// The jobs to run on each kernel.
     fn jobs(&self) -> Vec<GuestJob>;
 
-    /// The tick rates of what was published, in Hz.
+    /// Published tick rates, in Hz.
     fn rates(&self, file: &CaseFile) -> Vec<u32>;
 
-    /// What to make of it. `clock` is what the guests' time was.
+    /// Reports the results. `clock` is the clock of the guests.
     fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement;
 }
 
-/// Why kernels cannot be put beside what was published.
+/// Reasons why kernels cannot be compared with published figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelsError {
-    /// A case has a row for each tick rate.
+    /// Two kernels have the same tick rate, and a case has one row per rate.
     #[error("two of these kernels tick at {0} Hz: a case has a row for each rate")]
     SameRate(u32),
-    /// Neither its configuration nor the guest tells the tick rate.
+    /// Neither the configuration nor the guest shows the tick rate.
     #[error("{0} does not say its tick rate")]
     NoRate(String),
-    /// What came from the guest is of something else.
+    /// The guest's recording contains something else.
     #[error("the guest's recording is not of a case's programs")]
     NoReplay,
 }
 
 impl Trial {
-    /// What `kernel` made of a job, by the recording's header; `hz` is its tick rate, where its configuration is known and the
-    /// guest may not tell it.
+    /// Reads the result of a job on `kernel` from the recording's header. `hz` is the tick rate in
+    /// the kernel's configuration, used if the guest does not report one.
     ///
     /// # Errors
-    /// The tick rate is not known, or the recording is of something else.
+    /// The tick rate is unknown, or the recording contains something else.
     pub fn new(
         (kernel, hz): (&str, Option<u32>),
         job: GuestJob,
@@ -91,10 +90,10 @@ impl Trial {
     }
 }
 
-/// Refuses two kernels with one tick rate.
+/// Rejects two kernels with the same tick rate.
 ///
 /// # Errors
-/// There are two.
+/// [`KernelsError::SameRate`].
 pub fn require_one_a_rate(rates: impl IntoIterator<Item = u32>) -> Result<(), KernelsError> {
     let mut seen = BTreeSet::new();
     match rates.into_iter().find(|hz| !seen.insert(*hz)) {
@@ -103,19 +102,19 @@ pub fn require_one_a_rate(rates: impl IntoIterator<Item = u32>) -> Result<(), Ke
     }
 }
 
-/// The names of the cases that have one.
+/// Names of the cases that can run on real kernels.
 pub fn names() -> Vec<&'static str> {
     let on_kernels = cases::all().filter(|case| case.kernels().is_some());
     on_kernels.map(cases::Case::name).collect()
 }
 
-/// The rates of a series, as its rows have them.
+/// Tick rates of a series.
 pub(crate) fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
     let rows = file.series(series).map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
 }
 
-/// What was published of a rate, or follows from that, and what the case's own model gives.
+/// The target range and the modelled figure of a row, given its tick rate.
 pub(crate) fn published(
     file: &CaseFile,
     modelled: &Modelled,
@@ -131,13 +130,13 @@ pub(crate) fn published(
     )
 }
 
-/// A case's own model, by series and row.
+/// Runs the case's own model.
 pub(crate) fn modelled(file: &CaseFile) -> Modelled {
     let case = cases::find(&file.name);
     case.map_or_else(Modelled::new, |case| case.model(file, &file.values()))
 }
 
-/// The release of the kernels, where they are all of one.
+/// Kernel release, if it is the same for all trials.
 pub(crate) fn release(trials: &[Trial]) -> Option<String> {
     let mut releases = trials.iter().map(|trial| &trial.replay.machine.kernel);
     let first = releases.next()?;

@@ -1,9 +1,9 @@
-//! Plan, run, judge: the only place with a loop over runs.
+//! Plans experiments, runs them and judges the results. Loops over runs exist only in this crate.
 //!
-//! A [`Case`] is a published investigation: a file with the rows that were published, which of them
-//! calibrate and how near the others must come ([`file::CaseFile`]), and a model in the simulator
-//! ([`cases`]). [`judge`] puts both beside each other; [`fit`] finds the constants that the file
-//! says are to be found, from the rows that it names.
+//! A [`Case`] is a published investigation. It has two parts: a file with the published rows
+//! ([`file::CaseFile`]) and a model in the simulator ([`cases`]). The file names the rows that
+//! calibrate the model, and the tolerance for all others. [`fit`] finds the free constants from the
+//! calibration rows. [`judge`] compares the model with the published rows.
 #![forbid(unsafe_code)]
 
 pub mod axes;

@@ -1,5 +1,5 @@
-//! A matrix of kernels, boot parameters and ways to pace a loop: what the lab measured, what the
-//! model gives, and what was published.
+//! A matrix of kernels, boot parameters and frame loops: measured in the lab, predicted by the
+//! model, and published.
 
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{
@@ -11,10 +11,10 @@ use ticktax_model::pace::PaceVariant;
 use crate::cases;
 use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
 
-/// The case whose rows stand beside.
+/// The case with the published rows.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// The loops that a document of one guest tells of, as cells of a table; `None` where it tells of none.
+/// Converts one guest's document to table cells. Returns `None` if it contains no loops.
 pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelCell>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
@@ -27,17 +27,16 @@ pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<K
     Some(cells(kernel, cmdline, &machine, &rows))
 }
 
-/// The loops of one guest: what they did on its kernel, which was booted with `cmdline`, and what the
-/// model gives. A loop without frames is left out.
+/// Cells for the loops of one guest, booted with `cmdline`. Loops without frames are left out.
 fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -> Vec<KernelCell> {
     let facts = Kernel::of(machine);
     let measured = rows.iter();
     let measured = measured.filter_map(|row| conformance::measured(rows, row));
     let cell = |(paced, figures): (Loop, Figures)| {
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
-        let differs = predicted.as_ref().map(|it| {
-            // A cell without a prediction differs in nothing, and does not agree either.
-            conformance::differences(&paced, &figures, it)
+        let differs = predicted.as_ref().map(|predicted| {
+            // Cells without a prediction report no difference, but do not count as agreement.
+            conformance::differences(&paced, &figures, predicted)
         });
         KernelCell {
             kernel: kernel.to_owned(),
@@ -48,14 +47,15 @@ fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -
             period: paced.period,
             work: paced.work,
             measured: measured_cell(&figures),
-            predicted: predicted.map(|it| predicted_cell(&paced, &it)),
+            predicted: predicted.map(|predicted| predicted_cell(&paced, &predicted)),
             differs: differs.unwrap_or_default(),
         }
     };
     measured.map(cell).collect()
 }
 
-/// All cells, with what was published of their tick rates. `verb` is what was run in each guest.
+/// Combines all cells with the published figures of their tick rates. `verb` is the command run in
+/// each guest.
 pub fn comparison(verb: String, clock: GuestClock, cells: Vec<KernelCell>) -> KernelComparison {
     KernelComparison {
         verb,
@@ -87,7 +87,7 @@ fn predicted_cell(paced: &Loop, predicted: &Predicted) -> PredictedCell {
     }
 }
 
-/// What a game server's operators published of the same rates.
+/// Figures that a game server's operators published for the same tick rates.
 fn published(cells: &[KernelCell]) -> Vec<PublishedLoop> {
     let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return Vec::new();
@@ -95,15 +95,15 @@ fn published(cells: &[KernelCell]) -> Vec<PublishedLoop> {
     let mut rates: Vec<u32> = cells.iter().filter_map(|cell| cell.hz).collect();
     rates.sort_unstable();
     rates.dedup();
-    let of = |series: &str, hz: u32| file.row(series, &hz.to_string())?.middle();
-    let of_rate = |&hz: &u32| {
+    let published = |series: &str, hz: u32| file.row(series, &hz.to_string())?.middle();
+    let published_loop = |&hz: &u32| {
         Some(PublishedLoop {
             hz,
-            rate_hz: of("frames", hz)?,
-            shown_share: of("cpu", hz)? / 100.0,
+            rate_hz: published("frames", hz)?,
+            shown_share: published("cpu", hz)? / 100.0,
         })
     };
-    rates.iter().rev().filter_map(of_rate).collect()
+    rates.iter().rev().filter_map(published_loop).collect()
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
 
     const PERIOD: Nanos = Nanos::from_millis(30);
 
-    /// A loop of 30 ms with so many frames a second, each so late.
+    /// A 30 ms loop with `rate` frames per second, each `late` ns late.
     fn row(rate: f64, late: f64) -> PaceVariant {
         let mut stats = FrameStats::new(Terms {
             period: PERIOD,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_does_something_else_is_found_to() {
+    fn a_kernel_that_differs_from_the_model_is_reported() {
         let probe = cells("hz200", "", &machine(), &[row(33.0, 1e6)]);
         let expected = probe[0].predicted.unwrap();
         let (rate, wait) = (expected.rate_hz.0, expected.wait_ns.0);
@@ -178,18 +178,21 @@ mod tests {
         assert_eq!(cells[1].differs, [Difference::Rate]);
         let comparison = |cells| comparison("pace".to_owned(), GuestClock::Host, cells);
         assert!(comparison(cells[..1].to_vec()).agrees());
-        let both = comparison(cells);
-        assert!(!both.agrees());
-        // The case's own row for this rate.
-        assert_eq!(both.published.len(), 1);
+        let compared = comparison(cells);
+        assert!(!compared.agrees());
+        // The case has one row for this rate.
+        assert_eq!(compared.published.len(), 1);
         assert_eq!(
-            (both.published[0].hz, both.published[0].rate_hz.to_bits()),
+            (
+                compared.published[0].hz,
+                compared.published[0].rate_hz.to_bits()
+            ),
             (200, 29f64.to_bits())
         );
     }
 
     #[test]
-    fn a_kernel_that_does_not_tell_its_tick_is_compared_with_nothing() {
+    fn a_kernel_with_an_unknown_tick_has_no_prediction() {
         let cells = cells("vmlinuz", "", &Machine::default(), &[row(33.0, 1e6)]);
         assert_eq!((cells.len(), cells[0].predicted), (1, None));
         let comparison = comparison("pace".to_owned(), GuestClock::Host, cells);

@@ -1,13 +1,13 @@
-//! What a statement says of the program that it is about, one number each: the same for a comparison of two
-//! recordings and for a trial.
+//! Figures of the watched program from a statement. Comparisons of recordings and trials share
+//! them.
 
 use ticktax_model::Nanos;
 use ticktax_model::changes::ChangeMeasure;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, VictimStatement};
 
-/// One number about the program that was asked for; `None` where it was not measured, or there is no program. `wall` is
-/// how long was watched.
+/// One figure of the watched program, observed for `wall`. Returns `None` without a program, or if
+/// the figure was not measured.
 pub(crate) fn of_program(
     statement: &Statement,
     wall: Nanos,
@@ -17,7 +17,7 @@ pub(crate) fn of_program(
     let victim = statement.victim.as_ref()?;
     let frames = victim.frames.as_ref().map(|frames| &frames.figures);
     let minutes = wall.as_secs_f64() / 60.0;
-    let latency = victim.threads.as_ref().and_then(|it| it.latency);
+    let latency = victim.threads.as_ref().and_then(|threads| threads.latency);
     match measure {
         M::WaitedShare => share(victim, ThreadState::Waiting),
         M::WaitedPerSecond => Some(time(victim, ThreadState::Waiting)?.share_of(wall)),
@@ -33,18 +33,26 @@ pub(crate) fn of_program(
     }
 }
 
-/// How long its threads were in a state, together.
+/// Total time that the program's threads spent in a state.
 pub(crate) fn time(victim: &VictimStatement, state: ThreadState) -> Option<Nanos> {
-    sum(victim, |it| it == state)
+    sum(victim, |other| other == state)
 }
 
-/// The part that a state had of the time that the program wanted.
+/// Share of a state in the time that the program needed the CPU.
 pub(crate) fn share(victim: &VictimStatement, state: ThreadState) -> Option<f64> {
     Some(time(victim, state)?.share_of(sum(victim, ThreadState::is_wanted)?))
 }
 
-/// The time of these states.
-pub(crate) fn sum(victim: &VictimStatement, of: impl Fn(ThreadState) -> bool) -> Option<Nanos> {
+/// Total time in all states that `of` selects.
+pub(crate) fn sum(
+    victim: &VictimStatement,
+    is_selected: impl Fn(ThreadState) -> bool,
+) -> Option<Nanos> {
     let accounts = victim.threads.as_ref()?.accounts.iter();
-    Some(accounts.filter(|it| of(it.state)).map(|it| it.time).sum())
+    Some(
+        accounts
+            .filter(|account| is_selected(account.state))
+            .map(|account| account.time)
+            .sum(),
+    )
 }

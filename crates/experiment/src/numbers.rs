@@ -1,4 +1,4 @@
-//! Two files of numbers beside each other: a number a line, a column of a CSV, or what hyperfine exported.
+//! Compares two files of numbers: one number per line, a CSV column, or a hyperfine export.
 
 mod csv;
 mod hyperfine;
@@ -8,89 +8,90 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use ticktax_model::disk::{error_words, open_input};
 use ticktax_model::trial::{Better, Numbers, NumbersComparison, Unit};
+use ticktax_store::disk::{error_words, open_input};
 
 use crate::trial::compare_lists;
 
-/// A file that is longer is not read.
+/// Maximum file size.
 const MAX_BYTES: u64 = 64 << 20;
-/// More values than this are not compared.
+/// Maximum number of values.
 const MAX_VALUES: usize = 1_000_000;
-/// Values other than 0 have sizes within these: ratios and squares of them are numbers.
+/// Permitted magnitudes of nonzero values. Their ratios and squares stay finite.
 const SIZES: RangeInclusive<f64> = 1e-100..=1e100;
 
-/// Why two files cannot be compared as numbers.
+/// Reasons why two files cannot be compared as numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum NumbersError {
-    /// A file cannot be read, or holds something else.
+    /// A file cannot be read, or contains something else.
     #[error("cannot compare {file}: {why}")]
     File {
-        /// Which.
+        /// The file.
         file: String,
-        /// Why not, and what would do.
+        /// Reason and remedy.
         why: String,
     },
-    /// A file holds several lists, and none of them, or one that is not there, was chosen.
+    /// A file contains several lists, and the user chose none of them.
     #[error("cannot compare {file}: {why}")]
     Choice {
-        /// Which.
+        /// The file.
         file: String,
-        /// What there is, and how one is chosen.
+        /// The available lists, and how to choose one.
         why: String,
     },
-    /// One is a list of numbers, and the other is not.
+    /// One file is a list of numbers, and the other is not.
     #[error(
         "cannot compare {numbers}, a list of numbers, with {other}, which is none: compare two of the same kind"
     )]
     Mixed {
-        /// The one with numbers.
+        /// The file with numbers.
         numbers: String,
-        /// The other one.
+        /// The other file.
         other: String,
     },
 }
 
-/// What is asked of two lists.
+/// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// The column of a CSV, by name or by number from 1: of both files, or of each.
+    /// CSV column, by name or by number from 1. One entry for both files, or one for each.
     pub columns: Vec<String>,
-    /// The result of a hyperfine export, by command or by number from 1: of both files, or of each.
+    /// Result of a hyperfine export, by command or by number from 1. One entry for both files, or
+    /// one for each.
     pub results: Vec<String>,
-    /// Which way is better, where somebody said so.
+    /// The better direction, if the user named one.
     pub better: Option<Better>,
-    /// The largest effect that counts as none, as a share of the first list's mean.
+    /// Largest effect that counts as no difference, as a share of the first list's mean.
     pub difference: f64,
 }
 
-/// Two files that are lists of numbers.
+/// Two files with lists of numbers.
 #[derive(Debug)]
 pub struct NumberFiles {
     first: Source,
     second: Source,
 }
 
-/// A file of numbers.
+/// One file of numbers.
 #[derive(Debug)]
 struct Source {
-    /// Its name, as it was typed.
+    /// Name as typed.
     file: String,
     content: Content,
 }
 
-/// What it holds.
+/// Contents of a file.
 #[derive(Debug)]
 enum Content {
-    /// A number a line.
+    /// One number per line.
     Plain(String),
     /// A table.
     Table { text: String, delimiter: u8 },
-    /// The results of a hyperfine export.
+    /// Results of a hyperfine export.
     Hyperfine(serde_json::Value),
 }
 
-/// A list that was read.
+/// A parsed list.
 #[derive(Debug)]
 struct List {
     about: Numbers,
@@ -100,10 +101,11 @@ struct List {
 }
 
 impl NumberFiles {
-    /// Reads two files, each once, so that a pipe will do; `None` where neither is a list of numbers.
+    /// Opens two files. Returns `None` if neither is a list of numbers. Reads each file only once,
+    /// so pipes work too.
     ///
     /// # Errors
-    /// One of them is a list, and the other is something else; or it cannot be read.
+    /// Only one file is a list of numbers, or a file cannot be read.
     pub fn open(first: &Path, second: &Path) -> Result<Option<Self>, NumbersError> {
         let shown = |path: &Path| path.display().to_string();
         match (Source::open(first)?, Source::open(second)?) {
@@ -120,10 +122,10 @@ impl NumberFiles {
         }
     }
 
-    /// Compares them; `version` is the program's.
+    /// Compares the lists. `version` is the version of this program.
     ///
     /// # Errors
-    /// One of them holds no list, or several of which none is chosen.
+    /// A file contains no list, or several and none is chosen.
     pub fn compare(
         &self,
         question: &Question,
@@ -134,12 +136,12 @@ impl NumberFiles {
             self.second.list(question, 1)?,
         );
         let unit = if a.unit == b.unit { a.unit } else { Unit::None };
-        let both = if a.better == b.better {
+        let common = if a.better == b.better {
             a.better
         } else {
             Better::Unknown
         };
-        let better = question.better.unwrap_or(both);
+        let better = question.better.unwrap_or(common);
         Ok(NumbersComparison {
             tool_version: version.to_owned(),
             comparison: compare_lists(&a.values, &b.values, better, question.difference),
@@ -153,9 +155,10 @@ impl NumberFiles {
 }
 
 impl Source {
-    /// Reads a file; `None` where its ending, its first bytes or its JSON say that it is no list of numbers.
+    /// Opens a file. Returns `None` if its extension, first bytes or JSON contents show that it is
+    /// not a list of numbers.
     fn open(path: &Path) -> Result<Option<Self>, NumbersError> {
-        let ending = path.extension().and_then(|it| it.to_str());
+        let ending = path.extension().and_then(|extension| extension.to_str());
         let ending = ending.unwrap_or_default().to_ascii_lowercase();
         if ending == "parquet" {
             return Ok(None);
@@ -174,7 +177,8 @@ impl Source {
         Ok(content.map(|content| Self { file, content }))
     }
 
-    /// Its list, or the one that is chosen; `side` is 0 of the first file and 1 of the second.
+    /// The file's only list, or the chosen one. `side` is 0 for the first file and 1 for the
+    /// second.
     fn list(&self, question: &Question, side: usize) -> Result<List, NumbersError> {
         let chosen = |all: &[String]| all.get(side).or(all.last()).cloned();
         let found = match &self.content {
@@ -197,7 +201,7 @@ impl Source {
                 why,
             },
         })?;
-        let is_odd = |it: &&f64| **it != 0.0 && !SIZES.contains(&it.abs());
+        let is_odd = |value: &&f64| **value != 0.0 && !SIZES.contains(&value.abs());
         let why = match (found.values.len(), found.values.iter().find(is_odd)) {
             (0, _) => "it holds no number".to_owned(),
             (count, _) if count > MAX_VALUES => {
@@ -224,7 +228,7 @@ impl Source {
     }
 }
 
-/// What a file has.
+/// Contents of one list, from any format.
 #[derive(Debug)]
 struct Found {
     values: Vec<f64>,
@@ -235,7 +239,7 @@ struct Found {
 }
 
 impl Found {
-    /// Numbers of which nothing is known.
+    /// Numbers without metadata.
     fn plain(values: Vec<f64>, name: Option<String>) -> Self {
         Self {
             values,
@@ -247,22 +251,22 @@ impl Found {
     }
 }
 
-/// Why there is no list.
+/// Reasons why a file has no usable list.
 #[derive(Debug)]
 enum Problem {
-    /// What the file holds is none.
+    /// The contents are not a list.
     Content(String),
-    /// There are several.
+    /// There are several lists.
     Choice(String),
 }
 
-/// What a file holds; `None` of a recording, which its first bytes tell.
+/// Reads a text file. Returns `None` for a recording, recognized by its first bytes.
 fn text(path: &Path) -> Result<Option<String>, NumbersError> {
-    let of = |why: String| NumbersError::File {
+    let file_error = |why: String| NumbersError::File {
         file: path.display().to_string(),
         why,
     };
-    let failed = |error: io::Error| of(error_words(&error));
+    let failed = |error: io::Error| file_error(error_words(&error));
     let mut file = open_input(path).map_err(failed)?.take(MAX_BYTES + 1);
     let mut bytes = Vec::new();
     let start = file.by_ref().take(4).read_to_end(&mut bytes);
@@ -272,13 +276,16 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     }
     file.read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(of(format!("it is longer than {} MiB", MAX_BYTES >> 20)));
+        return Err(file_error(format!(
+            "it is longer than {} MiB",
+            MAX_BYTES >> 20
+        )));
     }
-    let text = String::from_utf8(bytes).map_err(|_| of("it is not text".to_owned()))?;
+    let text = String::from_utf8(bytes).map_err(|_| file_error("it is not text".to_owned()))?;
     Ok(Some(text))
 }
 
-/// A number as it is written; an error says on which line.
+/// Parses a number. Errors name the line.
 fn number(text: &str, line: u64) -> Result<f64, Problem> {
     let found: Option<f64> = text.parse().ok();
     let why = match found {
@@ -290,15 +297,21 @@ fn number(text: &str, line: u64) -> Result<f64, Problem> {
     Err(Problem::Content(format!("line {line}: `{shown}` {why}")))
 }
 
-/// The beginning of what a file says, for an error of one line.
+/// The first `most` characters, without control characters, for a one-line error.
 fn excerpt(text: &str, most: usize) -> String {
     let shown = text.chars().take(most);
     shown
-        .map(|it| if it.is_control() { ' ' } else { it })
+        .map(|character| {
+            if character.is_control() {
+                ' '
+            } else {
+                character
+            }
+        })
         .collect()
 }
 
-/// The place of what was chosen among several, by its name or by its number from 1.
+/// Index of the chosen name, or of the chosen number from 1.
 fn place(chosen: &str, names: &[String]) -> Option<usize> {
     let by_name = names.iter().position(|name| name == chosen);
     by_name.or_else(|| {
@@ -307,7 +320,7 @@ fn place(chosen: &str, names: &[String]) -> Option<usize> {
     })
 }
 
-/// Names in a line: `1 make, 2 ninja`.
+/// Formats names as `1 make, 2 ninja`.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 6;
     let each = names.iter().enumerate().take(SHOWN);

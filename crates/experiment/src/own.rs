@@ -1,7 +1,7 @@
-//! A case of a user's own: its model is a scenario of the simulator, named in its file.
+//! User-defined cases. The case file names a simulator scenario as its model.
 //!
-//! A row's place and the case's parameters set what `sweep --vary` can set, and a series is compared
-//! with a column of a sweep's results. `docs/casebook.md` has an example.
+//! The place of a row and the parameters of the case set anything that `sweep --vary` can set. A
+//! series is compared with a column of the sweep's results. `docs/casebook.md` has an example.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,27 +22,27 @@ mod effort;
 
 pub use effort::Asked;
 
-/// A case whose model is a scenario.
+/// A case modelled by a scenario.
 #[derive(Debug)]
 pub struct OwnCase {
-    /// The file, as it was named.
+    /// Path as typed.
     shown: String,
     text: String,
     file: CaseFile,
     setup: Setup,
 }
 
-/// Why a file cannot be run as a case, in a line that names the file and the place.
+/// A problem with a user's case, in one line that names the file and the location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OwnCaseError(String);
 
 impl OwnCase {
-    /// Reads the case at `path` and the scenario that it names, and checks that every row can be run
-    /// with the constants of the file.
+    /// Loads the case at `path` and its scenario. Checks that every row can run with the file's
+    /// constants.
     ///
     /// # Errors
-    /// A file that cannot be read, is no case or no scenario, or asks for what the scenario has not.
+    /// A file is unreadable or invalid, or the case uses something that the scenario lacks.
     pub fn open(path: &Path) -> Result<Self, OwnCaseError> {
         let shown = path.display().to_string();
         let text = text::read(path, "case").map_err(OwnCaseError)?;
@@ -72,7 +72,7 @@ impl OwnCase {
         OwnCaseError(format!("{}: {why}", self.shown))
     }
 
-    /// What the file asks for that the scenario has not.
+    /// Reports uses of anything that the scenario lacks.
     fn check(&self) -> Result<(), String> {
         let columns = columns(&self.setup);
         for series in &self.file.series {
@@ -84,11 +84,21 @@ impl OwnCase {
                 ));
             }
         }
-        if self.file.series.iter().all(|it| it.measure.is_none()) {
+        if self
+            .file
+            .series
+            .iter()
+            .all(|series| series.measure.is_none())
+        {
             return Err("no series has a `measure`, so nothing is compared".to_owned());
         }
-        let unused = |it: &Parameter| it.fit.is_some() && it.sets.is_none();
-        if let Some((name, _)) = self.file.parameters.iter().find(|it| unused(it.1)) {
+        let unused = |parameter: &Parameter| parameter.fit.is_some() && parameter.sets.is_none();
+        if let Some((name, _)) = self
+            .file
+            .parameters
+            .iter()
+            .find(|(_, parameter)| unused(parameter))
+        {
             return Err(format!("{name}: it is to be fitted, and `sets` nothing"));
         }
         let values = self.file.values();
@@ -105,12 +115,17 @@ impl OwnCase {
         Ok(())
     }
 
-    /// Every value that may be tried, in a row: one that the scenario refuses would leave the page without
-    /// rows.
+    /// Checks every alternative value in one row. The page would have no rows if the scenario
+    /// rejected one.
     fn check_values(&self, at: &str, values: &Values) -> Result<(), String> {
-        for (name, it) in self.file.parameters.iter().filter(|it| it.1.sets.is_some()) {
-            let fitted = it.fit.iter().flatten().map(|value| ("fit", value));
-            let tried = it.others.iter().map(|value| ("try", value));
+        for (name, parameter) in self
+            .file
+            .parameters
+            .iter()
+            .filter(|(_, parameter)| parameter.sets.is_some())
+        {
+            let fitted = parameter.fit.iter().flatten().map(|value| ("fit", value));
+            let tried = parameter.others.iter().map(|value| ("try", value));
             for (key, &value) in fitted.chain(tried) {
                 self.point(at, &values.with(name, value))
                     .map_err(|why| format!("{name}: {key}: {why}"))?;
@@ -119,14 +134,18 @@ impl OwnCase {
         Ok(())
     }
 
-    /// The scenario's setup for a row.
+    /// The setup of the scenario for a row.
     fn point(&self, at: &str, values: &Values) -> Result<Setup, String> {
-        let row = self.file.model.as_ref().and_then(|it| it.row.as_ref());
+        let row = self
+            .file
+            .model
+            .as_ref()
+            .and_then(|model| model.row.as_ref());
         let row = row.map(|name| Axis::parse(&format!("{name}={at}"), &self.setup));
-        let sets = self.file.parameters.iter().filter_map(|(name, it)| {
+        let sets = self.file.parameters.iter().filter_map(|(name, parameter)| {
             let value = values.get(name);
-            let axis = it.sets.as_ref()?;
-            Some(self.axis(axis, value, &it.unit))
+            let axis = parameter.sets.as_ref()?;
+            Some(self.axis(axis, value, &parameter.unit))
         });
         let row = row.map(|axis| axis.map_err(|why| why.to_string()));
         let axes: Vec<Axis> = row.into_iter().chain(sets).collect::<Result<_, _>>()?;
@@ -134,13 +153,13 @@ impl OwnCase {
         grid.setup(0).map_err(|why| why.to_string())
     }
 
-    /// What sets this to a value, which has a unit where it is a time.
+    /// The axis that sets a parameter to a value. Durations need a unit.
     fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, String> {
         let parse = |text: &str| {
             let axis = Axis::parse(&format!("{name}={text}"), &self.setup);
             axis.map_err(|why| why.to_string())
         };
-        // Any value tells the kind; 1 of something is a value of every kind but words.
+        // The value does not matter here. Only a duration accepts `1ns`.
         let is_time = parse("1ns").is_ok_and(|axis| axis.kind() == Kind::Duration);
         if !is_time {
             return parse(&value.to_string());
@@ -152,7 +171,7 @@ impl OwnCase {
         parse(&format!("{}ns", (value * scale.0 as f64).round()))
     }
 
-    /// A row's simulation, by the names of a sweep's columns.
+    /// Simulates a row. Returns numbers by sweep column.
     fn simulate(&self, at: &str, values: &Values) -> Option<BTreeMap<String, f64>> {
         let setup = self.point(at, values).ok()?;
         let report = run(&setup).ok()?;
@@ -188,7 +207,9 @@ impl Case for OwnCase {
                 .or_insert_with(|| self.simulate(&row.at, values));
             let found = numbers.as_ref().and_then(|numbers| {
                 let seconds = Nanos::from_secs(1).0 as f64;
-                let elapsed = numbers.get("elapsed_ns").map_or(1.0, |it| it / seconds);
+                let elapsed = numbers
+                    .get("elapsed_ns")
+                    .map_or(1.0, |elapsed| elapsed / seconds);
                 let per = if series.per_second { elapsed } else { 1.0 };
                 Some(numbers.get(measure)? * series.scale / per)
             });
@@ -239,22 +260,22 @@ mod tests {
     }
 
     #[test]
-    fn a_case_of_ones_own_is_fitted_and_compared_like_any_other() {
+    fn a_users_case_is_fitted_and_compared_like_any_other() {
         let case = open(CASE, SCENARIO).unwrap();
         let file = case.file().unwrap();
         let fitted = fit(&case, &file).unwrap();
-        // 5 ms in each sleep of 20 ms that ends at a tick of 10 ms: every 30 ms.
+        // 5 ms of work, then a 20 ms sleep that ends on a 10 ms tick: 30 ms per frame.
         assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
-        let told = statement(&case, &file);
-        let frames = told.lines.iter().find(|line| line.series == "frames");
-        assert_eq!(frames.unwrap().met(), Some(true), "{told:#?}");
-        // With 4 ms the share is 13.3 %, which is not what was published.
-        assert_eq!(told.lines[0].met(), Some(false));
-        assert_eq!(told.sensitivity[0].points.len(), 3);
+        let statement = statement(&case, &file);
+        let frames = statement.lines.iter().find(|line| line.series == "frames");
+        assert_eq!(frames.unwrap().met(), Some(true), "{statement:#?}");
+        // With 4 ms, the share is 13.3 %, unlike the published one.
+        assert_eq!(statement.lines[0].met(), Some(false));
+        assert_eq!(statement.sensitivity[0].points.len(), 3);
     }
 
     #[test]
-    fn what_the_scenario_has_not_is_said_in_a_line() {
+    fn unknown_names_are_reported_in_one_line() {
         let cases = [
             (
                 CASE.replace("task.game.frames", "task.game.fames"),
@@ -303,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_hours_is_refused_before_it_begins() {
+    fn cases_that_would_take_hours_are_refused() {
         let refused = |case: &str, scenario: &str, asked: Asked| {
             let opened = open(case, scenario).unwrap();
             let error = opened.check_effort(asked).unwrap_err().to_string();
@@ -336,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_the_scenario_refuses_are_said() {
+    fn values_that_the_scenario_rejects_are_reported() {
         for (from, to, what) in [
             ("try = [2, 4, 6]", "try = [-2, 4, 6]", "work: try: "),
             ("fit = [1, 8]", "fit = [-1, 8]", "work: fit: "),

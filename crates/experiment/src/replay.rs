@@ -1,8 +1,8 @@
-//! A scenario's programs, performed by real threads on a real kernel: the same steps, and the same
-//! draws from the same seed, as the simulator runs them.
+//! Runs a scenario's programs on real threads: the same steps as in the simulator, with the same
+//! random draws from the same seed.
 //!
-//! What the kernel makes of them is for the kernel to say. Here is only what a program is: which
-//! step follows, and how long it is to sleep or to work.
+//! This module only decides which step follows and how long it sleeps or works. The kernel
+//! determines everything else.
 
 mod threads;
 
@@ -15,36 +15,36 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// What a performing thread stands on.
+/// The platform of a replay thread.
 pub trait Performer {
-    /// The time, from any moment on.
+    /// Present time, from an arbitrary origin.
     fn now(&mut self) -> Nanos;
 
-    /// Sleeps once, for this long.
+    /// Sleeps once for `time`.
     ///
     /// # Errors
-    /// Why the kernel refuses to.
+    /// The reason, if the kernel refuses.
     fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String>;
 
     /// Works for this much CPU time.
     fn work(&mut self, time: Nanos);
 }
 
-/// What all threads did, and what the kernel's counters say of it.
+/// Results of all threads, and of the kernel's counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     /// The machine.
     pub machine: Machine,
-    /// How long it was watched.
+    /// Elapsed time.
     pub elapsed: Nanos,
-    /// The time that sampling at ticks counted as busy, over all CPUs (`/proc/stat`).
+    /// Time that tick sampling counted as busy, over all CPUs (`/proc/stat`).
     pub sampled: Nanos,
-    /// By task.
+    /// One entry per task.
     pub tasks: Vec<ReplayedTask>,
 }
 
 impl Replay {
-    /// What a recording's header says; `None` where it is not of a replay.
+    /// Reads the results from a recording's header. Returns `None` if it is not from a replay.
     pub fn of(header: &Header) -> Option<Self> {
         let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
         let [before, after]: [Nanos; 2] = [busy(&header.before), busy(&header.after)];
@@ -57,18 +57,18 @@ impl Replay {
     }
 }
 
-/// The step that no thread can perform: only a simulated machine has what it needs.
+/// A step that threads cannot perform, because only the simulated machine supports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotReplay {
-    /// Which.
+    /// Index of the step.
     #[error("step {0} of the program is one for the simulator alone")]
     Step(usize),
 }
 
-/// Whether a thread can perform this program.
+/// Checks that a thread can perform this program.
 ///
 /// # Errors
-/// The first step that it cannot.
+/// The first unsupported step.
 pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
     let can = |step: &Step| {
         matches!(
@@ -80,15 +80,16 @@ pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
                 | Step::Frame
         )
     };
-    let strange = task.program.iter().position(|step| !can(step));
-    strange.map_or(Ok(()), |place| Err(CannotReplay::Step(place)))
+    let unsupported = task.program.iter().position(|step| !can(step));
+    unsupported.map_or(Ok(()), |place| Err(CannotReplay::Step(place)))
 }
 
-/// Performs `task`, which is number `place` of its setup, until `length` has passed. Its CPU time
-/// ([`ReplayedTask::ran`]) is for the caller to fill in.
+/// Performs `task`, number `place` of its setup, until `length` has passed.
+///
+/// The caller must fill in the CPU time ([`ReplayedTask::ran`]).
 ///
 /// # Errors
-/// The program has a step that threads cannot perform, or the kernel refuses to let one sleep.
+/// The program has an unsupported step, or the kernel refuses to sleep.
 pub fn replay(
     task: &TaskSpec,
     place: usize,
@@ -98,7 +99,7 @@ pub fn replay(
 ) -> Result<ReplayedTask, String> {
     check(task).map_err(|error| error.to_string())?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
-    // The stream that the simulator gives this task.
+    // The simulator uses the same stream for this task.
     let mut chance = Stream::new(seed, 2 * number);
     let begin = performer.now();
     let mut notes = ReplayedTask::default();
@@ -153,7 +154,7 @@ mod tests {
 
     use super::{CannotReplay, Performer, check, replay};
 
-    /// A machine on which nothing but sleeping and working takes time.
+    /// A machine where only sleep and work take time.
     #[derive(Default)]
     struct Ideal(Nanos);
 
@@ -176,7 +177,7 @@ mod tests {
         Nanos::from_millis(ms)
     }
 
-    /// The loop of a game server whose machine is sometimes too slow for it.
+    /// A game server's loop on a machine that is sometimes too slow.
     fn server() -> TaskSpec {
         let step = Step::Every {
             period: Nanos(33_333_333),
@@ -191,7 +192,7 @@ mod tests {
         TaskSpec::new("server", vec![Step::Frame, step, rest, work])
     }
 
-    /// On a machine without costs the simulator and the thread do the same.
+    /// On a machine without overhead, the simulator and the thread do the same.
     #[test]
     fn a_thread_does_what_the_simulator_does() {
         let length = Nanos::from_secs(60);
@@ -202,7 +203,7 @@ mod tests {
             Step::Sleep(Call::Nanosleep, Law::Exponential(ms(30))),
             Step::Work(Law::Fixed(Nanos(1))),
         ];
-        // Draws of the second task are of another stream.
+        // Each task draws from its own stream.
         for task in [server(), TaskSpec::new("sleeper", sleeper)] {
             setup.tasks.push(task);
             let place = setup.tasks.len() - 1;
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_simulated_machine_has_is_refused() {
+    fn simulator_only_steps_are_refused() {
         let mut task = server();
         task.program.insert(1, Step::Lock(0));
         assert_eq!(check(&task), Err(CannotReplay::Step(1)));

@@ -1,4 +1,4 @@
-//! What a case's rows would be with other values of its free parameters.
+//! Computes how a case's rows depend on its free parameters.
 
 use ticktax_model::case::{Line, Remark, Sensitivity, SensitivityPoint};
 
@@ -7,24 +7,26 @@ use crate::file::{CaseFile, Design, Parameter};
 use crate::fit::fit;
 use crate::judge::lines;
 
-/// Fewer values than this show no dependence.
+/// Fewer values cannot show a dependence.
 const MIN_POINTS: usize = 3;
 
-/// Every parameter that the file gives other values for, one at a time.
+/// Varies each parameter that has alternative values in the file, one at a time.
 pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
-    // What is not compared depends on nothing that can be said.
+    // Rows without a target are left out, because no outcome can change.
     let rows = file.with_rows(|row| row.target().is_some());
     let swept = file
         .parameters
         .iter()
-        .filter(|(_, it)| !it.others.is_empty());
-    swept.map(|(name, it)| of(case, &rows, name, it)).collect()
+        .filter(|(_, parameter)| !parameter.others.is_empty());
+    swept
+        .map(|(name, parameter)| vary(case, &rows, name, parameter))
+        .collect()
 }
 
-fn of(case: &dyn Case, file: &CaseFile, name: &str, it: &Parameter) -> Sensitivity {
-    let mut values = it.others.clone();
-    if !values.contains(&it.value) {
-        values.push(it.value);
+fn vary(case: &dyn Case, file: &CaseFile, name: &str, varied: &Parameter) -> Sensitivity {
+    let mut values = varied.others.clone();
+    if !values.contains(&varied.value) {
+        values.push(varied.value);
     }
     values.sort_by(f64::total_cmp);
     let at = |&value: &f64| {
@@ -33,8 +35,8 @@ fn of(case: &dyn Case, file: &CaseFile, name: &str, it: &Parameter) -> Sensitivi
             if other == name {
                 parameter.value = value;
             }
-            let used = (value - it.value).abs() <= f64::EPSILON * value.abs();
-            if used || !it.refit.contains(other) {
+            let used = (value - varied.value).abs() <= f64::EPSILON * value.abs();
+            if used || !varied.refit.contains(other) {
                 parameter.fit = None;
             }
         }
@@ -56,7 +58,7 @@ fn of(case: &dyn Case, file: &CaseFile, name: &str, it: &Parameter) -> Sensitivi
     };
     let point = |(value, lines): &(f64, Vec<Line>)| SensitivityPoint {
         value: *value,
-        used: (value - it.value).abs() <= f64::EPSILON * value.abs(),
+        used: (value - varied.value).abs() <= f64::EPSILON * value.abs(),
         met: lines.iter().filter(|line| line.met() == Some(true)).count(),
         of: lines.len(),
         outcomes: places
@@ -69,21 +71,24 @@ fn of(case: &dyn Case, file: &CaseFile, name: &str, it: &Parameter) -> Sensitivi
     };
     Sensitivity {
         parameter: name.to_owned(),
-        unit: it.unit.clone(),
-        refitted: it.refit.clone(),
+        unit: varied.unit.clone(),
+        refitted: varied.refit.clone(),
         rows: places.iter().map(row).collect(),
         points: points.iter().map(point).collect(),
     }
 }
 
-/// Notes in the rows that a single value meets that it is the only one.
+/// Marks the rows that only a single value meets.
 pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
     if sensitivity.points.len() < MIN_POINTS {
         return;
     }
     for (place, (series, at)) in sensitivity.rows.iter().enumerate() {
-        let met = sensitivity.points.iter().filter(|it| it.outcomes[place].1);
-        let met: Vec<f64> = met.map(|it| it.value).collect();
+        let met = sensitivity
+            .points
+            .iter()
+            .filter(|point| point.outcomes[place].1);
+        let met: Vec<f64> = met.map(|point| point.value).collect();
         let [value] = met[..] else { continue };
         for line in lines.iter_mut() {
             if line.series == *series && line.at == *at {
@@ -94,7 +99,7 @@ pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
     }
 }
 
-/// What a design can tell apart.
+/// Summarizes which effects a design can distinguish.
 pub(crate) fn design_remark(design: &Design) -> Remark {
     let cells = design.cells();
     let name = |effects: &[&str]| {

@@ -1,4 +1,4 @@
-//! What is asked of a few numbers, published or measured.
+//! Statistics for small samples, published or measured.
 
 mod least_squares;
 mod rank;
@@ -10,7 +10,7 @@ pub use rank::{fisher_exact, holm, mann_whitney, signed_rank, sorted_by_chance, 
 pub use resample::{mean_interval, means_interval, ratio_interval};
 pub use student::{student_chance, student_quantile, variance, welch};
 
-/// The mean; 0 of nothing.
+/// The mean, or 0 for an empty list.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -18,7 +18,7 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The median; 0 of nothing.
+/// The median, or 0 for an empty list.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -30,13 +30,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// All ways to choose `k` of `n` (at most 20) things, as bits.
+/// All ways to choose `k` of `n` items as bit sets. `n` is at most 20.
 pub fn choices(n: usize, k: usize) -> impl Iterator<Item = u32> {
     let all = 1_u32 << n.min(20);
     (0..all).filter(move |bits| bits.count_ones() as usize == k)
 }
 
-/// The straight line through points by least squares: value at 0, and slope.
+/// Least-squares line through points. Returns its value at 0 and its slope.
 pub fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let xs: Vec<f64> = points.iter().map(|point| point.0).collect();
     let ys: Vec<f64> = points.iter().map(|point| point.1).collect();

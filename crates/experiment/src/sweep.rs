@@ -1,8 +1,8 @@
-//! Sweeps: a scenario run at every point of a grid, on all cores, into one table.
+//! Sweeps: run a scenario at every point of a grid, on all CPUs, and write one table.
 //!
-//! Finished points go into a journal beside the results at once, so that a sweep that is killed
-//! goes on where it was. When all are there, the table is written in the order of the points: it is
-//! the same, byte for byte, however many threads there were and however often it was interrupted.
+//! Finished points go to a journal next to the results immediately, so a killed sweep can resume.
+//! When all points are done, the table is written in point order. It is identical, byte for byte,
+//! for any number of threads and interruptions.
 
 mod journal;
 pub(crate) mod outcome;
@@ -14,33 +14,33 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use ticktax_model::table::TableError;
+use ticktax_store::table::TableError;
 
 pub use self::plan::{Plan, PlanError};
 pub use self::results::{Ran, statement};
 pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 
-/// Why a sweep cannot begin or go on, in a line.
+/// Reasons why a sweep cannot start or continue, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
-    /// Another process is at it.
+    /// Another process is writing the same results.
     #[error(
         "another sweep is writing {}: wait until it has ended, or name another file",
         results.display()
     )]
     Busy {
-        /// The results.
+        /// The results file.
         results: PathBuf,
     },
-    /// The file, or the journal beside it, is of another sweep.
+    /// The results file or its journal belongs to another sweep.
     #[error("{} {what}: name another file for this sweep, or remove that one", path.display())]
     Other {
-        /// The results or the journal.
+        /// The results file or the journal.
         path: PathBuf,
-        /// What about it is another's.
+        /// The mismatch.
         what: String,
     },
-    /// The journal cannot be written or read. What is in it is kept.
+    /// The journal cannot be written or read. Its contents are kept.
     #[error(
         "cannot {verb} the journal {}: {why}; {kept} finished points are kept, and the same command \
          goes on from there",
@@ -51,20 +51,20 @@ pub enum SweepError {
         verb: &'static str,
         /// The journal.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         why: String,
-        /// Points in it.
+        /// Number of points in the journal.
         kept: usize,
     },
-    /// No thread can be started.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u) or memory (-v)")]
     Thread(std::io::ErrorKind),
-    /// No journal can be begun where the results are to be.
+    /// The journal cannot be created next to the results.
     #[error("cannot write the results {}: {why}", results.display())]
     Create {
-        /// The results.
+        /// The results file.
         results: PathBuf,
-        /// Why not.
+        /// Reason.
         why: String,
     },
     /// The table cannot be written or read.
@@ -72,7 +72,7 @@ pub enum SweepError {
     Table(#[from] TableError),
 }
 
-/// The journal of these results: `NAME.journal`, beside them.
+/// Path of the journal: `NAME.journal`, next to the results.
 fn journal_of(results: &Path) -> PathBuf {
     let mut name = results.as_os_str().to_owned();
     name.push(".journal");

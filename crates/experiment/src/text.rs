@@ -1,26 +1,26 @@
-//! Reading the files that people write, cases and scenarios, and documents of ticktax.
+//! Reads files that people write (cases and scenarios), and ticktax documents.
 
 use std::path::Path;
 
-use ticktax_model::disk::read_input;
+use ticktax_store::disk::read_input;
 
-/// The longest file of a person, in MiB.
+/// Maximum size of a file that people write, in MiB.
 pub const MAX_MIB: u32 = 1;
-/// The longest document of ticktax, as JSON, in MiB.
+/// Maximum size of a ticktax document as JSON, in MiB.
 const MAX_DOCUMENT_MIB: u32 = 64;
 
-/// Reads a document that ticktax wrote as JSON.
+/// Reads a JSON document that ticktax wrote.
 ///
 /// # Errors
-/// The reason: it cannot be read, or is longer than 64 MiB.
+/// The reason: the file is unreadable or longer than 64 MiB.
 pub fn read_document(path: &Path) -> Result<Vec<u8>, String> {
     read_input(path, MAX_DOCUMENT_MIB)
 }
 
-/// Reads the text of a file, which is a `what`: `case`, `scenario`.
+/// Reads a text file. `what` names its type in errors: `case` or `scenario`.
 ///
 /// # Errors
-/// A line that names the file, where it cannot be read, is longer than 1 MiB, or is no text.
+/// One line that names the file: it is unreadable, longer than 1 MiB, or not UTF-8.
 pub fn read(path: &Path, what: &str) -> Result<String, String> {
     let text = read_input(path, MAX_MIB)
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned()));

@@ -1,6 +1,8 @@
-//! Factorial experiments with traffic: which factors there are, what their runs measured, and what follows.
+//! Factorial experiments with network traffic: their factors, the figures of their runs, and the
+//! verdicts.
 //!
-//! Nothing here sends a byte: whoever does gets the setup of each cell and hands over what came of it.
+//! This module sends nothing. The caller sends traffic with the setup of each cell and passes the
+//! figures to [`judge`].
 
 mod costs;
 mod effects;
@@ -9,11 +11,11 @@ mod factors;
 pub use effects::{Judged, MeasuredRun, RunFigures, blocks_to_resolve, judge, needed, spread};
 pub use factors::{FACTORS, Factor, Factors, Setup, delay, loss, rate};
 
-/// Most runs of an experiment: with pauses of a second an hour of them.
+/// Maximum number of runs of an experiment. With pauses of one second they take about an hour.
 pub const MOST_RUNS: u64 = 3_000;
 
-/// Most cells of an experiment.
+/// Maximum number of cells of an experiment.
 pub const MOST_CELLS: usize = 256;
 
-/// Blocks of a pilot, of which nothing but the spread is used.
+/// Number of blocks of a pilot. Only their spread is used.
 pub const PILOT_BLOCKS: u64 = 3;

@@ -1,7 +1,8 @@
-//! Trials: in which order arms run, what could be told apart before anything does, and what the runs tell.
+//! Trials: A/B tests with interleaved arms.
 //!
-//! Everything here is a pure function of numbers; whoever runs a trial changes settings and measures.
-//! The benchmark `trial_benchmark` measures how often verdicts are wrong.
+//! This module plans the order of runs, predicts the smallest detectable effect, and judges the
+//! results. Everything outside [`run`] is a pure function of numbers. The benchmark
+//! `trial_benchmark` measures the rate of false verdicts.
 
 mod blocks;
 mod checks;
@@ -19,9 +20,9 @@ pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};
 pub use plan::{Slot, plan};
 
-/// The probability that any of a document's comparisons calls a difference what is chance, at most.
+/// Maximum probability that any comparison of a document reports a difference that is only chance.
 pub const FALSE_VERDICTS: f64 = 0.05;
-/// The effect that can be detected is found with this probability.
+/// Probability of finding an effect of the detectable size.
 pub const POWER: f64 = 0.8;
-/// The largest effect that counts as none unless somebody says otherwise, as a share.
+/// Largest effect that counts as no difference by default, as a share.
 pub const DIFFERENCE: f64 = 0.05;

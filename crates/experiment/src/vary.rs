@@ -1,4 +1,4 @@
-//! What is varied, as it is typed: `NAME=LIST`.
+//! Parses `NAME=LIST`, the notation for varied parameters.
 //!
 //! ```
 //! use ticktax_experiment::vary::Vary;
@@ -18,38 +18,38 @@ use std::str::FromStr;
 
 pub use loops::LoopVariants;
 
-/// A name and the list of its values.
+/// A name and its list of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
     name: String,
     list: String,
 }
 
-/// Why a text is not [`Vary`], or its list not of the wanted values, in a line.
+/// An invalid [`Vary`] or list of values, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VaryError(String);
 
 impl Vary {
-    /// What is varied.
+    /// Name of the parameter.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its values, as they were typed.
+    /// The values as typed.
     pub fn list(&self) -> &str {
         &self.list
     }
 
-    /// What is wrong with its values, with its name in front.
+    /// An error about the values, prefixed with the name.
     pub fn error(&self, why: &dyn Display) -> VaryError {
         VaryError(format!("{}: {why}", self.name))
     }
 
-    /// Its values, between commas, each once.
+    /// Parses the values, separated by commas.
     ///
     /// # Errors
-    /// A value that cannot be read, or that is there twice.
+    /// A value is invalid or repeated.
     pub fn values<T>(&self) -> Result<Vec<T>, VaryError>
     where
         T: FromStr + PartialEq,
@@ -66,10 +66,10 @@ impl Vary {
         Ok(values)
     }
 
-    /// Puts its values into `list`, which nothing has filled before.
+    /// Parses the values into `list`.
     ///
     /// # Errors
-    /// As of [`Vary::values`], or the list has values.
+    /// Those of [`Vary::values`]. `list` already has values.
     pub fn fill<T>(&self, list: &mut Vec<T>) -> Result<(), VaryError>
     where
         T: FromStr + PartialEq,
@@ -103,7 +103,7 @@ impl FromStr for Vary {
     }
 }
 
-/// As it can be typed.
+/// Prints the notation that was parsed.
 impl Display for Vary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.list)
@@ -115,7 +115,7 @@ mod tests {
     use super::Vary;
 
     #[test]
-    fn what_is_wrong_is_said_with_its_name() {
+    fn errors_start_with_the_name() {
         for text in ["", "hz", "=1,2"] {
             let error = text.parse::<Vary>().unwrap_err().to_string();
             assert!(error.contains("write NAME=LIST"), "{text}: {error}");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_have_words_with_equals_signs_and_nothing() {
+    fn values_can_be_empty_or_contain_equals_signs() {
         let vary: Vary = "cmdline=,nohz=off highres=off".parse().unwrap();
         let values: Vec<String> = vary.values().unwrap();
         assert_eq!(values, ["", "nohz=off highres=off"]);

@@ -1,10 +1,9 @@
-//! What if: the work of a recording, or a scenario, run by the model under other settings.
+//! Predictions under other settings: runs the work of a recording, or a scenario, in the model.
 //!
-//! Each setting is run a number of times. Of a recording, the work is drawn again for each run, in
-//! blocks, so that what comes together stays together; of a scenario, the seed is another. The
-//! interval of a figure is from the order of these runs alone: one more run lies between the k-th
-//! from below and the k-th from above of n with probability (n + 1 - 2k)/(n + 1), whatever its
-//! distribution.
+//! Each setting is run several times. For a recording, each run resamples the work in blocks, so
+//! that correlated work stays together. For a scenario, each run uses another seed. The interval of
+//! a figure uses only the order of these runs. One more run lies between the k-th smallest and the
+//! k-th largest of n runs with probability (n + 1 - 2k)/(n + 1), for any distribution.
 
 mod calibrate;
 mod draw;
@@ -28,42 +27,43 @@ pub use judge::rows;
 pub use load::{Load, LoadError, Loaded, load};
 pub use machine::machine;
 
-/// The coverage that an interval is to have.
+/// Target coverage of an interval.
 pub const COVERAGE: f64 = 0.95;
 
-/// Runs of which the least and the most cover one more with [`COVERAGE`].
+/// Number of runs whose minimum and maximum cover one more run with [`COVERAGE`].
 pub const RUNS: u32 = 39;
 
-/// Why nothing is predicted.
+/// Reasons why a prediction fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
-    /// An axis makes no sense.
+    /// An axis is invalid.
     #[error(transparent)]
     Axis(#[from] AxisError),
-    /// The settings make no sense together.
+    /// The settings are inconsistent.
     #[error(transparent)]
     Point(#[from] PointError),
-    /// Another way of pacing is asked for where there are no frames to pace.
+    /// Another pacing was requested, but the program has no frames.
     #[error("rate, rule and sleep {0}")]
     Pacing(&'static str),
-    /// The work makes no machine.
+    /// The work does not form a valid machine.
     #[error("the work cannot be simulated: {0}")]
     Setup(#[from] SetupError),
 }
 
-/// How the paced program of a recording waits, where that is to be another way.
+/// Changes to the pacing of a recorded program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pacing {
-    /// Frames a second.
+    /// Frames per second.
     pub rate: Option<f64>,
-    /// When frames are due.
+    /// Rule for when frames are due.
     pub rule: Option<PaceRule>,
-    /// The call: what it counts in and whether it spins is all that is modelled of it.
+    /// Sleep method. The model considers only its resolution and whether it spins.
     pub sleep: Option<SleepMethod>,
 }
 
 impl Pacing {
-    /// All combinations of these; of an empty list, what it was. None where all are empty.
+    /// All combinations of these values. An empty list keeps the recorded value. Returns nothing if
+    /// all lists are empty.
     pub fn combinations(rates: &[f64], rules: &[PaceRule], sleeps: &[SleepMethod]) -> Vec<Self> {
         fn or_none<T: Copy>(list: &[T]) -> Vec<Option<T>> {
             match list {
@@ -83,7 +83,7 @@ impl Pacing {
         all
     }
 
-    /// Its settings as words.
+    /// The settings as `NAME=VALUE` words.
     fn words(&self) -> Vec<String> {
         let rate = self.rate.map(|rate| format!("rate={rate}"));
         let rule = self.rule.map(|rule| format!("rule={rule}"));
@@ -92,42 +92,43 @@ impl Pacing {
     }
 }
 
-/// What is to be predicted.
+/// A prediction to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What of the machine and its load to vary; all combinations are run.
+    /// Parameters of the machine and its load. All combinations are run.
     pub vary: Vec<Vary>,
-    /// Ways of pacing; each is combined with all of these.
+    /// Pacings. Each is combined with every point of `vary`.
     pub pacings: Vec<Pacing>,
-    /// How often each is run, 1 at least.
+    /// Number of runs per setting, at least 1.
     pub runs: u32,
-    /// The seed of the first run; the next has the next.
+    /// Seed of the first run. It increases by one with each run.
     pub seed: u64,
-    /// How long a run is; `None`: as long as the recording, or as the scenario says.
+    /// Length of a run. `None` means the length of the recording or the scenario.
     pub length: Option<Nanos>,
-    /// Whether other settings are predicted even where the [control](Control) failed.
+    /// Whether to predict other settings even if the [control](Control) failed.
     pub force: bool,
 }
 
-/// What came of a plan.
+/// Result of a plan.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// All rows, in words and numbers.
+    /// All rows.
     pub statement: PredictionStatement,
-    /// The first run of the last setting, and the task in it that is asked about.
+    /// Setup of the first run of the last setting, and its observed task.
     pub last: (Setup, Option<TaskId>),
 }
 
-/// One setting that is run: a way of pacing, and a point of the grid; `None` is the file's own.
+/// A setting: a pacing, and a point of the grid. `None` is the file's own setup.
 type Place = (Pacing, Option<usize>);
 
 impl Plan {
-    /// Predicts each setting: first that of the file itself, then all others, unless the first failed
-    /// as a [control](Control). `progress` is told how many runs of how many are done.
+    /// Predicts each setting. The file's own setting comes first. If it fails as a
+    /// [control](Control), the others are skipped. `progress` receives the number of finished runs
+    /// and the total.
     ///
     /// # Errors
-    /// Where an axis, a combination of settings or the work makes no sense, before anything is run
-    /// as far as that can be known.
+    /// An axis, a combination of settings or the work is invalid. Errors are found before any run,
+    /// if possible.
     pub fn predict(
         &self,
         loaded: Loaded,
@@ -159,8 +160,8 @@ impl Plan {
         let mut control = None;
         let mut last = None;
         for (number, place) in (0..).zip(&places) {
-            let mut told = |done| progress(number * runs + done, all);
-            let (runs, first) = work.runs(place, &grid, &mut told)?;
+            let mut report_done = |done| progress(number * runs + done, all);
+            let (runs, first) = work.runs(place, &grid, &mut report_done)?;
             last = first.or(last);
             predicted.push(PredictionRow {
                 origin: Origin::Predicted,
@@ -182,7 +183,7 @@ impl Plan {
         })
     }
 
-    /// What is run: all points are tried before any is.
+    /// The settings to run. Validates every point before any run.
     fn places(&self, grid: &Grid) -> Result<Vec<Place>, PointError> {
         for point in 0..grid.len() {
             grid.setup(point)?;
@@ -197,7 +198,7 @@ impl Plan {
             pacings => pacings,
         };
         for pacing in pacings {
-            // What changes nothing is there already.
+            // Points without any change equal the file's own setting, which is already listed.
             let differs =
                 |point: &usize| *pacing != own || grid.setup(*point).as_ref() != Ok(grid.base());
             let points = (0..grid.len()).filter(differs);
@@ -232,7 +233,7 @@ impl Plan {
     }
 }
 
-/// The work of a plan, to be drawn again for each run.
+/// The work of a plan, resampled for each run.
 struct Work<'a> {
     plan: &'a Plan,
     loaded: &'a Loaded,
@@ -240,7 +241,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The base of run `number` with this pacing: as recorded, or as written.
+    /// The base setup of run `number` with this pacing, as recorded or as written.
     fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
         let seed = self.plan.seed.wrapping_add(u64::from(number));
         match &self.loaded.load {
@@ -254,13 +255,13 @@ impl Work<'_> {
         }
     }
 
-    /// What all runs of a setting gave, and what the first of them ran. `told` is told how many runs
-    /// are done.
+    /// Figures of all runs of a setting, and the setup of its first run. `report_done` receives the
+    /// number of finished runs.
     fn runs(
         &self,
         place: &Place,
         grid: &Grid,
-        told: &mut dyn FnMut(u64),
+        report_done: &mut dyn FnMut(u64),
     ) -> Result<(Vec<Vec<Figure>>, Option<Drawn>), WhatIfError> {
         let mut first = None;
         let mut runs = Vec::new();
@@ -272,12 +273,12 @@ impl Work<'_> {
                 asked_for: self.loaded.asked_for,
             })?);
             first.get_or_insert((setup, task));
-            told(u64::from(number) + 1);
+            report_done(u64::from(number) + 1);
         }
         Ok((runs, first))
     }
 
-    /// What run `number` of a setting runs.
+    /// The setup of run `number` of a setting.
     fn setup(
         &self,
         number: u32,
@@ -290,17 +291,17 @@ impl Work<'_> {
             None => base,
         };
         if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
-            // Here rather than before: how late its sleeps end is the setting's doing.
+            // Calibrated per setting, because the settings determine how late its sleeps end.
             calibrate::calibrate(&mut setup, task)?;
         }
         Ok((setup, task))
     }
 }
 
-/// A machine, and the task in it that is asked about.
+/// A setup and its observed task.
 type Drawn = (Setup, Option<TaskId>);
 
-/// A setting in words.
+/// A setting as `NAME=VALUE` words.
 fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
     let mut words = pacing.words();
     if let Some(point) = point {
@@ -310,7 +311,7 @@ fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
     words
 }
 
-/// The task of a scenario that is asked about: the one of this name, or the first that has frames.
+/// The observed task of a scenario: the named task, or the first one with frames.
 pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
     let place = setup.tasks.iter().position(|task| match name {
         Some(name) => task.name == name,
@@ -321,7 +322,7 @@ pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
         .map(TaskId)
 }
 
-/// The medians and intervals of several runs.
+/// Medians and intervals over several runs.
 fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
     Measure::ALL
         .into_iter()
@@ -332,7 +333,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
                 .filter(|figure| figure.measure == measure)
                 .map(|figure| figure.value)
                 .collect();
-            // What only some runs can tell would be told of those alone.
+            // A figure that only some runs have would be biased.
             if values.len() < runs.len() || values.is_empty() {
                 return None;
             }
@@ -354,7 +355,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
         .collect()
 }
 
-/// How many runs at each end an interval leaves out: as many as [`COVERAGE`] allows.
+/// Number of runs that the interval excludes at each end: as many as [`COVERAGE`] permits.
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
@@ -367,7 +368,7 @@ fn cut(runs: usize) -> usize {
     max.max(1) - 1
 }
 
-/// The probability with which one more run lies within an interval from so many.
+/// Probability that one more run lies within an interval from `runs` runs.
 pub fn coverage(runs: u32) -> f64 {
     let n = f64::from(runs.max(1));
     let kept = 1.0 + cut(runs as usize) as f64;
@@ -379,7 +380,7 @@ mod tests {
     use super::{RUNS, coverage, cut};
 
     #[test]
-    fn thirty_nine_runs_cover_the_next_with_95_of_100() {
+    fn thirty_nine_runs_cover_the_next_with_95_percent() {
         assert!((coverage(RUNS) - 0.95).abs() < 1e-12);
         assert_eq!((cut(39), cut(78), cut(79), cut(1)), (0, 0, 1, 0));
         assert!((coverage(20) - 19.0 / 21.0).abs() < 1e-12);

@@ -199,7 +199,7 @@ impl Proc {
             .text("sys/class/dmi/id/sys_vendor")
             .filter(|name| !name.is_empty());
         let name = by_clock.map(|(_, name)| (*name).to_owned()).or(vendor);
-        Some(name.unwrap_or_else(|| "a hypervisor without a name".to_owned()))
+        Some(name.unwrap_or_else(|| "an unidentified hypervisor".to_owned()))
     }
 
     /// The hypervisor if the CPU has no flag for it, as on arm64. Virtual machines have distinctive

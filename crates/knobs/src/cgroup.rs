@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
-use ticktax_model::disk::Folder;
+use ticktax_store::disk::Folder;
 
 use crate::system::{Outside, System, trimmed};
 

@@ -45,7 +45,7 @@ pub enum KnobError {
         why: String,
     },
     /// The setting is dangerous, and the user did not consent.
-    #[error("{id} is dangerous: {reason} Agree with --yes")]
+    #[error("{id} is dangerous: {reason} Pass --yes to set it anyway")]
     Dangerous {
         /// The setting.
         id: String,
@@ -84,8 +84,8 @@ pub enum KnobError {
     },
     /// Another program changed the setting after this run did.
     #[error(
-        "{id} of {target} is {found}, and was left at {left}: another program changes it too; \
-         it is left alone from here on"
+        "{id} of {target} changed from {left} to {found}: another program sets it too; ticktax \
+         will not change it again"
     )]
     Foreign {
         /// The setting.
@@ -99,8 +99,8 @@ pub enum KnobError {
     },
     /// Another run is changing settings.
     #[error(
-        "cannot change settings: {by} does so, and has the journal {}; wait for its end, or end it: it \
-         puts them back",
+        "cannot change settings: {by} is changing settings with the journal {}; wait until it \
+         ends, or stop it: it restores them",
         path.display()
     )]
     Busy {
@@ -121,7 +121,7 @@ pub enum KnobError {
     },
     /// The file named as the journal contains something else.
     #[error(
-        "{} is not a journal of ticktax and was left unchanged: name another file, or move it away",
+        "{} is not a ticktax journal and was left unchanged: name another file, or move it away",
         path.display()
     )]
     NotJournal {
@@ -131,8 +131,8 @@ pub enum KnobError {
     /// Unreadable lines lie between readable lines of the journal. The settings in them are
     /// unknown, so the file must be kept as evidence.
     #[error(
-        "the journal {} was left unchanged: {lines} of its lines, with others after them, cannot be \
-         read; `ticktax undo` restores the rest, then move the file away",
+        "left the journal {} unchanged: {lines} lines before its end are unreadable; restore the \
+         rest with `ticktax undo`, then move the file away",
         path.display()
     )]
     DamagedJournal {
@@ -150,9 +150,7 @@ pub enum KnobError {
         why: String,
     },
     /// The watchdog, which restores settings after a kill, did not start.
-    #[error(
-        "cannot start the watchdog that puts settings back: {why}; nothing is changed without it"
-    )]
+    #[error("cannot start the watchdog that restores settings: {why}; nothing was changed")]
     Watchdog {
         /// The reason.
         why: String,
@@ -177,9 +175,10 @@ impl Trouble {
             Errno::ESRCH => "the task has ended",
             Errno::EPERM | Errno::EACCES => "permission denied; run as root",
             Errno::EINVAL => {
-                "the kernel refuses the value: it is out of its range, or names a CPU that is offline or not allowed"
+                "the kernel rejected the value: it is out of range, or names a CPU that is offline \
+                 or not allowed"
             }
-            Errno::EBUSY => "the kernel is busy with it: its real-time bandwidth may be used up",
+            Errno::EBUSY => "the kernel is busy; its real-time bandwidth might be used up",
             other => return Self::new(other.desc()),
         };
         Self::new(why)
@@ -194,17 +193,17 @@ impl Trouble {
         let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
         let why = match (errno, error.kind()) {
             (Errno::EINVAL | Errno::ERANGE, _) => {
-                "the kernel refuses the value, in its present state"
+                "the kernel rejected the value in its current state"
             }
-            (Errno::EIO, _) => "the kernel refuses: it manages this one by itself",
-            (Errno::EBUSY, _) => "it is in use; try again once it is not",
-            (Errno::ENODEV | Errno::ENXIO, _) => "its device is offline or gone",
+            (Errno::EIO, _) => "the kernel manages this setting itself",
+            (Errno::EBUSY, _) => "in use; try again later",
+            (Errno::ENODEV | Errno::ENXIO, _) => "the device is offline or gone",
             (Errno::ESRCH, _) => "the task has ended",
-            (Errno::EOPNOTSUPP, _) => "this kernel or device does not support it",
-            (_, io::ErrorKind::NotFound) => "this kernel or machine has no such file",
+            (Errno::EOPNOTSUPP, _) => "not supported by this kernel or device",
+            (_, io::ErrorKind::NotFound) => "no such file on this kernel or machine",
             (_, io::ErrorKind::PermissionDenied) => "permission denied; run as root",
             (_, io::ErrorKind::ReadOnlyFilesystem) => {
-                "it is mounted read-only, as in a container; run on the host"
+                "mounted read-only, as in a container; run on the host"
             }
             (_, kind) => return Self::new(format!("/{path}: {kind}")),
         };

@@ -62,17 +62,21 @@ pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<P
     };
     let text = system
         .text(format!("proc/{pid}/cgroup"))
-        .map_err(|_| error("it has ended, or never was".to_owned()))?;
+        .map_err(|_| error("no such process; it might have ended".to_owned()))?;
     let mounts = system.text("proc/self/mounts").unwrap_or_default();
     let root = hierarchy(system, &mounts, name).ok_or_else(|| {
         error(format!(
-            "no cgroup hierarchy with the {name} controller is mounted; mount one, such as cgroup2 on \
-             /sys/fs/cgroup"
+            "no cgroup hierarchy with the {name} controller is mounted; mount one, for example \
+             cgroup2 on /sys/fs/cgroup"
         ))
     })?;
     let group = member(&text, name, root.version);
-    let group =
-        group.ok_or_else(|| error(format!("the kernel names none of the {name} controller")))?;
+    let group = group.ok_or_else(|| {
+        error(format!(
+            "the kernel lists no cgroup with the {name} controller \
+            for it"
+        ))
+    })?;
     Ok(match group.trim_start_matches('/') {
         "" => root.folder,
         group => root.folder.join(group),
@@ -215,9 +219,9 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
         )
     });
     let parent = parent.ok_or_else(|| KnobError::Group {
-        what: "make a cgroup for the command".to_owned(),
+        what: "create a cgroup for the command".to_owned(),
         why: format!(
-            "none above {} gives its children the {} controller; write +{1} to the \
+            "no cgroup above {} gives its children the {} controller; write +{1} to \
              cgroup.subtree_control of its parent",
             home.display(),
             controller.name(),
@@ -229,7 +233,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
     };
     // Check before it is in the journal; otherwise every undo would be refused again.
     if let Err(error) = place.site(system) {
-        return Err(place.error("make", &error));
+        return Err(place.error("create", &error));
     }
     Ok(place)
 }
@@ -250,7 +254,7 @@ pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
         }
         Ok(())
     };
-    make().map_err(|error| place.error("make", &error))
+    make().map_err(|error| place.error("create", &error))
 }
 
 /// Moves a process into a group.
@@ -258,7 +262,7 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
     let group = Cgroup::walk(system, folder);
     let put = group.and_then(|group| group.put(PROCS, &pid.to_string()));
     put.map_err(|error| KnobError::Group {
-        what: format!("put process {pid} into {}", folder.display()),
+        what: format!("move process {pid} into {}", folder.display()),
         why: words(&error),
     })
 }
@@ -298,13 +302,13 @@ fn words(error: &io::Error) -> String {
     match (error.get_ref(), error.kind()) {
         (Some(own), _) => own.to_string(),
         (_, io::ErrorKind::NotADirectory) => {
-            "a part of its path is a link or a file, and it was left alone".to_owned()
+            "left alone: part of its path is a link or a file".to_owned()
         }
         (_, io::ErrorKind::PermissionDenied) => "permission denied; run as root".to_owned(),
         (_, io::ErrorKind::ReadOnlyFilesystem) => {
-            "it is mounted read-only, as in a container; run on the host".to_owned()
+            "mounted read-only, as in a container; run on the host".to_owned()
         }
-        (_, io::ErrorKind::ResourceBusy) => "a process is in it".to_owned(),
+        (_, io::ErrorKind::ResourceBusy) => "it still contains a process".to_owned(),
         (_, kind) => kind.to_string(),
     }
 }

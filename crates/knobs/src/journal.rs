@@ -27,8 +27,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk::{self, Folder, LockedFile};
 use ticktax_model::knob::UndoOutcome;
+use ticktax_store::disk::{self, Folder, LockedFile};
 
 use crate::error::KnobError;
 use crate::target::Target;
@@ -266,7 +266,7 @@ impl Journal {
         let unwritable = || KnobError::Journal {
             verb: "write",
             path: self.path.clone(),
-            why: "a path in it is no UTF-8".to_owned(),
+            why: "one of its paths is not valid UTF-8".to_owned(),
         };
         let line = disk::checked_line(record).map_err(|_| unwritable())?;
         if let Err(error) = self.write(&line) {

@@ -140,9 +140,8 @@ impl Knob {
         match (self.risk, consent) {
             (KnobRisk::ReadOnly, _) => Err(KnobError::ReadOnly {
                 id: self.id.to_owned(),
-                why:
-                    "it takes effect as the kernel starts; try it with `ticktax lab run --cmdline`"
-                        .to_owned(),
+                why: "the kernel reads it only at boot; try it with `ticktax lab run --cmdline`"
+                    .to_owned(),
             }),
             (KnobRisk::Dangerous, Consent::Withheld) => Err(KnobError::Dangerous {
                 id: self.id.to_owned(),
@@ -208,7 +207,7 @@ impl Knob {
             return Err(KnobError::Scope {
                 id: self.id.to_owned(),
                 of: of_what(self.scope).to_owned(),
-                hint: format!("{target} is none"),
+                hint: format!("{target} is not one"),
             });
         }
         let gone = |why: &str| {
@@ -219,7 +218,7 @@ impl Knob {
         };
         match target.presence(system) {
             Presence::There(identity) => Ok(identity),
-            Presence::Offline => gone("it is offline; bring it online first"),
+            Presence::Offline => gone("offline; bring it online first"),
             Presence::Gone => gone(where_to_look(self.scope)),
         }
     }
@@ -298,12 +297,12 @@ pub const fn of_what(scope: KnobScope) -> &'static str {
 /// Where to look up existing targets of a kind.
 const fn where_to_look(scope: KnobScope) -> &'static str {
     match scope {
-        KnobScope::Machine => "there is no machine",
-        KnobScope::Cpu => "/sys/devices/system/cpu/online lists those that are there",
-        KnobScope::Irq => "/proc/interrupts lists those that are there",
-        KnobScope::Disk => "/sys/block lists those that are there",
-        KnobScope::Task => "it has ended, or never was; `pgrep NAME` finds the PIDs of a program",
-        KnobScope::Cgroup => "name its folder, such as /sys/fs/cgroup/system.slice",
-        KnobScope::Net => "name a file of it, such as /run/netns/NAME or /proc/PID/ns/net",
+        KnobScope::Machine => "no such machine",
+        KnobScope::Cpu => "/sys/devices/system/cpu/online lists existing CPUs",
+        KnobScope::Irq => "/proc/interrupts lists existing interrupts",
+        KnobScope::Disk => "/sys/block lists existing disks",
+        KnobScope::Task => "no such task; find a program's PIDs with `pgrep NAME`",
+        KnobScope::Cgroup => "give its folder, such as /sys/fs/cgroup/system.slice",
+        KnobScope::Net => "give its file, such as /run/netns/NAME or /proc/PID/ns/net",
     }
 }

@@ -76,11 +76,15 @@ impl Mechanism {
                     None => format!("/{}", path.replace("{}", "N")),
                 }
             }
-            Self::IdleStates => format!("/{}/stateM/disable", idle_states::FOLDER.replace("{}", "N")),
+            Self::IdleStates => {
+                format!("/{}/stateM/disable", idle_states::FOLDER.replace("{}", "N"))
+            }
             Self::DirtyLimit { ratio, bytes } => format!("/{ratio}, /{bytes}"),
             Self::DmaLatency => format!("/{}", dma_latency::DEVICE),
             Self::Quota => {
-                "cpu.max in the cgroup's folder; cpu.cfs_quota_us and cpu.cfs_period_us in version 1".to_owned()
+                "cpu.max in the cgroup's folder; cpu.cfs_quota_us and cpu.cfs_period_us with \
+                 cgroup version 1"
+                    .to_owned()
             }
             Self::Nice => "setpriority(2)".to_owned(),
             Self::Policy | Self::Slice => "sched_setattr(2)".to_owned(),
@@ -136,7 +140,7 @@ impl Mechanism {
             Self::Policy => scheduling::set_policy(system, task(target)?, value)?,
             Self::Slice => scheduling::set_slice(task(target)?, value)?,
             Self::TaskAffinity => task_affinity::write(task(target)?, value)?,
-            Self::Boot(_) => return Err(Trouble::new("it takes effect as the kernel starts")),
+            Self::Boot(_) => return Err(Trouble::new("the kernel reads it only at boot")),
         }
         Ok(None)
     }
@@ -176,6 +180,6 @@ fn expanded(path: &str, target: &Target) -> String {
 fn task(target: &Target) -> Result<i32, Trouble> {
     match target {
         Target::Task(tid) => Ok(*tid),
-        other => Err(Trouble::new(format!("{other} is no task"))),
+        other => Err(Trouble::new(format!("{other} is not a task"))),
     }
 }

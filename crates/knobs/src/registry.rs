@@ -75,7 +75,7 @@ fn hint(id: &str) -> String {
     alike.sort_by(|a, b| b.0.total_cmp(&a.0));
     let names: Vec<&str> = alike.into_iter().map(|(_, id)| id).take(OFFERED).collect();
     match &*names {
-        [] => "`ticktax knob list` lists all".to_owned(),
+        [] => "list all with `ticktax knob list`".to_owned(),
         names => format!("did you mean {}?", names.join(", ")),
     }
 }

@@ -96,7 +96,7 @@ impl Session {
         let boot = system.boot_id().map_err(|error| KnobError::Journal {
             verb: "keep",
             path: journal.path().to_owned(),
-            why: format!("/proc does not tell which boot this is: {}", error.kind()),
+            why: format!("cannot read the boot ID in /proc: {}", error.kind()),
         })?;
         Ok(Self {
             system: system.clone(),
@@ -307,8 +307,8 @@ impl Session {
         match group {
             Target::Cgroup(folder) => group::join(&self.system, folder, pid),
             other => Err(KnobError::Group {
-                what: format!("put process {pid} into {other}"),
-                why: "it is no cgroup".to_owned(),
+                what: format!("move process {pid} into {other}"),
+                why: "not a cgroup".to_owned(),
             }),
         }
     }
@@ -420,12 +420,13 @@ impl Session {
         }
         let Some(knob) = registry::known(&pending.knob) else {
             return Err(
-                "this ticktax does not know it: undo with the one that changed it".to_owned(),
+                "this version of ticktax does not know it; undo with the version that changed it"
+                    .to_owned(),
             );
         };
         if pending.target.scope() != knob.scope() {
             return Err(format!(
-                "it is a setting of {}, not of {}: move the journal away",
+                "it is a setting of {}, not of {}; move the journal away",
                 of_what(knob.scope()),
                 pending.target,
             ));
@@ -460,7 +461,7 @@ impl Session {
         self.journal.step(Step::PutBack);
         match written.and_then(|_| knob.look(&self.system, &target)) {
             Ok(now) if now == pending.original => {}
-            Ok(now) => return Err(format!("the kernel made {now} of it")),
+            Ok(now) => return Err(format!("the kernel changed the value to {now}")),
             Err(_) if target.presence(&self.system) == Presence::Gone => {
                 return Ok(UndoOutcome::Gone);
             }

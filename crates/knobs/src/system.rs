@@ -26,13 +26,13 @@ const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
     /// The file is not on a file system with kernel settings.
-    #[error("it is not a setting of the kernel's and was left alone; check the path")]
+    #[error("not a kernel setting, so it was left alone; check the path")]
     Settings,
     /// The folder is not on a cgroup file system.
-    #[error("it is not a folder of a cgroup file system and was left alone; check the path")]
+    #[error("not a cgroup folder, so it was left alone; check the path")]
     Cgroups,
     /// The cgroup was not made by ticktax.
-    #[error("ticktax makes no such cgroup, so it was left alone; move the journal away")]
+    #[error("ticktax did not create this cgroup, so it was left alone; move the journal away")]
     Own,
 }
 

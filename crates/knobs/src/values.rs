@@ -42,9 +42,7 @@ impl fmt::Display for Values {
             Self::Integer(0, 1) => f.write_str("0 or 1"),
             Self::Integer(min, max) => write!(f, "{min} to {max}"),
             Self::IntegerOr(min, max, word) => write!(f, "{min} to {max}, or {word}"),
-            Self::Offered | Self::OfferedIn(_) => {
-                f.write_str("one of the words that the kernel offers")
-            }
+            Self::Offered | Self::OfferedIn(_) => f.write_str("one of the words the kernel offers"),
             Self::Cpus => f.write_str("a list of CPUs, such as 0-3,8"),
             Self::Form(form) => f.write_str(form.about),
         }
@@ -67,7 +65,7 @@ impl Values {
             Self::Offered | Self::OfferedIn(_) => {
                 let found = offered.iter().find(|word| *word == text).cloned();
                 found.ok_or_else(|| match offered {
-                    [] => "this kernel offers nothing to choose from".to_owned(),
+                    [] => "this kernel offers no values".to_owned(),
                     offered => format!("choose from {}", offered.join(", ")),
                 })
             }

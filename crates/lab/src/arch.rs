@@ -159,7 +159,7 @@ impl FromStr for Arch {
         Self::ALL
             .into_iter()
             .find(matches)
-            .ok_or_else(|| format!("{text} is no architecture of guests: amd64 or arm64 is"))
+            .ok_or_else(|| format!("invalid guest architecture `{text}`: choose amd64 or arm64"))
     }
 }
 

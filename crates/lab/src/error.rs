@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ticktax_model::disk;
-use ticktax_model::recording::RecordingError;
+use ticktax_store::disk;
+use ticktax_store::recording::RecordingError;
 
 use crate::image::TooLarge;
 use crate::wire::Garbled;
@@ -14,7 +14,7 @@ use crate::wire::Garbled;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A required program is not installed.
-    #[error("cannot run `{program}`: it is not installed; {remedy}")]
+    #[error("cannot run `{program}`: not installed; {remedy}")]
     Missing {
         /// Name of the program.
         program: String,
@@ -40,12 +40,12 @@ pub enum LabError {
         why: String,
     },
     /// The guest's kernel panicked.
-    #[error("the guest's kernel panicked: {0}; --console FILE keeps all that it said")]
+    #[error("the guest's kernel panicked: {0}; save its messages with --console FILE")]
     Panic(String),
     /// The guest exceeded its time limit.
     #[error(
-        "the guest did not end within {} s ({doing}), and was ended; give it longer with --limit, \
-         and --console FILE keeps what it said",
+        "stopped the guest after {} s ({doing}); raise the limit with --limit, and save the \
+         guest's messages with --console FILE",
         limit.as_secs()
     )]
     Hang {
@@ -58,7 +58,7 @@ pub enum LabError {
     #[error("the guest ended without a result: {0}")]
     NoResult(String),
     /// The bytes on the serial line are not what the guest sent.
-    #[error("{0}: something else wrote to it; the result is lost")]
+    #[error("{0}: another program wrote to it, and the result is lost")]
     Line(#[from] Garbled),
     /// The user interrupted the run.
     #[error("interrupted; nothing is left running")]
@@ -70,7 +70,7 @@ pub enum LabError {
     #[error("{0}")]
     NoKernel(String),
     /// Something in the cache is damaged.
-    #[error("the cached {what} is damaged ({why}); remove {path} and run it again")]
+    #[error("the cached {what} is damaged ({why}); remove {path} and try again")]
     Damaged {
         /// Name of the damaged object.
         what: String,
@@ -80,7 +80,7 @@ pub enum LabError {
         path: PathBuf,
     },
     /// Another lab is working on it.
-    #[error("another ticktax lab is making {0}; wait until it is done")]
+    #[error("another ticktax lab is building {0}; wait until it finishes")]
     Busy(String),
     /// The recording from the guest is damaged.
     #[error(transparent)]
@@ -123,7 +123,7 @@ impl LabError {
 
 /// Message for a full disk in the lab's folders, with a remedy.
 pub(crate) const NO_SPACE: &str =
-    "no space is left there; make room, or set XDG_CACHE_HOME or TMPDIR to where there is";
+    "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a folder with space";
 
 /// Words an I/O error for the user.
 fn in_words(error: &io::Error) -> String {

@@ -101,10 +101,10 @@ fn job() -> Result<(), Trouble> {
         .map(std::ffi::OsStr::from_bytes);
     let mut arguments = arguments.collect::<Vec<_>>().into_iter();
     let program = arguments.next().unwrap_or_default();
-    fs::create_dir_all(OUT).map_err(trouble(format!("cannot make {OUT}")))?;
+    fs::create_dir_all(OUT).map_err(trouble(format!("cannot create {OUT}")))?;
     let sink = |name: &str| {
         let file = Path::new(OUT).join(name);
-        File::create(&file).map_err(trouble(format!("cannot make {}", file.display())))
+        File::create(&file).map_err(trouble(format!("cannot create {}", file.display())))
     };
     let (output, errors) = (sink(STANDARD_OUTPUT)?, sink(STANDARD_ERROR)?);
     settle();
@@ -145,7 +145,7 @@ fn start_beside() -> Result<Vec<Child>, Trouble> {
         let name = Path::new(program).file_name().unwrap_or_default();
         let sink = |stream: &str| {
             let file = Path::new(OUT).join(format!("{}-{number}.{stream}", name.to_string_lossy()));
-            File::create(&file).map_err(trouble(format!("cannot make {}", file.display())))
+            File::create(&file).map_err(trouble(format!("cannot create {}", file.display())))
         };
         let child = Command::new(program)
             .args(arguments)

@@ -21,7 +21,7 @@ pub struct Image {
 
 /// An entry is too large for an archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot be put into an initramfs: it is larger than 4 GiB")]
+#[error("cannot put `{0}` into an initramfs: larger than 4 GiB")]
 pub struct TooLarge(pub String);
 
 impl Image {

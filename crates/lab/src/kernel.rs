@@ -53,9 +53,8 @@ impl FromStr for Wanted {
             return Ok(Self::Package(text.to_owned()));
         }
         Err(format!(
-            "{text} is not a kernel: give a file with a / in it, a Debian package, or hz250 for \
-             one \
-             that `ticktax lab build` made"
+            "unknown kernel {text}: give a file (with a / in it), a Debian package, or a name like \
+             hz250 from `ticktax lab build`"
         ))
     }
 }
@@ -185,7 +184,7 @@ pub fn find_for(
     if let (Some(arch), Some(named)) = (arch, named)
         && arch != named
     {
-        let why = format!("the kernel {wanted} is for {named}, and not for {arch}");
+        let why = format!("the kernel {wanted} is for {named}, not for {arch}");
         return Err(LabError::Senseless(why));
     }
     let arch = arch.or(named).unwrap_or(Arch::HOST);
@@ -205,7 +204,7 @@ pub fn find_for(
             let name = built_name(name, arch);
             let kernel = cache.kernel(&name)?.ok_or_else(|| {
                 let how = how_to_build(&name, arch);
-                LabError::NoKernel(format!("no kernel {name} yet: `{how}` makes one"))
+                LabError::NoKernel(format!("no kernel {name} yet: build it with `{how}`"))
             })?;
             Ok(Kernel { arch, ..kernel })
         }

@@ -105,26 +105,29 @@ impl GuestSettings<'_> {
     pub(crate) fn check(&self, arch: Arch) -> Result<(), LabError> {
         let wrong = |why: &str| Err(LabError::Senseless(why.to_owned()));
         if !(1..=64).contains(&self.cpus) {
-            return wrong("a guest can have 1 to 64 CPUs");
+            return wrong("invalid number of CPUs: choose 1 to 64");
         }
         if !(64..=65_536).contains(&self.memory) {
-            return wrong("a guest can have 64 to 65536 MiB of memory");
+            return wrong("invalid amount of memory: choose 64 to 65536 MiB");
         }
         match self.clock {
             Clock::Icount { shift: 11.. } => {
-                return wrong("an instruction can take 2^0 to 2^10 ns");
+                return wrong("invalid time per instruction: choose 2^0 to 2^10 ns");
             }
             Clock::Icount { .. } if self.cpus > 1 => {
                 return wrong(
-                    "a guest under --icount has one CPU: kernels do not get past starting a second \
-                     one in such a time; --tcg can have more",
+                    "--icount supports only one CPU, because kernels fail to start a second one at \
+                     that speed; use --tcg for more",
                 );
             }
             Clock::Kvm if arch != Arch::HOST => {
-                return wrong("--kvm gives the guest this machine's CPU, which is of another sort");
+                return wrong(
+                    "--kvm cannot run a guest of another architecture than this \
+                    machine's; use --tcg",
+                );
             }
             Clock::Tcg | Clock::Kvm if self.count => {
-                return wrong("only the instructions of a guest under --icount can be counted");
+                return wrong("counting instructions requires --icount");
             }
             _ => {}
         }
@@ -133,7 +136,10 @@ impl GuestSettings<'_> {
             .split_ascii_whitespace()
             .any(|word| word == "--")
         {
-            return wrong("`--` cannot be among the kernel's parameters: what follows is init's");
+            return wrong(
+                "kernel parameters must not contain `--`: words after it are passed to \
+                init",
+            );
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ impl Monitor {
         let icount = |message: &Message| message.answer.as_ref()?.icount;
         let found = self.wait(Duration::from_secs(10), |message| icount(message).is_some())?;
         let count = found.as_ref().and_then(icount);
-        count.ok_or_else(|| "QEMU does not say how many instructions it executed".to_owned())
+        count.ok_or_else(|| "QEMU did not report the number of executed instructions".to_owned())
     }
 
     fn command(&mut self, name: &str) -> io::Result<()> {
@@ -110,7 +110,7 @@ impl Monitor {
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err("QEMU ended before it was asked".to_owned());
+                    return Err("QEMU ended too early".to_owned());
                 }
             }
         }
@@ -120,9 +120,12 @@ impl Monitor {
 /// Parses a line from QEMU.
 fn read(line: &str) -> Result<Message, String> {
     let message: Message = serde_json::from_str(line)
-        .map_err(|error| format!("QEMU's monitor said something else than JSON: {error}"))?;
+        .map_err(|error| format!("QEMU's monitor sent invalid JSON: {error}"))?;
     match message.error {
-        Some(refusal) => Err(format!("QEMU's monitor refused: {}", refusal.desc)),
+        Some(refusal) => Err(format!(
+            "QEMU's monitor refused the command: {}",
+            refusal.desc
+        )),
         None => Ok(message),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ticktax_model::recording::RecordingReader;
+use ticktax_store::recording::RecordingReader;
 
 use crate::error::LabError;
 use crate::guest;
@@ -26,7 +26,7 @@ impl fmt::Display for Stage {
         match self {
             Self::Boots => f.write_str("boots"),
             Self::Runs => f.write_str("runs"),
-            Self::Sends(bytes) => write!(f, "{bytes} bytes have come"),
+            Self::Sends(bytes) => write!(f, "received {bytes} bytes"),
         }
     }
 }
@@ -35,9 +35,9 @@ impl Stage {
     /// Describes what was going on, for error messages.
     pub(crate) fn words(self) -> String {
         match self {
-            Self::Boots => "its kernel was booting".to_owned(),
-            Self::Runs => "the verb was running".to_owned(),
-            Self::Sends(bytes) => format!("{bytes} bytes of results had come"),
+            Self::Boots => "booting its kernel".to_owned(),
+            Self::Runs => "running the verb".to_owned(),
+            Self::Sends(bytes) => format!("after receiving {bytes} bytes of results"),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Outcome {
     /// It is missing or damaged.
     pub fn recording(&self) -> Result<RecordingReader, LabError> {
         let name = guest::RECORDING;
-        let missing = || LabError::NoResult(format!("it wrote no {name}"));
+        let missing = || LabError::NoResult(format!("it did not write {name}"));
         let bytes = self.file(name).ok_or_else(missing)?;
         Ok(RecordingReader::from_bytes(
             name,
@@ -93,6 +93,6 @@ impl Outcome {
         let bytes = self.file(guest::STANDARD_ERROR).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        last.unwrap_or("it did not say why").to_owned()
+        last.unwrap_or("it gave no reason").to_owned()
     }
 }

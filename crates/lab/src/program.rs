@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ticktax_host::{helper, is_root};
-use ticktax_model::disk::{Folder, error_words};
+use ticktax_store::disk::{Folder, error_words};
 
 use crate::arch::Arch;
 use crate::error::LabError;
@@ -27,16 +27,17 @@ pub fn add(
 ) -> Result<(), LabError> {
     let mut bytes = read(from)?;
     let refused = |why: String| LabError::File {
-        what: "put into a guest",
+        what: "add to a guest",
         path: from.to_owned(),
         why,
     };
     let program = truncate_to_segments(&mut bytes, arch)
-        .ok_or_else(|| refused(format!("it is not a program for {arch}")))?;
+        .ok_or_else(|| refused(format!("not a program for {arch}")))?;
     image.file(to, &bytes)?;
     if let Elf::Dynamic(linker) = program {
         if arch != Arch::HOST {
-            let why = format!("it is not static, and this machine has no libraries for {arch}");
+            let why =
+                format!("not statically linked, and this machine has no libraries for {arch}");
             return Err(refused(why));
         }
         let beside = to.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -154,7 +155,7 @@ fn libraries(
 /// author chooses it.
 fn check_linker(linker: &Path) -> Result<(), String> {
     if !linker.is_absolute() {
-        return Err("its dynamic linker has no absolute path".to_owned());
+        return Err("the path of its dynamic linker is not absolute".to_owned());
     }
     if !is_root() {
         return Ok(());
@@ -168,7 +169,7 @@ fn check_linker(linker: &Path) -> Result<(), String> {
     let facts = folder.read(name).and_then(|file| file.metadata());
     let facts = facts.map_err(words)?;
     if facts.uid() != 0 || facts.mode() & 0o022 != 0 {
-        return Err("users other than root may change its dynamic linker".to_owned());
+        return Err("users other than root can change its dynamic linker".to_owned());
     }
     Ok(())
 }

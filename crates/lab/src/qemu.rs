@@ -36,10 +36,10 @@ pub fn boot(
     settings.check(machine.arch)?;
     let (console, line) = (folder.join("console"), folder.join("line"));
     for file in [&console, &line] {
-        File::create(file).map_err(LabError::file("make", file))?;
+        File::create(file).map_err(LabError::file("create", file))?;
     }
     let errors = folder.join("qemu");
-    let sink = File::create(&errors).map_err(LabError::file("make", &errors))?;
+    let sink = File::create(&errors).map_err(LabError::file("create", &errors))?;
     let began = now();
     let mut command = machine.command(&console, &line);
     let ends = || {
@@ -158,7 +158,7 @@ impl Results {
         let mut bytes = Vec::new();
         self.line
             .read_to_end(&mut bytes)
-            .map_err(LabError::file("read", Path::new("the guest's line")))?;
+            .map_err(LabError::file("read", Path::new("the guest's serial line")))?;
         self.reader.add(&bytes);
         while let Some(frame) = self.reader.next_frame()? {
             match frame.name.as_str() {
@@ -202,7 +202,7 @@ fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
         .map(str::to_owned)
         .or_else(|| last(&errors))
         .or_else(|| last(&console))
-        .unwrap_or_else(|| format!("it said nothing; is the kernel one for {arch}?"));
+        .unwrap_or_else(|| format!("it printed nothing; check that the kernel is for {arch}"));
     LabError::NoResult(why)
 }
 

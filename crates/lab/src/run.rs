@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ticktax_model::disk::write_output;
+use ticktax_store::disk::write_output;
 
 use crate::error::LabError;
 use crate::guest;
@@ -62,7 +62,7 @@ impl Run<'_> {
         let folder = tempfile::Builder::new()
             .prefix("ticktax-lab-")
             .tempdir_in(self.scratch)
-            .map_err(LabError::file("make a folder in", self.scratch))?;
+            .map_err(LabError::file("create a folder in", self.scratch))?;
         let initramfs = folder.path().join("initramfs");
         fs::write(&initramfs, self.initramfs()?).map_err(LabError::file("write", &initramfs))?;
         let machine = Machine {

@@ -51,7 +51,7 @@ impl Frame {
 
 /// The line's bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the guest's line is garbled at byte {at}")]
+#[error("the guest's serial line is corrupted at byte {at}")]
 pub struct Garbled {
     /// Offset from the first byte of the line.
     pub at: usize,

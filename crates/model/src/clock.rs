@@ -73,7 +73,7 @@ pub enum Distrust {
         #[serde(rename = "off_ppm")]
         ppm: f64,
     },
-    /// Reasons from a recording of schema 1, which has them only as text.
+    /// Other reasons, as text.
     Other {
         /// All reasons, as text.
         reasons: String,

@@ -4,7 +4,6 @@
 //! `docs/data.md` describes the tables and their columns. Each file is written in one go and
 //! sorted. That keeps files small and lets queries for one name or one time skip most of a file.
 
-mod file;
 mod rows;
 mod table;
 
@@ -14,9 +13,8 @@ use std::fmt;
 use crate::totals::{AccountSums, IntervalSum};
 use crate::{Cpu, Nanos};
 
-pub use file::{FactsError, PartWriter};
-pub use rows::{BeatFact, HostFact, Row};
-pub use table::Table;
+pub use rows::{BeatFact, Cell, HostFact, Row};
+pub use table::{Column, ColumnKind, Table};
 
 /// Length of a table's time windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,8 +2,8 @@
 //!
 //! A recording is a [`recording::Header`] and a stream of [`recording::Row`]s that describe what
 //! happened on each CPU. The analysis turns it into a document such as a [`statement::Statement`].
-//! The smaller types here are the parts of both. Apart from reading and writing recording files,
-//! this crate makes no system calls.
+//! The smaller types here are the parts of both. This crate makes no system calls: `ticktax_store`
+//! reads and writes files.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -15,11 +15,11 @@ pub mod changes;
 pub mod clock;
 pub mod configured;
 pub mod cpu;
-pub mod disk;
 pub mod document;
 pub mod facts;
 pub mod finding;
 pub mod glance;
+pub mod hidden;
 pub mod histogram;
 pub mod hook;
 pub mod incident;

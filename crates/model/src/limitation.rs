@@ -309,7 +309,7 @@ pub enum Limitation {
     },
     /// The recording's file has no checksums, so damage would go unnoticed.
     NotVerified,
-    /// A limitation from a recording of schema 1, which has only text.
+    /// Another limitation, as text.
     Other {
         /// Missing observation.
         what: String,

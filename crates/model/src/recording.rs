@@ -18,16 +18,14 @@ use crate::witness::Witnesses;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};
 
 mod edge;
-mod file;
 mod part;
 mod probes;
 
 pub use edge::{Edge, EdgeKind, Effect};
-pub use file::{RecordingError, RecordingReader, RecordingWriter};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
-/// Version of the recording format. A reader rejects newer versions and reads older ones.
+/// Version of the recording format. A reader rejects all others.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.
@@ -434,6 +432,25 @@ pub trait RowSink {
     /// Takes one row. Rows of one CPU arrive in the order in which they ended. Rows of different
     /// CPUs arrive in any order.
     fn row(&mut self, sources: &crate::SourceTable, row: &Row);
+}
+
+/// A recording whose rows can be replayed, however it is stored.
+pub trait RowSource {
+    /// Why a replay failed.
+    type Error;
+
+    /// Everything about the recording but its rows.
+    fn header(&self) -> &Header;
+
+    /// Gives every row to `each`, from the first one on, with a table that holds the row's source.
+    /// Returns the table of all sources.
+    ///
+    /// # Errors
+    /// The rows cannot be read. Those given before then are right.
+    fn replay(
+        &mut self,
+        each: &mut dyn FnMut(&crate::SourceTable, &Row),
+    ) -> Result<crate::SourceTable, Self::Error>;
 }
 
 impl Row {

@@ -11,17 +11,17 @@ use ticktax_trace::TraceError;
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// `/sys` does not list the CPUs.
-    #[error("cannot read which CPUs are online: mount /sys")]
+    #[error("cannot read the list of online CPUs: mount /sys")]
     OnlineUnknown,
     /// The list of CPUs is empty.
-    #[error("no CPU was named: choose from {online}")]
+    #[error("no CPU given: choose from {online}")]
     NoCpu {
         /// The online CPUs.
         online: CpuList,
     },
     /// Some of the CPUs are not online.
     #[error(
-        "{} {missing} {} not online here: choose from {online}",
+        "{} {missing} {} not online: choose from {online}",
         if missing.len() == 1 { "CPU" } else { "CPUs" },
         if missing.len() == 1 { "is" } else { "are" }
     )]
@@ -32,28 +32,28 @@ pub enum ObserveError {
         online: CpuList,
     },
     /// The process does not exist or has ended.
-    #[error("no process {pid}; `pgrep NAME` finds the PIDs of a program")]
+    #[error("no process {pid}: find a program's PIDs with `pgrep NAME`")]
     NoProcess {
         /// The requested process ID.
         pid: i32,
     },
     /// No process has this name.
-    #[error("no process is named `{name}`: `ps -e` lists the names, of at most 15 characters")]
+    #[error("no process named `{name}`: `ps -e` lists names (at most 15 characters)")]
     NoProcessNamed {
         /// The requested name.
         name: String,
     },
     /// A frame trigger names a program that several processes have.
     #[error(
-        "several processes are named `{name}`, and a frame trigger is about one: give one of the PIDs \
-         that `pgrep -x {name}` prints, as frame:pid=N"
+        "several processes are named `{name}`: choose a PID from `pgrep -x {name}` and pass it as \
+         frame:pid=N"
     )]
     SeveralNamed {
         /// The requested name.
         name: String,
     },
     /// The folder is not a cgroup.
-    #[error("{} is not a cgroup: name its folder below /sys/fs/cgroup", folder.display())]
+    #[error("{} is not a cgroup: give its folder under /sys/fs/cgroup", folder.display())]
     NoCgroup {
         /// The requested folder.
         folder: PathBuf,
@@ -68,8 +68,7 @@ pub enum ObserveError {
     },
     /// A paced loop would end before its first frame is due.
     #[error(
-        "{length} is over before the first frame is due, after {period}: run for longer, or raise \
-         the rate"
+        "{length} ends before the first frame is due at {period}: run longer, or raise the rate"
     )]
     NoFrame {
         /// Requested length.
@@ -78,7 +77,7 @@ pub enum ObserveError {
         period: Nanos,
     },
     /// More triggers than the kernel programs support.
-    #[error("these are {count} triggers: name {max} at most")]
+    #[error("too many triggers ({count}): give at most {max}")]
     TooManyTriggers {
         /// Number of requested triggers.
         count: usize,
@@ -86,10 +85,10 @@ pub enum ObserveError {
         max: usize,
     },
     /// This process has no file descriptor left.
-    #[error("no file descriptor is left: raise the limit (ulimit -n)")]
+    #[error("no file descriptors left: raise the limit (ulimit -n)")]
     NoDescriptor,
     /// No variants to compare, or too many.
-    #[error("these are {count} variants: name 1 to {max}")]
+    #[error("invalid number of variants {count}: give 1 to {max}")]
     Variants {
         /// Number of requested variants.
         count: usize,
@@ -111,9 +110,9 @@ pub enum ObserveError {
 
 fn in_words(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::NotFound => "no such program; check the spelling and PATH",
-        io::ErrorKind::PermissionDenied => "it may not be executed; check its mode",
-        io::ErrorKind::OutOfMemory => "not enough memory for another process",
-        _ => "the system refuses to start it",
+        io::ErrorKind::NotFound => "program not found; check the spelling and PATH",
+        io::ErrorKind::PermissionDenied => "not executable; check its permissions",
+        io::ErrorKind::OutOfMemory => "out of memory",
+        _ => "the system refused to start it",
     }
 }

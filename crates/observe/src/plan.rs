@@ -105,11 +105,9 @@ impl ProbeChoice {
     /// Description for the help text.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Spin => "A loop on each CPU that notes every gap",
-            Self::Sleep => "A thread on each CPU that notes how late it wakes",
-            Self::Soak => {
-                "A loop on each CPU that counts the work it gets done with unused CPU time"
-            }
+            Self::Spin => "A loop on each CPU that records every interruption",
+            Self::Sleep => "A thread on each CPU that records how late it wakes up",
+            Self::Soak => "A loop on each CPU that measures how much unused CPU time is available",
             Self::None => "Nothing",
         }
     }
@@ -141,7 +139,9 @@ impl Keep {
     pub fn about(self) -> &'static str {
         match self {
             Self::Spans => "Every span",
-            Self::Sums => "Sums and histograms by source, and one by one what lasts 1 ms or more",
+            Self::Sums => {
+                "Per-second sums and histograms by source, and every span of 1 ms or more"
+            }
         }
     }
 

@@ -353,6 +353,7 @@ impl Watched {
             before: self.before,
             after: self.after,
             threads: self.threads.map(Threads::usages),
+            only_thread: None,
         }
     }
 }

@@ -11,13 +11,13 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 #[non_exhaustive]
 pub enum ProbeError {
     /// The list of CPUs to measure is empty.
-    #[error("no CPU was chosen to measure: name at least one of {online}")]
+    #[error("no CPU given: choose from {online}")]
     NoCpu {
         /// CPUs to choose from.
         online: CpuList,
     },
     /// The chosen CPU is not online.
-    #[error("CPU {cpu} is not online on this machine (online: {online})")]
+    #[error("CPU {cpu} is not online (online: {online})")]
     NotOnline {
         /// The chosen CPU.
         cpu: Cpu,
@@ -26,8 +26,8 @@ pub enum ProbeError {
     },
     /// The kernel refused to pin a thread to a CPU.
     #[error(
-        "a thread could not be pinned to CPU {cpu} ({why}): its cpuset or container allows {allowed}, \
-         choose from these or start it where CPU {cpu} is allowed"
+        "cannot pin a thread to CPU {cpu} ({why}): its cpuset or container allows {allowed}; \
+         choose from these, or start it where CPU {cpu} is allowed"
     )]
     NotAllowed {
         /// The refused CPU.
@@ -38,22 +38,23 @@ pub enum ProbeError {
         allowed: CpuList,
     },
     /// The real-time priority is out of range.
-    #[error("{priority} is not a real-time priority: choose 1 (lowest) to 99 (highest)")]
+    #[error("invalid real-time priority {priority}: choose 1 (lowest) to 99 (highest)")]
     Priority {
         /// The requested priority.
         priority: u8,
     },
     /// A real-time probe would starve every other program for as long as it runs.
     #[error(
-        "a real-time spin on every online CPU ({online}) would stop the machine, because real-time \
-         throttling is off (kernel.sched_rt_runtime_us is -1): leave one CPU out, or spin as SCHED_IDLE"
+        "refusing a real-time spin on every online CPU ({online}): it would stop the machine, \
+         because real-time throttling is off (kernel.sched_rt_runtime_us is -1); leave one CPU \
+         out, or spin as SCHED_IDLE"
     )]
     WouldStarve {
         /// The online CPUs, all of which were chosen.
         online: CpuList,
     },
     /// The interval is too short to sleep for, or too long to stop the thread promptly.
-    #[error("a sleep interval of {interval} cannot be measured: choose {min} to {max}")]
+    #[error("invalid sleep interval {interval}: choose {min} to {max}")]
     Interval {
         /// The requested interval.
         interval: Nanos,
@@ -63,7 +64,7 @@ pub enum ProbeError {
         max: Nanos,
     },
     /// A frame's work takes longer than the frame.
-    #[error("{work} of work do not fit into a frame of {period}: choose less work or a lower rate")]
+    #[error("{work} of work does not fit into a {period} frame: choose less work or a lower rate")]
     Work {
         /// The requested work per frame.
         work: Nanos,
@@ -71,15 +72,15 @@ pub enum ProbeError {
         period: Nanos,
     },
     /// Sending over the loopback device failed.
-    #[error("cannot send over the loopback device ({why}): it has to be up, with 127.0.0.1")]
+    #[error("cannot send over the loopback device ({why}): bring it up with the address 127.0.0.1")]
     Loopback {
         /// The kernel's reason.
         why: String,
     },
     /// The kernel refused a method of sleeping.
     #[error(
-        "the loop cannot sleep by {method} ({why}): raise the limits of this process or choose \
-         another --sleep"
+        "the loop cannot sleep by {method} ({why}): raise this process's limits, or choose another \
+         --sleep"
     )]
     Sleep {
         /// The refused method.
@@ -88,7 +89,7 @@ pub enum ProbeError {
         why: &'static str,
     },
     /// The ring's capacity is zero, too small or too large.
-    #[error("a ring of {capacity} entries per CPU is out of range: choose {min} to {max}")]
+    #[error("invalid ring size of {capacity} entries per CPU: choose {min} to {max}")]
     RingCapacity {
         /// The requested capacity.
         capacity: usize,
@@ -98,7 +99,7 @@ pub enum ProbeError {
         max: usize,
     },
     /// A kernel file could not be read.
-    #[error("{path} could not be read ({why}): mount the file system that it belongs to")]
+    #[error("cannot read {path} ({why}): mount its file system")]
     Unreadable {
         /// Path of the file.
         path: String,
@@ -106,9 +107,7 @@ pub enum ProbeError {
         why: String,
     },
     /// The thread could not be created.
-    #[error(
-        "no thread could be started for CPU {cpu} ({why}): raise the limit on threads or free memory"
-    )]
+    #[error("cannot start a thread for CPU {cpu} ({why}): raise the thread limit, or free memory")]
     NoThread {
         /// CPU of the thread.
         cpu: Cpu,
@@ -117,8 +116,8 @@ pub enum ProbeError {
     },
     /// The thread was created but did not get to its measurement in time.
     #[error(
-        "the probe's thread on CPU {cpu} was not ready within {limit}: the CPU is held by work of \
-         higher priority, leave it out or ask for SCHED_FIFO"
+        "the probe's thread on CPU {cpu} was not ready within {limit}: a higher-priority task \
+         occupies the CPU; leave the CPU out, or use SCHED_FIFO"
     )]
     NotReady {
         /// CPU of the thread.
@@ -128,8 +127,8 @@ pub enum ProbeError {
     },
     /// The thread did not stop in time. It ends on its own as soon as it can run.
     #[error(
-        "the probe's thread on CPU {cpu} did not stop within {limit}, its figures are lost: the CPU \
-         is held by work of higher priority, ask for SCHED_FIFO"
+        "the probe's thread on CPU {cpu} did not stop within {limit} and its results are lost: a \
+         higher-priority task occupies the CPU; use SCHED_FIFO"
     )]
     NotStopped {
         /// CPU of the thread.
@@ -139,8 +138,8 @@ pub enum ProbeError {
     },
     /// The kernel moved the thread to another CPU, which ended its measurement.
     #[error(
-        "the probe's thread on CPU {cpu} was moved to CPU {to}, its measurement ended there: CPU {cpu} \
-         went offline or the thread's affinity was changed, leave both alone during a measurement"
+        "the probe's thread on CPU {cpu} was moved to CPU {to}, which ended its measurement: CPU \
+         {cpu} went offline or the thread's affinity changed; change neither during a measurement"
     )]
     Moved {
         /// The measured CPU.
@@ -150,7 +149,7 @@ pub enum ProbeError {
     },
     /// The probe's thread panicked.
     #[error(
-        "the probe's thread on CPU {cpu} failed, its figures are lost: please report this as a defect"
+        "the probe's thread on CPU {cpu} crashed and its results are lost: please report this bug"
     )]
     Panicked {
         /// The measured CPU.

@@ -53,10 +53,12 @@ impl GapProbe {
     pub fn about(self) -> &'static str {
         match self {
             Self::Sleep => {
-                "A thread on each CPU that wakes 1000 times a second, before all that is not real-time"
+                "A thread on each CPU that wakes 1000 times a second, at a priority above all \
+                 tasks that are not real-time"
             }
             Self::Spin => {
-                "A loop on each CPU at the lowest priority: no CPU idles any more, and programs make gaps, too"
+                "A lowest-priority loop on each CPU; the CPUs never idle, and programs cause gaps \
+                 too"
             }
         }
     }

@@ -46,12 +46,13 @@ impl Sampler {
     pub fn start(cpus: &CpuList) -> Result<Self, String> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let functions = Functions::parse(&symbols).ok_or(
-            "the kernel hides where its functions are: run as root, with kernel.kptr_restrict below 2",
+            "the kernel hides its function addresses: run as root, with kernel.kptr_restrict below \
+             2",
         )?;
         let open = |cpu: Cpu| {
             Ring::open(cpu, PERIOD).map_err(|error| {
                 let why = error.desc().to_lowercase();
-                format!("the kernel takes no samples of CPU {cpu} (cpu-clock): {why}")
+                format!("the kernel refused to sample CPU {cpu} (cpu-clock): {why}")
             })
         };
         let rings = cpus.iter().map(open).collect::<Result<_, _>>()?;

@@ -8,7 +8,6 @@
 mod blocks;
 mod escape;
 mod figures;
-mod file;
 mod names;
 mod plots;
 mod policy;
@@ -19,17 +18,16 @@ mod timeline;
 
 use std::fmt::Write;
 
+use ticktax_model::SourceTable;
 use ticktax_model::document::{Document, DocumentKind};
+use ticktax_model::recording::{Header, Row, RowSink};
 
-use crate::text::block::{Block, Row};
+use crate::text::block::{self, Block};
 use crate::text::page as written;
 use crate::{TextStyle, View, json};
 use escape::text;
 use plots::Plot;
 use timeline::{Drawn, Timeline};
-
-pub use file::HtmlFile;
-pub(crate) use file::HtmlFormat;
 
 /// The style of a page on a screen, a phone and paper.
 const STYLE: &str = include_str!("html/style.css");
@@ -46,7 +44,7 @@ impl Part {
         for block in &mut self.blocks {
             if let Block::Line { place, .. }
             | Block::Text { place, .. }
-            | Block::Row(Row { place, .. }) = block
+            | Block::Row(block::Row { place, .. }) = block
             {
                 *place = None;
             }
@@ -59,6 +57,41 @@ impl Part {
 #[cfg(test)]
 pub(crate) fn page(document: &Document) -> String {
     page_with(document, None)
+}
+
+/// The data available after the last row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowsEnded<'a> {
+    /// The recording's metadata.
+    pub header: &'a Header,
+    /// The sources that the rows refer to.
+    pub sources: &'a SourceTable,
+    /// The document made from the rows.
+    pub document: &'a Document,
+}
+
+/// A page for a browser. It has a timeline of the rows that it received, if any.
+#[derive(Debug, Default)]
+pub struct HtmlPage {
+    timeline: Timeline,
+}
+
+impl HtmlPage {
+    /// Renders a document that was not made from rows.
+    pub fn finish(self, document: &Document) -> String {
+        page_with(document, None)
+    }
+
+    /// Renders a document that was made from the received rows.
+    pub fn finish_with_rows(self, ended: &RowsEnded<'_>) -> String {
+        page_with(ended.document, self.timeline.finish(ended))
+    }
+}
+
+impl RowSink for HtmlPage {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        self.timeline.row(sources, row);
+    }
 }
 
 /// Renders a document, with the timeline of its recording if there is one.

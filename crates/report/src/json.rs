@@ -3,14 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 use ticktax_model::document::{DOCUMENT_VERSION, Document, DocumentKind};
+use ticktax_model::hidden::escape_in_json;
 
 use crate::TextStyle;
-use crate::clean::is_hidden;
 use crate::format::DocumentSink;
 
 pub(crate) struct Json;
@@ -54,23 +52,7 @@ pub fn json(document: &Document) -> String {
     let mut json =
         serde_json::to_string_pretty(&envelope).expect("a document has only string keys");
     json.push('\n');
-    visible(&json)
-}
-
-/// Escapes the hidden characters of JSON text. They only occur within strings.
-pub(crate) fn visible(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        if c == '\n' || !is_hidden(c) {
-            out.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a `String` cannot fail.
-            let _ = write!(out, "\\u{unit:04x}");
-        }
-    }
-    out
+    escape_in_json(&json)
 }
 
 /// The JSON Schema (draft 2020-12) of the documents of this kind, as [`json()`] writes them.

@@ -4,10 +4,11 @@ use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
 
-/// A limitation in words: what could not be seen, and why. Both are clauses without a full stop.
+/// A limitation in words: the missing information, and the reason. Both are clauses without a full
+/// stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
-    /// The thing not seen: an account, an event, a CPU.
+    /// The missing information: an account, an event, a CPU.
     pub what: String,
     /// The reason, and the remedy if there is one.
     pub why: String,
@@ -79,7 +80,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
 }
 
 /// The reason of a variant that its function does not handle. A test finds these.
-const UNWORDED: &str = "this version has no words for it";
+const UNWORDED: &str = "this version has no description for it";
 
 /// The clauses of [`LimitationWords`]: the thing not seen, and the reason.
 type Words = Option<(String, String)>;
@@ -100,16 +101,16 @@ fn several(count: u64, one: &str, more: &str) -> String {
 /// Limitations of the machine, the kernel, or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::KernelNotTraced { message, .. } => clauses(
-            "which interrupt, softirq or thread took the time",
-            message.as_str(),
-        ),
+        Limitation::KernelNotTraced { message, .. } => {
+            clauses("interrupts, softirqs and threads by name", message.as_str())
+        }
         Limitation::HookMissing { hook, reason } => {
             clauses(needed_for(*hook), format!("{reason} ({hook})"))
         }
         Limitation::NotVerified => clauses(
-            "changes to the recording's file",
-            "not verified: it has no checksums, because another program or an early ticktax wrote it",
+            "integrity of the recording's file",
+            "not verified, because another program or an early version of ticktax wrote it without \
+             checksums",
         ),
         Limitation::FunctionNamesHidden => clauses(
             "names of kernel functions",
@@ -132,34 +133,34 @@ fn machine(limitation: &Limitation) -> Words {
         }
         Limitation::CpusWentOffline { cpus } => clauses(
             format!("the end of {}", cpus.named()),
-            "taken offline: the books end with the last event seen there",
+            "taken offline; accounts end with the last event traced there",
         ),
         Limitation::CpusPluggedIn { cpus } => clauses(
-            format!("{} before being plugged in", cpus.named()),
-            "the books begin with the first context switch",
+            format!("{} before it came online", cpus.named()),
+            "accounts start with the first context switch",
         ),
         Limitation::BooksBeganLate { cpus } => clauses(
             format!("the beginning of {}", cpus.named()),
-            "held by a thread of high priority: the books begin with the first context switch",
+            "a thread of high priority used the CPU; accounts start with the first context switch",
         ),
         Limitation::CpusNotWatched { cpus } => clauses(
-            format!("what ran on {}", cpus.named()),
+            format!("activity on {}", cpus.named()),
             "not among the watched CPUs",
         ),
         Limitation::ProgramNotFollowed => clauses(
-            "what happened to the program",
-            "it needs every span: leave out --keep sums",
+            "the program's own time",
+            "it needs every span; omit --keep sums",
         ),
         Limitation::PartOfRecording { from, to } => clauses(
-            "what the kernel's own counters show",
+            "the kernel's own counters",
             format!(
-                "they were read when the recording began and when it ended, and this is {from} to {to} of \
-                 it; numbers of events in this list are of all of it"
+                "they cover the whole recording, and this page only {from} to {to} of it; event \
+                 counts in this list also cover all of it"
             ),
         ),
         Limitation::CountersUnread { cpus } => clauses(
-            format!("every account on {}", cpus.named()),
-            "the kernel's counters in /proc/stat were not read at both ends",
+            format!("all accounts of {}", cpus.named()),
+            "the counters in /proc/stat were not read at both ends of the recording",
         ),
         _ => None,
     }
@@ -170,20 +171,20 @@ fn probes(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusNotProbed { cpus } => clauses(
             format!("gaps on {}", cpus.named()),
-            "this process may not run there: its cpuset or container does not allow it",
+            "excluded by the cpuset or container of this process",
         ),
         Limitation::CpusFull { cpus } => clauses(
             format!("gaps on {}", cpus.named()),
-            "no time to spare there as the audit began, and the kernel shares CPU time by session first: the \
-             probe would have had half of it; --probe spin runs it all the same",
+            "no idle time when the audit started, and the kernel divides CPU time between sessions \
+             first, so a probe would take half of it; --probe spin starts it regardless",
         ),
         Limitation::ProbePolicyRefused { cpu, policy } => {
-            clauses("the probe as asked for", format!("CPU {cpu}: {policy}"))
+            clauses("the requested probe policy", format!("CPU {cpu}: {policy}"))
         }
         Limitation::OutsideNotSeparated { reason } => clauses(
-            "the hypervisor's time, and getting into and out of the kernel",
+            "hypervisor time and kernel entry and exit",
             format!(
-                "{}, so both are in the time of what had the CPU; --probe spin tells them apart",
+                "{}, so both count as time of the running task; --probe spin separates them",
                 match reason {
                     NoGaps::NoProbe => "no probe ran",
                     NoGaps::Soaker => "a soaker reads no clock",
@@ -197,9 +198,9 @@ fn probes(limitation: &Limitation) -> Words {
 /// A program whose run time `ran` was traced except for `missing`.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     clauses(
-        format!("{missing} of the {ran} that {who} ran for, by the scheduler's own account"),
-        "the kernel did not report all of its context switches: this time is unexplained, or in \
-         that of the threads that it displaced",
+        format!("{missing} of the {ran} that {who} ran, according to the scheduler"),
+        "the kernel did not report all of its context switches; this time is unexplained, or \
+         counts for the threads that it displaced",
     )
 }
 
@@ -208,12 +209,12 @@ fn events(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::ThreadsNotFollowed { threads } => clauses(
             format!("{threads} of its threads"),
-            "there was no room to follow them",
+            "too many threads to follow",
         ),
         Limitation::WaitsDerived { threads } => clauses(
-            format!("why {threads} of its threads slept, and how long quotas throttled them"),
-            "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled time \
-             counts as waiting, and waits that cross either end of the recording are missing",
+            format!("reasons for sleeping and throttling of {threads} of its threads"),
+            "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled \
+             time counts as waiting, and waits that cross either end of the recording are missing",
         ),
         Limitation::InterruptsNotTraced {
             cpu,
@@ -221,20 +222,21 @@ fn events(limitation: &Limitation) -> Words {
             count,
         } => clauses(
             format!("{count} of CPU {cpu}'s {}", interrupt.to_lowercase()),
-            "no tracepoint shows them: their time is with what they interrupted, or outside",
+            "no tracepoint reports them; their time counts for what they interrupted, or as \
+             hypervisor or firmware",
         ),
         Limitation::SwitchesMissed { count } => clauses(
             format!(
-                "which thread ran in {}",
-                several(*count, "stretch of time", "stretches of time")
+                "the running thread in {}",
+                several(*count, "interval", "intervals")
             ),
-            "the kernel did not report the context switch (no sched_switch event): their time is \
+            "the kernel did not report the context switch (no sched_switch event); their time is \
              unexplained",
         ),
         Limitation::ProcessNotTraced { name, pid, ran } => clauses(
-            format!("when {name} ({pid}) ran: {ran} by the scheduler's own account"),
-            "the kernel reported none of its context switches: its time is unexplained, or in the \
-             time of the threads that it displaced",
+            format!("all {ran} that {name} ({pid}) ran, according to the scheduler"),
+            "the kernel reported none of its context switches; this time is unexplained, or counts \
+             for the threads that it displaced",
         ),
         Limitation::ProcessTracedInPart {
             name,
@@ -247,16 +249,15 @@ fn events(limitation: &Limitation) -> Words {
                 "at least {}",
                 several(*count, "context switch", "context switches")
             ),
-            "counted by the kernel (ctxt in /proc/stat) and not reported (no sched_switch event); where two in \
-             a row are missing, the thread between them is not seen",
+            "the kernel counted them (ctxt in /proc/stat) but did not report them (no sched_switch \
+             event); if two in a row are missing, the thread between them is missing, too",
         ),
         Limitation::FramesCut { count } => clauses(
             format!(
                 "the rest of {}",
                 several(*count, "interrupt or softirq", "interrupts or softirqs")
             ),
-            "their thread was switched away from in the middle: what followed counts as the \
-             thread's",
+            "a context switch interrupted them; the rest counts for the thread",
         ),
         Limitation::BordersMissed { count } => clauses(
             several(
@@ -264,22 +265,20 @@ fn events(limitation: &Limitation) -> Words {
                 "entry or exit of an interrupt or a function",
                 "entries or exits of interrupts or functions",
             ),
-            "their events are missing: their time is counted with what is around them",
+            "their events are missing; their time counts for the activity around them",
         ),
         Limitation::FollowingCutShort { after } => clauses(
-            format!("what came after {after}"),
-            "the process switches too often for the memory set aside; watch for a shorter time",
+            format!("everything after {after}"),
+            "the process switches too often for the reserved memory; record for a shorter time",
         ),
         Limitation::FrameEventsLost { events } => clauses(
-            several(*events, "event of the kernel", "events of the kernel"),
-            "overran the buffer, so that frames may be missing or seem late",
+            several(*events, "kernel event", "kernel events"),
+            "overran the buffer, so frames may be missing or seem late",
         ),
         Limitation::GapContentsUnknown { cpus } => clauses(
-            format!("what was in the probe's gaps on {}", cpus.named()),
-            "the recording sums intervals over windows, or some arrived too late, so that they \
-             cannot be placed in time; these gaps are unexplained, and their time stays with the \
-             probe as \
-             far as those intervals may account for it",
+            format!("contents of the probe's gaps on {}", cpus.named()),
+            "the recording sums intervals over windows, or some arrived too late to be placed in \
+             time; these gaps are unexplained, as far as those intervals do not account for them",
         ),
         Limitation::Other { what, why } => clauses(what.as_str(), why.as_str()),
         _ => None,
@@ -291,28 +290,31 @@ fn clock(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::LengthNotKept { asked, watched } => clauses(
             if watched > asked {
-                format!("a length of {asked}: it was {} longer", *watched - *asked)
+                format!("the length of {asked}; it was {} longer", *watched - *asked)
             } else {
-                format!("a length of {asked}: it was {} shorter", *asked - *watched)
+                format!(
+                    "the length of {asked}; it was {} shorter",
+                    *asked - *watched
+                )
             },
-            "CPUs were too busy: the books of one began late, a loop's last frame came late, or the kernel's \
-             counters were read late",
+            "busy CPUs delayed the start of an account, a loop's last frame, or the reading of \
+             counters",
         ),
         Limitation::RingTooShort { asked, reached } => clauses(
             format!(
                 "the first {} of {asked} before the trigger",
                 *asked - *reached
             ),
-            "the ring of a CPU at least had come round: with fewer CPUs (--cpus) each has more room",
+            "the buffer of at least one CPU was full; watch fewer CPUs (--cpus) for more room on \
+             each",
         ),
         Limitation::WindowCutShort { asked, kept } => clauses(
             format!("the last {} of a window of {asked}", *asked - *kept),
-            "its records took all the memory that a window may have; what triggered later is in a \
-             recording of its own",
+            "its records filled the memory of a window; later triggers have their own recording",
         ),
         Limitation::Suspended { time } => clauses(
-            format!("{time} in which the machine was suspended"),
-            "no CPU ran, and CLOCK_MONOTONIC was stopped",
+            format!("{time} of suspend"),
+            "no CPU ran, and CLOCK_MONOTONIC stopped",
         ),
         Limitation::ClockSet { by } => {
             let (by, way) = if *by > Nanos::ZERO {
@@ -321,21 +323,23 @@ fn clock(limitation: &Limitation) -> Words {
                 (-*by, "back")
             };
             clauses(
-                format!("what follows the time of day, which was set {by} {way}"),
-                "times here are on another clock; what starts at times of day changed its phase",
+                format!(
+                    "the phase of jobs that start at times of day: the clock was set {by} {way}"
+                ),
+                "times on this page come from another clock",
             )
         }
         Limitation::InstructionTime { instruction } => clauses(
-            "what caches, pipelines and a hypervisor cost",
+            "the cost of caches, pipelines and a hypervisor",
             format!(
-                "time in this guest is its number of instructions, {} ns each; nothing else takes \
-                 any",
+                "this guest's time is its number of instructions, {} ns each; nothing else takes \
+                 time",
                 instruction.0
             ),
         ),
         Limitation::HostTime => clauses(
-            "what is the guest's and what QEMU's",
-            "time in this guest is the host's",
+            "the guest's time apart from QEMU's",
+            "this guest uses the host's time",
         ),
         _ => None,
     }
@@ -349,15 +353,15 @@ fn summed(limitation: &Limitation) -> Words {
                 "the sources of {}",
                 several(*intervals, "interval", "intervals")
             ),
-            "there were more than the table of sums holds: they are counted as others",
+            "the table of sums was full; they count as others",
         ),
         Limitation::BeatTimesSummed { rows } => clauses(
             format!(
-                "the times of what is shorter than 1 ms, in {}",
+                "times of intervals shorter than 1 ms, in {}",
                 several(*rows, "row", "rows")
             ),
-            "they sum intervals over windows; beats are found in gaps and in what lasts longer: record \
-             with --keep spans for all",
+            "these rows are sums over windows, so only gaps and longer intervals were searched; \
+             record with --keep spans for all",
         ),
         Limitation::BeatLongTimesSummed {
             windows,
@@ -365,11 +369,10 @@ fn summed(limitation: &Limitation) -> Words {
             ..
         } => clauses(
             format!(
-                "the times of longer intervals in {}",
+                "times of longer intervals in {}",
                 several(*windows, "window", "windows")
             ),
-            "they were summed, because there was no room for their times; such a window counts as not \
-             observed",
+            "they were summed for lack of room; these windows count as not observed",
         ),
         Limitation::BeatLongTimesSummed {
             windows,
@@ -377,12 +380,12 @@ fn summed(limitation: &Limitation) -> Words {
             max_windows,
         } => clauses(
             format!(
-                "the times of longer intervals in {} (sources left out: {sources})",
+                "times of longer intervals in {} (sources left out: {sources})",
                 several(*windows, "window", "windows")
             ),
             format!(
-                "they were summed, because there was no room for their times; a source is left out that \
-                 lost more than {max_windows} windows so"
+                "they were summed for lack of room; a source with more than {max_windows} such \
+                 windows is left out"
             ),
         ),
         _ => None,
@@ -393,11 +396,11 @@ fn summed(limitation: &Limitation) -> Words {
 fn beats(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatSourcesUnnamed => clauses(
-            "the sources of beats",
-            "only the probes' gaps were recorded: the kernel was not traced",
+            "names of periodic sources",
+            "only the probes' gaps were recorded; the kernel was not traced",
         ),
         Limitation::BeatsTooFewEvents { min_events } => clauses(
-            "any beat",
+            "all periodic sources",
             format!("no source has the {min_events} events that a period needs"),
         ),
         Limitation::BeatPeriodsTooLong { over } => clauses(
@@ -409,34 +412,34 @@ fn beats(limitation: &Limitation) -> Words {
             min_events,
         } => clauses(
             several(*sources, "source", "sources"),
-            format!("with fewer than {min_events} events each"),
+            format!("they have fewer than {min_events} events each"),
         ),
         Limitation::BeatSourcesLeftOut { sources, max } => clauses(
             several(*sources, "source", "sources"),
-            format!("beyond the {max} that there is memory for"),
+            format!("the memory holds only {max}"),
         ),
         Limitation::BeatSourcesCutShort { sources } => clauses(
             several(*sources, "busy source", "busy sources"),
-            "the events need more memory than is set aside",
+            "their events need more memory than reserved",
         ),
         Limitation::BeatEventsLost { cpu, events } => clauses(
             format!("{} on CPU {cpu}", several(*events, "event", "events")),
-            "lost, so that beats may be missing, and counted beats are too few",
+            "they were lost, so periodic sources may be missing and their counts too low",
         ),
         Limitation::RecordingHoles { cpu, time, holes } => clauses(
             format!(
                 "{time} or more on CPU {cpu} in {}",
                 several(*holes, "part", "parts")
             ),
-            "nothing at all was recorded then: lost events, a halted machine, a clock that \
-             stepped; periods are counted on both sides apart",
+            "nothing was recorded then (lost events, a halted machine, or a clock step); periods \
+             are counted separately on both sides",
         ),
         Limitation::BeatEventsUnordered { events } => clauses(
             format!(
-                "{} of threads that move",
+                "{} of migrating threads",
                 several(*events, "event", "events")
             ),
-            "arrived too late to be sorted",
+            "they arrived too late to be sorted",
         ),
         _ => None,
     }
@@ -447,11 +450,11 @@ fn needed_for(hook: Hook) -> &'static str {
     match hook {
         Hook::IrqHandler => "device interrupts",
         Hook::Softirq => "softirqs",
-        Hook::LocalTimer => "the local timer's interrupts",
+        Hook::LocalTimer => "local timer interrupts",
         Hook::Reschedule => "reschedule interrupts from other CPUs",
-        Hook::CallFunction => "function calls from other CPUs (to several)",
-        Hook::CallFunctionSingle => "function calls from other CPUs (to one)",
-        Hook::IrqWork => "irq_work interrupts that the kernel sends itself",
+        Hook::CallFunction => "function calls from other CPUs (to several CPUs)",
+        Hook::CallFunctionSingle => "function calls from other CPUs (to one CPU)",
+        Hook::IrqWork => "irq_work interrupts",
         Hook::ThermalApic => "thermal interrupts",
         Hook::ThresholdApic => "machine-check threshold interrupts",
         Hook::DeferredErrorApic => "deferred-error interrupts",
@@ -459,35 +462,37 @@ fn needed_for(hook: Hook) -> &'static str {
         Hook::SpuriousApic => "spurious interrupts",
         Hook::X86PlatformIpi => "platform interrupts",
         Hook::NmiHandler => "non-maskable interrupts",
-        Hook::HrtimerExpire => "which function a high-resolution timer ran",
-        Hook::TimerExpire => "which function a timer of the wheel ran",
-        Hook::TickStop => "how often the kernel stopped the tick",
-        Hook::CsdFunction => "which function another CPU requested",
-        Hook::WorkqueueExecute => "which function a kernel worker ran",
-        Hook::PageFault => "page faults as separate from the program's own time",
-        Hook::DirectReclaim => "direct reclaim as separate from the program's own time",
-        Hook::MemcgReclaim => "memory-cgroup reclaim as separate from the program's own time",
-        Hook::SchedWaking => "what woke a thread: its beat is shown without a cause",
-        Hook::WorkqueueQueueWork => "what queued a work item: its beat is shown without a cause",
-        Hook::SoftirqRaise => "what raised a softirq: its beat is shown without a cause",
-        Hook::SchedWakeup => "when a thread was woken: its wait for a CPU counts as blocked",
-        Hook::SchedProcessFork => "threads and processes that the program starts meanwhile",
-        Hook::SchedProcessExec => "exec by a thread other than the first",
+        Hook::HrtimerExpire => "functions of high-resolution timers",
+        Hook::TimerExpire => "functions of timer-wheel timers",
+        Hook::TickStop => "the number of tick stops",
+        Hook::CsdFunction => "functions that other CPUs requested",
+        Hook::WorkqueueExecute => "functions of kernel workers",
+        Hook::PageFault => "page faults, which count as the program's own time",
+        Hook::DirectReclaim => "direct reclaim, which counts as the program's own time",
+        Hook::MemcgReclaim => "memory-cgroup reclaim, which counts as the program's own time",
+        Hook::SchedWaking => "wakers of threads, so periodic threads have no cause",
+        Hook::WorkqueueQueueWork => "callers that queue work items, so periodic work has no cause",
+        Hook::SoftirqRaise => "activities that raise softirqs, so periodic softirqs have no cause",
+        Hook::SchedWakeup => "wake-ups, so the wait of a woken thread counts as blocked",
+        Hook::SchedProcessFork => {
+            "threads and processes that the program starts during the recording"
+        }
+        Hook::SchedProcessExec => "exec by a thread other than the main thread",
         Hook::SchedSwitch => "threads",
     }
 }
 
 fn unreadable(reason: &Unreadable) -> String {
     let words = match reason {
-        Unreadable::NeedsRoot => "permission denied; this needs root, with all its rights",
-        Unreadable::NeedsSyslog => "the kernel log needs root or CAP_SYSLOG",
-        Unreadable::NotAFile => "it is not a regular file",
+        Unreadable::NeedsRoot => "permission denied; run as root with all capabilities",
+        Unreadable::NeedsSyslog => "reading the kernel log needs root or CAP_SYSLOG",
+        Unreadable::NotAFile => "not a regular file",
         Unreadable::TooLong { read_bytes } => {
             let mebibytes = read_bytes >> 20;
-            return format!("it is longer than {mebibytes} MiB: only that much of it was read");
+            return format!("longer than {mebibytes} MiB; only this much was read");
         }
-        Unreadable::TooManySettings => "there are more settings than are looked at",
-        Unreadable::TooManyOpenFiles => "there are too many open files to look at all of them",
+        Unreadable::TooManySettings => "too many settings to check all of them",
+        Unreadable::TooManyOpenFiles => "too many open files to check all of them",
         Unreadable::Failed(message) => message,
     };
     words.to_owned()

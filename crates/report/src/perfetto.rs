@@ -8,7 +8,6 @@
 //! the outermost to the innermost. The number of held rows is bounded. Times are on
 //! `CLOCK_MONOTONIC` of the recorded machine.
 
-mod file;
 mod proto;
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,6 @@ use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
 
 use crate::limitation;
 use crate::wakeups::WakeUps;
-pub(crate) use file::TraceFormat;
 use proto::{
     DebugAnnotation, EventType, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
@@ -44,7 +42,7 @@ const BUFFER: usize = 1 << 16;
 
 /// A trace under construction.
 #[derive(Debug)]
-struct Perfetto<W> {
+pub struct Perfetto<W> {
     out: W,
     buffer: Vec<u8>,
     /// The first error. Nothing is written after it.
@@ -64,7 +62,7 @@ struct Perfetto<W> {
 
 impl<W: Write> Perfetto<W> {
     /// Starts a trace that is written to `out`.
-    fn new(out: W) -> Self {
+    pub fn new(out: W) -> Self {
         Self {
             out,
             buffer: Vec::with_capacity(2 * BUFFER),
@@ -84,7 +82,7 @@ impl<W: Write> Perfetto<W> {
     ///
     /// # Errors
     /// Fails with the first error that writing met.
-    fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
+    pub fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
         let held = std::mem::take(&mut self.held);
         for (cpu, spans) in held {
             self.nested(sources, cpu, spans);

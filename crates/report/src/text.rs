@@ -153,8 +153,8 @@ impl Group {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Programs => "Programs",
-            Self::Kernel => "Taken by the kernel",
-            Self::Around => "Around and outside it",
+            Self::Kernel => "Kernel work",
+            Self::Around => "Overhead, stolen, unexplained",
             Self::Tool => "ticktax",
             Self::Idle => "Idle",
         }
@@ -164,7 +164,7 @@ impl Group {
     fn word(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
-            Self::Around => "around",
+            Self::Around => "other",
             Self::Programs => "programs",
             Self::Tool => "ticktax",
             Self::Idle => "idle",

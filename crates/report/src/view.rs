@@ -107,18 +107,18 @@ impl Section {
     /// A description of the section, for the help.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Time => "Where the CPU time went; what happened to the watched program",
-            Self::Noise => {
-                "CPU noise (spin probe), or wake-up latency (sleep probe): the probe's gaps"
+            Self::Time => {
+                "CPU time by account, run-queue waits, and the time of the watched program"
             }
-            Self::Net => "What delayed packets on their way to the threads that they woke",
-            Self::Repeats => "What repeats: periods and their sources",
-            Self::Tick => "What the timer tick costs",
-            Self::Accounting => "What top shows, beside what was traced or measured",
-            Self::Findings => "What is configured and not in effect",
-            Self::Frames => "The frames of a paced loop, second by second",
-            Self::Limits => "What could not be seen, what observing cost, and the books",
-            Self::Legend => "What the words and columns of the other sections mean",
+            Self::Noise => "CPU noise (spin probe) or wake-up latency (sleep probe)",
+            Self::Net => "Packet latency: from the interrupt to the thread that it woke",
+            Self::Repeats => "Periodic activity: period, source and cause",
+            Self::Tick => "Cost of the timer tick",
+            Self::Accounting => "Comparison of `top` with the traced or measured CPU time",
+            Self::Findings => "Settings that are configured but not in effect",
+            Self::Frames => "Frames of a paced loop, second by second",
+            Self::Limits => "Limitations, cost of the measurement, and balance of the accounts",
+            Self::Legend => "Terms and columns of the other sections",
         }
     }
 }

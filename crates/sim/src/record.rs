@@ -257,6 +257,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         }),
         autogroups: Some(autogroups(setup)),
         ..Header::new(World::Simulated, Level::Kernel, env!("CARGO_PKG_VERSION"))

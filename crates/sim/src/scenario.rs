@@ -210,7 +210,7 @@ impl Scenario {
         for task in &self.task {
             count = count.saturating_add(task.count);
             if count > MAX_TASKS {
-                let why = format!("{count} tasks: at most {MAX_TASKS}");
+                let why = format!("too many tasks ({count}): give at most {MAX_TASKS}");
                 return Err((task.name.span().start, why));
             }
         }
@@ -258,7 +258,7 @@ fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Wr
     let place = names.iter().position(|other| other == name.get_ref());
     let place = place.and_then(|place| u32::try_from(place).ok());
     place.map(TaskId).ok_or_else(|| {
-        let why = format!("no task `{}`", name.get_ref());
+        let why = format!("no task named `{}`", name.get_ref());
         (name.span().start, why)
     })
 }
@@ -278,7 +278,7 @@ impl TaskText {
             (Some(priority), None) => Class::Fifo(priority),
             (None, Some(priority)) => Class::RoundRobin(priority),
             (Some(_), Some(_)) => {
-                let why = "a task is fifo or round_robin, not both".to_owned();
+                let why = "choose either fifo or round_robin, not both".to_owned();
                 return Err((self.name.span().start, why));
             }
         };
@@ -343,7 +343,7 @@ impl InterruptText {
             (None, Some(name), None) => Then::Signal(task_named(name, names)?),
             (None, None, Some(link)) => Then::Packets(link),
             _ => {
-                let why = "an interrupt leads to a softirq, a signal or a link".to_owned();
+                let why = "choose only one of softirq, signal and link".to_owned();
                 return Err((self.name.span().start, why));
             }
         };

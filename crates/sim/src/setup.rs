@@ -181,7 +181,10 @@ impl Setup {
     pub fn check(&self) -> Result<(), SetupError> {
         self.check_machine()?;
         if self.tasks.len() > MAX_TASKS {
-            return Err(error("tasks", &format!("at most {MAX_TASKS}")));
+            return Err(error(
+                "tasks",
+                &format!("too many; give at most {MAX_TASKS}"),
+            ));
         }
         for task in &self.tasks {
             self.check_task(task)
@@ -192,7 +195,7 @@ impl Setup {
                 .map_err(|why| error(&format!("interrupt {}", source.name), &why))?;
         }
         if self.sources.len() > 64 {
-            return Err(error("interrupts", "at most 64"));
+            return Err(error("interrupts", "too many; give at most 64"));
         }
         for group in &self.groups {
             if group.quota <= Nanos::ZERO || group.period <= Nanos::ZERO {
@@ -217,10 +220,10 @@ impl Setup {
         } = &self.machine;
         let fail = |why: &str| Err(error("machine", why));
         if !(1..=8192).contains(cpus) {
-            return fail("there can be 1 to 8192 CPUs");
+            return fail("the number of CPUs must be 1 to 8192");
         }
         let Some(grid) = device.grid(*hz, Nanos::ZERO, *drift_ppb) else {
-            return fail(&format!("its clock cannot tick at {hz} Hz"));
+            return fail(&format!("its timer device cannot tick at {hz} Hz"));
         };
         if phases.len() > *cpus {
             return fail("there are more phases than CPUs");
@@ -229,27 +232,27 @@ impl Setup {
             .iter()
             .any(|&phase| phase < Nanos::ZERO || phase > grid.step())
         {
-            return fail("a phase lies within a tick");
+            return fail("a phase must be between 0 and one tick");
         }
         if costs.tick < Nanos::ZERO || costs.timer < Nanos::ZERO || costs.switch < Nanos::ZERO {
-            return fail("a cost cannot be negative");
+            return fail("costs must not be negative");
         }
         if costs.tick.0 >= grid.step().0 / 2 {
-            return fail("a tick costs half of its period, or more");
+            return fail("a tick must cost less than half of its period");
         }
         if let TickMode::NohzFull { cpus: full } = tick
             && full.iter().any(|cpu| cpu.index() >= *cpus)
         {
-            return fail("nohz-full names a CPU that is not there");
+            return fail("nohz-full names a CPU that does not exist");
         }
         if *slack < Nanos::ZERO {
-            return fail("its timers cannot be early");
+            return fail("timer slack must not be negative");
         }
         if !speed.is_sound() {
-            return fail("its speed is not a share of full speed");
+            return fail("the speed must be a share of full speed");
         }
         if self.length < Nanos::ZERO {
-            return fail("its time cannot be negative");
+            return fail("the length must not be negative");
         }
         Ok(())
     }
@@ -257,30 +260,30 @@ impl Setup {
     fn check_task(&self, task: &TaskSpec) -> Result<(), String> {
         let attributes = &task.attributes;
         if attributes.cpu.is_some_and(|cpu| cpu >= self.machine.cpus) {
-            return Err("it is pinned to a CPU that is not there".to_owned());
+            return Err("it is pinned to a CPU that does not exist".to_owned());
         }
         if !(-20..=19).contains(&attributes.nice) {
-            return Err("nice goes from -20 to 19".to_owned());
+            return Err("nice must be -20 to 19".to_owned());
         }
         if let Class::Fifo(priority) | Class::RoundRobin(priority) = attributes.class
             && !(1..=99).contains(&priority)
         {
-            return Err("a real-time priority goes from 1 to 99".to_owned());
+            return Err("a real-time priority must be 1 to 99".to_owned());
         }
         if attributes.slice.is_some_and(|slice| slice <= Nanos::ZERO) {
-            return Err("a slice must be above 0".to_owned());
+            return Err("the slice must be above 0".to_owned());
         }
         if task.group.is_some_and(|group| group >= self.groups.len()) {
-            return Err("its group is not there".to_owned());
+            return Err("its group does not exist".to_owned());
         }
         if task
             .footprint
             .is_some_and(|footprint| footprint.refill < Nanos::ZERO || footprint.tau <= Nanos::ZERO)
         {
-            return Err("a footprint needs a refill of 0 or more and a tau above 0".to_owned());
+            return Err("a footprint needs a refill of at least 0 and a tau above 0".to_owned());
         }
         if !task.program.iter().any(Step::takes_time) {
-            return Err("its program never lets time pass".to_owned());
+            return Err("its program never lets time pass; add a step that takes time".to_owned());
         }
         task.program
             .iter()
@@ -289,10 +292,10 @@ impl Setup {
 
     fn check_step(&self, step: &Step) -> Result<(), String> {
         if step.law().is_some_and(|law| !law.is_sound()) {
-            return Err("a time is negative, or a range empty".to_owned());
+            return Err("a time is negative, or a range is empty".to_owned());
         }
         if matches!(*step, Step::Pace { spin, .. } if spin < Nanos::ZERO) {
-            return Err("it cannot spin for less than no time".to_owned());
+            return Err("the spin time must not be negative".to_owned());
         }
         let positive = match *step {
             Step::SleepRest { time, unit, .. } => time > Nanos::ZERO && unit > Nanos::ZERO,
@@ -303,17 +306,17 @@ impl Setup {
             _ => true,
         };
         if !positive {
-            return Err("a period or a unit must be above 0".to_owned());
+            return Err("periods and units must be above 0".to_owned());
         }
         match *step {
             Step::Signal(task) if task.index() >= self.tasks.len() => {
-                Err("it signals a task that is not there".to_owned())
+                Err("it signals a task that does not exist".to_owned())
             }
             Step::Lock(lock) | Step::Unlock(lock) if lock >= MAX_LOCKS => {
-                Err(format!("locks are numbered from 0 to {}", MAX_LOCKS - 1))
+                Err(format!("lock numbers must be 0 to {}", MAX_LOCKS - 1))
             }
             Step::Receive(link, _) if link >= self.links.len() => {
-                Err("it receives from a link that is not there".to_owned())
+                Err("it receives from a link that does not exist".to_owned())
             }
             _ => Ok(()),
         }
@@ -321,23 +324,23 @@ impl Setup {
 
     fn check_source(&self, source: &Source) -> Result<(), String> {
         if source.cpu >= self.machine.cpus {
-            return Err("its CPU is not there".to_owned());
+            return Err("its CPU does not exist".to_owned());
         }
         if !source.interval.is_sound() || source.interval.mean() <= Nanos::ZERO {
             return Err("its interval must be above 0".to_owned());
         }
         if !source.cost.is_sound() || source.start < Nanos::ZERO {
-            return Err("its cost and start cannot be negative".to_owned());
+            return Err("its cost and start must not be negative".to_owned());
         }
         match source.then {
             Then::Signal(task) if task.index() >= self.tasks.len() => {
-                Err("it signals a task that is not there".to_owned())
+                Err("it signals a task that does not exist".to_owned())
             }
             Then::Packets(link) if link >= self.links.len() => {
-                Err("its link is not there".to_owned())
+                Err("its link does not exist".to_owned())
             }
             Then::Softirq(law) if !law.is_sound() => {
-                Err("its softirq's cost cannot be negative".to_owned())
+                Err("the cost of its softirq must not be negative".to_owned())
             }
             _ => Ok(()),
         }

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use ticktax_model::recording::Level;
 use ticktax_observe::{Keep, Plan, ProbeChoice};
-use ticktax_report::{FactsFolder, FactsSettings, metrics, metrics_protobuf};
+use ticktax_report::{metrics, metrics_protobuf};
+use ticktax_store::facts::{FactsFolder, FactsSettings};
 
 use crate::arguments::{AgentArguments, Listen};
 use crate::failure::Failure;

@@ -30,6 +30,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::files::HtmlFile;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -38,7 +39,7 @@ use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::time::DurationError;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_observe::{Keep, ProbeChoice};
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 pub(crate) use agent::{AgentArguments, Listen};
 pub(crate) use case::CaseQuestion;

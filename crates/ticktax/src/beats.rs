@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use ticktax_analysis::BeatFinder;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_model::recording::RowSink;
+use ticktax_store::recording::RecordingReader;
 
 use crate::arguments::BeatsArguments;
 use crate::budget::Budget;

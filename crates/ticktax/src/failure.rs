@@ -9,11 +9,13 @@ use ticktax_experiment::sweep::SweepError;
 use ticktax_experiment::trial::run::TryError;
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
-use ticktax_model::recording::RecordingError;
 use ticktax_observe::ObserveError;
 use ticktax_probes::ProbeError;
 use ticktax_probes::net::NetError;
-use ticktax_report::{IncidentStoreError, RowFileError};
+use ticktax_store::incidents::IncidentStoreError;
+use ticktax_store::recording::RecordingError;
+
+use crate::files::RowFileError;
 
 /// Exit code: the accounts of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
@@ -121,7 +123,7 @@ pub(crate) enum Failure {
 pub(crate) fn hide_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !ticktax_model::disk::is_decoding() {
+        if !ticktax_store::parquet_file::is_decoding() {
             print(panic);
         }
     }));

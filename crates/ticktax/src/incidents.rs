@@ -12,17 +12,20 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use ticktax_analysis::incident::{IncidentAnalysis, incident_list, incident_sheet};
-use ticktax_model::disk;
 use ticktax_model::document::Document;
 use ticktax_model::incident::{Incident, IncidentIndex};
-use ticktax_model::recording::{RecordingError, RecordingReader, RowSink};
-use ticktax_report::{Format, HtmlFile, IncidentFolder, RowsEnded, Unindexed};
+use ticktax_model::recording::RowSink;
+use ticktax_report::{Format, RowsEnded};
+use ticktax_store::disk;
+use ticktax_store::incidents::{IncidentFolder, Unindexed};
+use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use crate::arguments::{
     FileArguments, FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments,
 };
 use crate::budget::Budget;
 use crate::failure::Failure;
+use crate::files::HtmlFile;
 use crate::output;
 use crate::part::Selection;
 use crate::report::{self, Showing};

@@ -12,6 +12,7 @@ mod budget;
 mod case;
 mod changes;
 mod failure;
+mod files;
 mod incidents;
 mod interrupt;
 mod knob;

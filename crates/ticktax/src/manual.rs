@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
-use ticktax_model::disk::{Folder, Temporary};
 use ticktax_model::document::DocumentKind;
+use ticktax_store::disk::{Folder, Temporary};
 
 use crate::arguments::{Arguments, for_manual};
 use crate::failure::Failure;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use crate::files::{Finished, HtmlFile, RowFileError, RowFiles};
 use ticktax_model::document::Document;
-use ticktax_report::{Finished, Format, HtmlFile, RowFileError, RowFiles, RowsEnded};
+use ticktax_report::{Format, RowsEnded};
 
 use crate::arguments::FileArguments;
 use crate::failure::Failure;

@@ -1,8 +1,9 @@
 //! Selection from a saved recording: a part of its time, and whose time to report.
 
 use ticktax_analysis::{Cut, CutError, Follow, FollowError, Followed, Subject};
-use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::{Nanos, SourceTable};
+use ticktax_store::recording::RecordingReader;
 
 use crate::failure::Failure;
 

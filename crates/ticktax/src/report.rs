@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::document::Document;
-use ticktax_model::recording::{Header, RecordingReader, RowSink};
+use ticktax_model::recording::{Header, RowSink};
 use ticktax_report::{Format, RowsEnded};
+use ticktax_store::recording::RecordingReader;
 
 use crate::arguments::{FileArguments, ReportArguments};
 use crate::audit::extrapolate;

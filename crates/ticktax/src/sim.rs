@@ -7,7 +7,7 @@ use ticktax_analysis::workload::Asked;
 use ticktax_experiment::whatif::{self, LoadError, Pacing, Plan, Prediction, WhatIfError};
 use ticktax_model::Nanos;
 use ticktax_model::pace::FrameRate;
-use ticktax_model::recording::RecordingWriter;
+use ticktax_store::recording::RecordingWriter;
 
 use crate::arguments::SimArguments;
 use crate::budget::Budget;

@@ -13,7 +13,7 @@ use nix::sys::stat::{
     FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, mode_t,
 };
 use nix::unistd::{User, fchownat};
-use ticktax_model::disk::Folder;
+use ticktax_store::disk::Folder;
 
 /// The file of a Unix socket. Dropping it removes the file, unless another file has taken its name.
 pub(crate) struct SocketFile {

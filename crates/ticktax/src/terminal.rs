@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use ticktax_host::open_files::with_limit_from_start;
 use ticktax_host::{helper, is_root};
-use ticktax_model::disk::{check_output, creation_words, error_words, write_output};
 use ticktax_model::document::{Document, DocumentKind};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Header;
 use ticktax_report::{Format, Section, TextStyle, View, clean, clean_page, render};
+use ticktax_store::disk::{check_output, creation_words, error_words, write_output};
 
 use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;

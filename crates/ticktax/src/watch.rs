@@ -1,10 +1,10 @@
 //! Drives an observation: passes its rows to the analysis and the files until it ends or is
 //! interrupted.
 
+use crate::files::RowFiles;
 use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RowSink};
 use ticktax_observe::{Event, Observation, Progress};
-use ticktax_report::RowFiles;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;

@@ -18,9 +18,10 @@ use ticktax_experiment::trial::judge;
 use ticktax_fixture::{books, header, left_out, process, row, timed_trial, whole};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{KernelBuild, KernelComparison, KernelsStatement};
-use ticktax_model::recording::{RecordingWriter, RowSink};
+use ticktax_model::recording::RowSink;
 use ticktax_model::{Kind, Owner, Source, SourceTable};
-use ticktax_report::HtmlFile;
+use ticktax_report::HtmlPage;
+use ticktax_store::recording::RecordingWriter;
 
 use common::traffic::receiver;
 use common::{GAME, complaint, simulate, text, ticktax};
@@ -217,7 +218,7 @@ impl Things {
         let write = |document: &Document| {
             let name = document.kind().name();
             let page = self.path(&format!("{name}.html"));
-            HtmlFile::create(&page).unwrap().finish(document).unwrap();
+            fs::write(&page, HtmlPage::default().finish(document)).unwrap();
             (name, page)
         };
         documents.iter().map(write).collect()

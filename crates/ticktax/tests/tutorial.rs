@@ -22,7 +22,11 @@ fn main() -> ExitCode {
         "root::the_tutorial_names_the_culprit_and_proves_it",
         tutorial,
     );
-    let trials = vec![trial.with_ignored_flag(!can)];
+    // It judges how long a server waits, so other load changes its result.
+    let left_out = ticktax_fixture::left_out("live");
+    let ignored = !can || left_out.is_some();
+    let trial = trial.with_kind(left_out.unwrap_or_default());
+    let trials = vec![trial.with_ignored_flag(ignored)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -50,7 +54,7 @@ fn tutorial() -> Result<(), Failed> {
     }
     let read = |file: &str| fs::read_to_string(at.join(file));
     for (file, words) in [
-        ("lag.txt", &["WHO MADE IT WAIT", "backupd"][..]),
+        ("lag.txt", &["WAITED BEHIND", "backupd"][..]),
         ("beats.txt", &["backupd"]),
         ("time.txt", &["backupd"]),
         ("proof.txt", &["waited, per second", "calm.parquet"]),

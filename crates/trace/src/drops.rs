@@ -56,7 +56,7 @@ impl DropWatch {
             .map_err(|error| refused(&error))?;
         let program = programs.program_mut(PROGRAM);
         let program = program.ok_or_else(|| TraceError::Refused {
-            why: format!("the program {PROGRAM} is not in its object"),
+            why: format!("program {PROGRAM} is missing from the BPF object"),
         })?;
         let attach = |program: &mut BtfTracePoint| {
             program.load(PROGRAM, &types)?;

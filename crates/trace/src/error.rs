@@ -13,27 +13,27 @@ use ticktax_model::limitation::HookMissing;
 pub enum TraceError {
     /// The caller has no right to load BPF programs.
     #[error(
-        "may not trace the kernel as an ordinary user; run as root, or grant CAP_BPF, CAP_PERFMON \
-         and CAP_SYSLOG (for the names of functions)"
+        "ordinary users cannot trace the kernel; run as root, or grant CAP_BPF, CAP_PERFMON and \
+         CAP_SYSLOG (for function names)"
     )]
     NotPermitted,
     /// Even root has no right to load BPF programs.
     #[error(
-        "root may not trace the kernel here: a container, a security module or a bounding set withholds CAP_BPF \
-         or CAP_PERFMON; grant them, or run outside"
+        "root cannot trace the kernel here: a container, security module or bounding set withholds \
+         CAP_BPF or CAP_PERFMON; grant both, or run outside the container"
     )]
     RootNotPermitted,
     /// The kernel is locked down.
     #[error(
-        "the kernel is locked down ({mode}), which forbids BPF to read kernel memory; boot without \
-         lockdown=confidentiality to trace it"
+        "kernel lockdown ({mode}) stops BPF from reading kernel memory; boot without \
+         lockdown=confidentiality to trace"
     )]
     LockedDown {
         /// The active mode, as `/sys/kernel/security/lockdown` spells it.
         mode: String,
     },
     /// The kernel's BTF exists but cannot be read.
-    #[error("cannot read the kernel's type description in {path}: {why}")]
+    #[error("cannot read the kernel's type information (BTF) in {path}: {why}")]
     UnreadableBtf {
         /// Path of the BTF.
         path: PathBuf,
@@ -42,15 +42,15 @@ pub enum TraceError {
     },
     /// The kernel has no BTF.
     #[error(
-        "the kernel does not describe its types in {path}; a kernel built with \
-         CONFIG_DEBUG_INFO_BTF=y is needed (5.10 or newer)"
+        "this kernel has no type information (BTF) in {path}; use Linux 5.10 or later built with \
+         CONFIG_DEBUG_INFO_BTF=y"
     )]
     NoBtf {
         /// Where BTF was expected.
         path: PathBuf,
     },
     /// The kernel's BTF is invalid.
-    #[error("cannot understand the kernel's type description in {path}: {why}")]
+    #[error("cannot parse the kernel's type information (BTF) in {path}: {why}")]
     BadBtf {
         /// Path of the BTF.
         path: PathBuf,
@@ -58,12 +58,12 @@ pub enum TraceError {
         why: String,
     },
     /// The kernel has no BPF support.
-    #[error("this kernel was built without BPF; CONFIG_BPF_SYSCALL=y is needed to trace it")]
+    #[error("this kernel was built without BPF; use one with CONFIG_BPF_SYSCALL=y to trace")]
     NoBpf,
     /// Not enough memory for the buffers.
     #[error(
-        "no memory for the tracer's buffers ({bytes} bytes); raise the memory limit of the cgroup, \
-         before Linux 5.11 RLIMIT_MEMLOCK (ulimit -l)"
+        "cannot allocate {bytes} bytes for the tracer's buffers; raise the cgroup's memory limit, \
+         or before Linux 5.11 RLIMIT_MEMLOCK (ulimit -l)"
     )]
     NoMemory {
         /// Requested size.
@@ -71,27 +71,27 @@ pub enum TraceError {
     },
     /// The process has reached its limit of open files.
     #[error(
-        "this process may have only {limit} files open, too few for the tracer; raise the limit \
-         (`ulimit -n 1024`, or LimitNOFILE=1024 in a systemd unit)"
+        "the limit of {limit} open files is too low for the tracer; raise it (`ulimit -n 1024`, or \
+         LimitNOFILE=1024 in a systemd unit)"
     )]
     TooManyFiles {
         /// The current limit.
         limit: u64,
     },
     /// The kernel rejects the programs.
-    #[error("the kernel refuses the tracer's programs: {why}")]
+    #[error("the kernel rejected the tracer's programs: {why}")]
     Refused {
         /// The kernel's reason, in one line.
         why: String,
     },
     /// `sched_switch` cannot be watched. Without it nothing can be accounted for.
-    #[error("cannot watch the kernel's tracepoint sched_switch: {why}")]
+    #[error("cannot attach to the tracepoint sched_switch: {why}")]
     NoSwitches {
         /// Why it cannot be watched.
         why: HookMissing,
     },
     /// The machine has more CPUs than the programs' tables.
-    #[error("this machine has {cpus} CPUs, the tracer's tables have room for {room}")]
+    #[error("this machine has {cpus} CPUs, but the tracer supports at most {room}")]
     TooManyCpus {
         /// Number of possible CPUs.
         cpus: usize,

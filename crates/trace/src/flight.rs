@@ -254,9 +254,10 @@ impl Tracer {
     pub fn triggers(&mut self) -> Result<Triggers, TraceError> {
         let refused = |why: String| TraceError::Refused { why };
         let map = self.programs.take_map(map::TRIGGERS);
-        let map = map.ok_or_else(|| refused("the triggers are read already".to_owned()))?;
+        let map =
+            map.ok_or_else(|| refused("another reader already has the triggers".to_owned()))?;
         let ring = RingBuf::try_from(map)
-            .map_err(|error| refused(format!("the triggers cannot be read: {error}")))?;
+            .map_err(|error| refused(format!("cannot read the triggers: {error}")))?;
         Ok(Triggers { ring })
     }
 

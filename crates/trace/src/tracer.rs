@@ -398,8 +398,10 @@ pub(crate) fn shared<T: Shared>(
     let refused = |why: String| TraceError::Refused { why };
     match programs.map(name) {
         Some(Map::Array(data)) => SharedArray::map(data.fd(), len)
-            .map_err(|error| refused(format!("map {name} cannot be shared: {}", error.desc()))),
-        _ => Err(refused(format!("map {name} is not in the tracer's object"))),
+            .map_err(|error| refused(format!("cannot map {name}: {}", error.desc()))),
+        _ => Err(refused(format!(
+            "map {name} is missing from the BPF object"
+        ))),
     }
 }
 

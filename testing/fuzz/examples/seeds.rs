@@ -1,5 +1,5 @@
-//! Writes first inputs for all targets: `cargo run --example seeds -- FOLDER` makes
-//! `FOLDER/TARGET`. They come from the repository's fixtures and from the files of this machine.
+//! Writes initial inputs for all targets: `cargo run --example seeds -- FOLDER` creates
+//! `FOLDER/TARGET`. They come from the repository's fixtures and from this machine's files.
 
 use std::error::Error;
 use std::fs;
@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use ticktax_fixture::{books, process, watched_header, whole};
 use ticktax_fuzz::{MACHINE_FILES, SEPARATOR};
 use ticktax_model::incident::IndexLine;
-use ticktax_model::recording::{Header, RecordingWriter, RowSink};
-use ticktax_model::table::{Cell, Column, TableWriter, Values};
+use ticktax_model::recording::{Header, RowSink};
+use ticktax_store::recording::RecordingWriter;
+use ticktax_model::table::{Cell, Column, Values};
+use ticktax_store::table::TableWriter;
 use ticktax_model::{Owner, SourceTable};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Arguments, one an input.
+/// Arguments, one per input.
 const ARGUMENTS: &[&str] = &[
     "0-3,8",
     "20s",
@@ -55,7 +57,7 @@ const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost:9113\r\nAccept: 
 const HYPERFINE: &str =
     r#"{"results":[{"command":"make","mean":1.5,"times":[1.4,1.5,1.6,1.5,1.45,1.55]}]}"#;
 
-/// The folder of a target's inputs.
+/// Input folder of a target.
 struct Corpus(PathBuf);
 
 impl Corpus {
@@ -69,7 +71,7 @@ impl Corpus {
         Ok(fs::write(self.0.join(name), bytes)?)
     }
 
-    /// Adds all files in a folder of the repository with this ending.
+    /// Adds all files of a repository folder with this extension.
     fn copy(&self, folder: &str, ending: &str) -> Outcome {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
@@ -104,7 +106,7 @@ fn main() -> Outcome {
     Corpus::new(all, "header")?.add("watched", serde_json::to_vec(&header)?)?;
     for target in ["recording", "statement"] {
         let corpus = Corpus::new(all, target)?;
-        corpus.copy("crates/model/tests/fixtures/schema1", "parquet")?;
+        corpus.copy("crates/store/tests/fixtures/schema2", "parquet")?;
         recording(&corpus, &header)?;
     }
     Ok(())
@@ -160,7 +162,7 @@ fn index(corpus: &Corpus) -> Outcome {
 }
 
 fn lists(corpus: &Corpus) -> Outcome {
-    let both = [
+    let pairs = [
         ("text", 0_u8, "1.5\n1.6 ms\n1.4\n1.55\n", "1.7\n1.8\n1.75\n"),
         (
             "csv",
@@ -176,14 +178,14 @@ fn lists(corpus: &Corpus) -> Outcome {
         ),
         ("hyperfine", 3, HYPERFINE, HYPERFINE),
     ];
-    for (name, kind, first, second) in both {
+    for (name, kind, first, second) in pairs {
         let parts = [&[kind], first.as_bytes(), &[SEPARATOR], second.as_bytes()];
         corpus.add(name, parts.concat())?;
     }
     Ok(())
 }
 
-/// The files of this machine, each as an input, and all together.
+/// This machine's files, each as an input, and all together.
 fn machine(corpus: &Corpus) -> Outcome {
     let mut all = Vec::new();
     for (number, name) in MACHINE_FILES.iter().enumerate() {

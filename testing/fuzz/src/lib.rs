@@ -1,4 +1,4 @@
-//! Helpers that several fuzz targets use.
+//! Shared helpers of the fuzz targets.
 
 #![forbid(unsafe_code)]
 
@@ -8,22 +8,22 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
-/// Lets the Parquet library panic on damaged bytes: those panics are caught and become errors, but
-/// libFuzzer's panic hook aborts for them.
+/// Permits panics of the Parquet library on damaged bytes. They are caught and become errors, but
+/// libFuzzer's panic hook would abort.
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !ticktax_model::disk::is_decoding() {
+        if !ticktax_store::parquet_file::is_decoding() {
             abort(panic);
         }
     }));
 }
 
-/// Separates the files of an input that stands for several.
+/// Separates the files in an input with several.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// Files of a machine that the target `proc` replaces; the first byte of a part of its input
-/// chooses one.
+/// Machine files that the target `proc` replaces. The first byte of each part of its input selects
+/// one.
 pub const MACHINE_FILES: &[&str] = &[
     "proc/1/autogroup",
     "proc/1/cgroup",
@@ -61,10 +61,10 @@ pub const MACHINE_FILES: &[&str] = &[
     "sys/fs/cgroup/a/cpu.stat",
 ];
 
-/// A folder for files that a target reads, in memory if there is a place for such files.
+/// A folder for files that a target reads, in memory if possible.
 ///
 /// # Panics
-/// It cannot be made.
+/// It cannot be created.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() {
@@ -88,7 +88,7 @@ pub fn put(folder: &Path, name: &str, contents: &[u8]) -> PathBuf {
     path
 }
 
-/// Writes a document down in every format, as the first screen and in full.
+/// Writes a document in every format, as the first screen and in full.
 pub fn write_down(document: &Document) {
     for format in Format::all(document.kind()) {
         for view in [View::default(), View::Full] {

@@ -1,4 +1,4 @@
-//! Arguments that a person types: times, CPU lists, policies, triggers, rates, conditions.
+//! Arguments that users type: times, CPU lists, policies, triggers, rates, conditions.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A case of the casebook, as somebody wrote it.
+//! A case file that a user wrote.
 
 #![no_main]
 

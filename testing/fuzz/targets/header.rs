@@ -1,4 +1,4 @@
-//! The header of a recording without rows, up to the pages that are made of it.
+//! The header of a recording without rows, and the pages made from it.
 
 #![no_main]
 

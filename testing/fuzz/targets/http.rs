@@ -1,5 +1,5 @@
-//! The first bytes of a connection to the agent, whole and one by one, for an agent that accepts
-//! any `Host` and for one that accepts only loopback names.
+//! The first bytes of a connection to the agent, all together and one by one. Tests an agent that
+//! accepts any `Host`, and one that accepts only loopback names.
 
 #![no_main]
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 use ticktax_fuzz::{put, scratch};
-use ticktax_report::read_incidents;
+use ticktax_store::incidents::read_incidents;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(scratch);
 

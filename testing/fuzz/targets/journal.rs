@@ -1,6 +1,6 @@
-//! The journal of changed settings, read by `undo`. Lines get their checksums here.
+//! The journal of changed settings, read by `undo`. The target adds the lines' checksums.
 //!
-//! Undoing writes, so the target does not run as root: it writes below a temporary folder, but sets
+//! Undoing writes. The target must not run as root: it writes below a temporary folder, but sets
 //! the policies of threads on this machine.
 
 #![no_main]
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use ticktax_fuzz::{put, scratch};
 use ticktax_knobs::System;
-use ticktax_model::disk::checked_line;
+use ticktax_store::disk::checked_line;
 
 static MACHINE: LazyLock<TempDir> = LazyLock::new(|| {
     let root = nix::unistd::geteuid().is_root();

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use ticktax_model::recording::RecordingReader;
+use ticktax_store::recording::RecordingReader;
 
 fuzz_target!(init: ticktax_fuzz::allow_caught_panics(), |bytes: &[u8]| {
     let bytes = Bytes::copy_from_slice(bytes);

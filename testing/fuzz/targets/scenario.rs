@@ -1,4 +1,4 @@
-//! A scenario, as somebody wrote it. It is only checked: a scenario may ask for any amount of work.
+//! A scenario that a user wrote. It is only validated, because it could request any amount of work.
 
 #![no_main]
 

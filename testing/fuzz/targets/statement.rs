@@ -1,4 +1,4 @@
-//! A recording, up to the pages that are made of it.
+//! A recording, and the pages made from it.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_fuzz::write_down;
-use ticktax_model::recording::RecordingReader;
+use ticktax_store::recording::RecordingReader;
 
 fuzz_target!(init: ticktax_fuzz::allow_caught_panics(), |bytes: &[u8]| {
     let bytes = Bytes::copy_from_slice(bytes);

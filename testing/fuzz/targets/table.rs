@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 use ticktax_fuzz::{put, scratch};
-use ticktax_model::table::TableReader;
+use ticktax_store::table::TableReader;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(scratch);
 

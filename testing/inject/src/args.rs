@@ -1,4 +1,4 @@
-//! What was typed, and the plan that it means.
+//! Command-line arguments, and the plan they describe.
 
 use std::path::PathBuf;
 
@@ -8,73 +8,74 @@ use ticktax_model::{Cpu, Nanos};
 
 /// Runs one disturbance of known size and time on one CPU, and prints the truth about it.
 ///
-/// Everything that it changes on the machine is undone at its end, also upon Ctrl-C.
+/// All changes to the machine are undone at the end, also after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "ticktax-inject", version)]
 pub(crate) struct Args {
-    /// What disturbs.
+    /// Kind of disturbance.
     kind: Kind,
     /// The CPU to disturb [default: the last one allowed].
     #[arg(long)]
     cpu: Option<u32>,
-    /// From one event to the next.
+    /// Interval between events.
     #[arg(long, default_value = "10ms")]
     period: Nanos,
-    /// How long an event lasts (fifo, block, filter).
+    /// Length of an event (fifo, block, filter).
     #[arg(long, default_value = "200us")]
     length: Nanos,
-    /// Each event is late by up to this.
+    /// Maximum random delay of each event.
     #[arg(long, default_value = "0us")]
     jitter: Nanos,
-    /// The share of events that do not happen.
+    /// Share of events that do not happen.
     #[arg(long, default_value_t = 0.0)]
     missing: f64,
-    /// Events a burst; a burst comes at each period.
+    /// Events per burst. Each period has one burst.
     #[arg(long, default_value_t = 1)]
     burst: u32,
-    /// From one event of a burst to the next.
+    /// Interval between the events of a burst.
     #[arg(long, default_value = "500us")]
     spacing: Nanos,
-    /// Poisson arrivals, with the period as their mean.
+    /// Poisson arrivals. The period is their mean interval.
     #[arg(long)]
     random: bool,
-    /// What random numbers are made from.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long to go on.
+    /// Duration.
     #[arg(long = "for", default_value = "5s")]
     duration: Nanos,
-    /// Print the whole truth as JSON, with a list of the events.
+    /// Print the complete truth as JSON, including a list of the events.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The real-time priority (fifo).
+    /// Real-time priority (fifo).
     #[arg(long, default_value_t = 50)]
     priority: i32,
-    /// Pages unmapped an event (munmap).
+    /// Pages unmapped per event (munmap).
     #[arg(long, default_value_t = 16)]
     pages: u32,
-    /// Packets an event (softirq).
+    /// Packets per event (softirq).
     #[arg(long, default_value_t = 16)]
     packets: u32,
-    /// Cycles from one interrupt to the next (overflow).
+    /// Cycles between interrupts (overflow).
     #[arg(long, default_value_t = 1_000_000)]
     cycles: u64,
-    /// CPU time a period (throttle) [default: half of the period].
+    /// CPU time per period (throttle) [default: half of the period].
     #[arg(long)]
     quota: Option<Nanos>,
-    /// Where to make the file (writeback).
+    /// Folder for the file (writeback).
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Bytes written an event (writeback).
+    /// Bytes written per event (writeback).
     #[arg(long, default_value_t = 1 << 20)]
     bytes: u32,
-    /// From which part of a tick on (dodge), as a share of it; below 0 is before the tick.
+    /// Start of the working time (dodge), as a share of the tick; negative values are before the
+    /// tick.
     #[arg(long, default_value_t = Window::BETWEEN.from, allow_hyphen_values = true)]
     from: f64,
-    /// To which part of a tick (dodge).
+    /// End of the working time (dodge), as a share of the tick.
     #[arg(long, default_value_t = Window::BETWEEN.to)]
     to: f64,
-    /// Commit the file system's journal, too (writeback).
+    /// Also commit the file system's journal (writeback).
     #[arg(long)]
     fsync: bool,
 }
@@ -84,38 +85,38 @@ pub(crate) struct Args {
 enum Kind {
     /// A real-time thread that spins (root).
     Fifo,
-    /// Function-call interrupts by membarrier.
+    /// Function-call interrupts from membarrier.
     Membarrier,
-    /// TLB shootdowns by munmap.
+    /// TLB shootdowns from munmap.
     Munmap,
-    /// `NET_RX` softirqs by UDP in a network namespace of its own (root).
+    /// `NET_RX` softirqs from UDP in a private network namespace (root).
     Softirq,
-    /// A `NET_RX` softirq in one piece, by filters in a network namespace of its own (root).
+    /// One long `NET_RX` softirq from filters in a private network namespace (root).
     Filter,
     /// Timer expiries.
     Timer,
-    /// A process held to a quota by CFS bandwidth control (root).
+    /// A process throttled by CFS bandwidth control (root).
     Throttle,
-    /// A thread that waits in the kernel, where no signal reaches it.
+    /// A thread blocked in the kernel, immune to signals.
     Block,
-    /// Stop-class work: a running thread moved away and back.
+    /// Stop-class work: a running thread is moved away and back.
     Stop,
-    /// SIGALRM by setitimer.
+    /// SIGALRM from setitimer.
     Itimer,
-    /// Dirty pages written back.
+    /// Writeback of dirty pages.
     Writeback,
-    /// A program that works in one part of each tick; the tick's length is --period.
+    /// A program that works in one part of each tick; --period is the length of the tick.
     Dodge,
-    /// Interrupts of the performance counters (root).
+    /// Interrupts from the performance counters (root).
     Overflow,
-    /// Interrupts of the CPU to itself, one each --period (root).
+    /// Interrupts that the CPU sends to itself, one per --period (root).
     IrqWork,
-    /// Nothing, for control.
+    /// Nothing, as a control.
     None,
 }
 
 impl Args {
-    /// What was meant.
+    /// Builds the plan.
     pub(crate) fn plan(&self) -> Result<Plan, InjectError> {
         let cpu = self
             .cpu

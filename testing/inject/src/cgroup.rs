@@ -1,7 +1,7 @@
-//! A cgroup with a CPU quota, made for one disturbance and removed with it.
+//! A cgroup with a CPU quota, created for one disturbance and removed after it.
 //!
-//! The group's name tells the process that made it, so that a later run can remove what a killed
-//! one left behind.
+//! The group's name contains the PID of its creator. A later run can therefore remove the group of
+//! a killed process.
 
 use std::fs;
 use std::io;
@@ -13,33 +13,34 @@ use ticktax_model::Nanos;
 use crate::clock;
 use crate::error::InjectError;
 
-/// What the name of each group begins with; the pid of its maker follows.
+/// Prefix of each group's name. The PID of its creator follows.
 const PREFIX: &str = "ticktax-inject-";
 
-/// Which of the two interfaces a hierarchy has.
+/// Interface version of a hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
     V2,
 }
 
-/// A place where groups with a CPU quota can be made.
+/// A hierarchy in which groups with a CPU quota can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
     root: PathBuf,
 }
 
-/// A group of processes that share a CPU quota. Removed when dropped; it must be empty by then.
+/// A group of processes that share a CPU quota. It must be empty when it is dropped, which removes
+/// it.
 #[derive(Debug)]
 pub(crate) struct Group {
     path: PathBuf,
     version: Version,
-    /// The file in which the `cpu` controller had to be switched on for the group.
+    /// The file in which the `cpu` controller was enabled for the group.
     switched_on: Option<PathBuf>,
 }
 
-/// What the kernel says about a group's throttling.
+/// The kernel's throttling statistics of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) periods: u64,
@@ -48,7 +49,7 @@ pub(crate) struct Stat {
 }
 
 impl Group {
-    /// Makes the group of this process, with `quota` in each `period`.
+    /// Creates this process's group, with `quota` in each `period`.
     pub(crate) fn make(quota: Nanos, period: Nanos) -> Result<Self, InjectError> {
         remove_stale();
         let hierarchy = hierarchies()
@@ -74,7 +75,7 @@ impl Group {
         if let Err(error) = made {
             let hint = "end the other throttle of this process first, or allow cgroups";
             let failed = InjectError::io(format!("make {}", group.path.display()), &error, hint);
-            // A group of that name which is not this one's stays; what was switched on does not.
+            // If another group has this name, keep it but disable the controller again.
             group.switch_off();
             std::mem::forget(group);
             return Err(failed);
@@ -90,12 +91,12 @@ impl Group {
         Ok(group)
     }
 
-    /// Puts a process into the group.
+    /// Moves a process to the group.
     pub(crate) fn add(&self, process: Pid) -> Result<(), InjectError> {
         self.write("cgroup.procs", &process.to_string())
     }
 
-    /// What was throttled up to now.
+    /// Total throttling so far.
     pub(crate) fn stat(&self) -> Result<Stat, InjectError> {
         let file = self.path.join("cpu.stat");
         let text = fs::read_to_string(&file).map_err(|e| {
@@ -108,7 +109,7 @@ impl Group {
         Ok(parse_stat(&text))
     }
 
-    /// The directory, for people.
+    /// The directory, for display.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -124,7 +125,7 @@ impl Group {
 
     fn switch_off(&self) {
         if let Some(file) = &self.switched_on {
-            // Refused only while another process uses the controller by now; then it stays enabled.
+            // This fails only if another process now uses the controller. It then stays enabled.
             let _ = fs::write(file, "-cpu");
         }
     }
@@ -132,8 +133,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel may take a moment to let go of a process that has just been reaped. If it
-        // takes longer than that, the next run removes the group.
+        // The kernel can take a moment to release a process that was just reaped. If it takes
+        // longer, the next run removes the group.
         let patience = clock::now() + Nanos::from_millis(500);
         while let Err(error) = fs::remove_dir(&self.path) {
             if error.kind() != io::ErrorKind::ResourceBusy || clock::now() > patience {
@@ -145,8 +146,8 @@ impl Drop for Group {
     }
 }
 
-/// Removes the groups whose makers have ended; says how many. A group with processes stays: the
-/// kernel refuses to remove it.
+/// Removes the groups of ended processes. Returns their number. Groups with processes stay, because
+/// the kernel refuses to remove them.
 pub(crate) fn remove_stale() -> usize {
     hierarchies()
         .iter()
@@ -163,7 +164,7 @@ pub(crate) fn remove_stale() -> usize {
         .count()
 }
 
-/// The process that made the group of this name, if it is one of ours.
+/// PID of the creator of a group with this name, if it is one of ours.
 fn maker(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
@@ -172,7 +173,7 @@ fn has_ended(process: u32) -> bool {
     !Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Where the `cpu` controller is, the one to use first.
+/// Hierarchies with the `cpu` controller, in order of preference.
 fn hierarchies() -> Vec<Hierarchy> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut found = mounted(&mounts);
@@ -184,7 +185,7 @@ fn hierarchies() -> Vec<Hierarchy> {
     found
 }
 
-/// The hierarchies in a table of mounts that may have the `cpu` controller.
+/// Hierarchies in a mount table that could have the `cpu` controller.
 fn mounted(mounts: &str) -> Vec<Hierarchy> {
     let hierarchy = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -202,8 +203,8 @@ fn mounted(mounts: &str) -> Vec<Hierarchy> {
     mounts.lines().filter_map(hierarchy).collect()
 }
 
-/// Switches the `cpu` controller on for the groups below the root, where it has to be and is not;
-/// says in which file.
+/// Enables the `cpu` controller for groups below the root, if necessary. Returns the file that it
+/// changed.
 fn switch_on(hierarchy: &Hierarchy) -> Result<Option<PathBuf>, InjectError> {
     let file = hierarchy.root.join("cgroup.subtree_control");
     if hierarchy.version == Version::V1
@@ -222,7 +223,7 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|other| other == word)
 }
 
-/// Reads `cpu.stat`, whose two versions count in different units.
+/// Parses `cpu.stat`. The two versions use different units.
 fn parse_stat(text: &str) -> Stat {
     let mut stat = Stat::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
@@ -279,7 +280,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     }
 
     #[test]
-    fn only_our_own_groups_are_ours() {
+    fn only_our_groups_are_recognized() {
         assert_eq!(maker("ticktax-inject-17"), Some(17));
         assert_eq!(maker("ticktax-inject-"), None);
         assert_eq!(maker("ticktax-inject-17x"), None);

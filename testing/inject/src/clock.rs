@@ -1,4 +1,4 @@
-//! The clocks: the recording's, and those of threads and processes.
+//! Clocks: `CLOCK_MONOTONIC` for recordings, and CPU clocks of threads and processes.
 
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -9,18 +9,18 @@ pub(crate) fn now() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// The CPU time that the calling thread has used.
+/// CPU time of the calling thread.
 pub(crate) fn thread_cpu() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The CPU time that a process has used, if it still is.
+/// CPU time of a process, if it still exists.
 pub(crate) fn process_cpu(pid: Pid) -> Option<Nanos> {
     let clock = ClockId::pid_cpu_clock_id(pid).ok()?;
     clock_gettime(clock).ok().map(nanos)
 }
 
-/// Spins until `length` of wall time has passed since `start`; says when it ended.
+/// Spins until `length` has passed since `start`. Returns the end time.
 pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
     loop {
         let time = now();
@@ -32,7 +32,7 @@ pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
 }
 
 fn read(clock: ClockId) -> Nanos {
-    // These two clocks exist on every Linux; a reading of 0 would show at once.
+    // These two clocks exist on every Linux. A reading of 0 would be noticed at once.
     clock_gettime(clock).map(nanos).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! The loop that walks a schedule in real time, and that can be ended from outside.
+//! Runs a schedule in real time. Other threads can stop it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::error::InjectError;
 use crate::plan::Plan;
 use crate::truth::{Event, EventLog, Truth};
 
-/// What ends a disturbance early, from any thread.
+/// Stops a disturbance early, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<Stop>);
 
 #[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
-    /// Readable for ever once the stop was asked for.
+    /// Stays readable once a stop was requested.
     wake: EventFd,
 }
 
@@ -38,29 +38,29 @@ impl Stopper {
         })))
     }
 
-    /// Ends the disturbance as soon as its present event is over.
+    /// Stops the disturbance at the end of its present event.
     pub fn stop(&self) {
         self.0.asked.store(true, Ordering::Release);
-        // It can only fail when the counter is full, and then everybody is awake already.
+        // This fails only if the counter is full, and then all waiters are already awake.
         let _ = self.0.wake.write(1);
     }
 
-    /// Whether the end was asked for.
+    /// Whether a stop was requested.
     pub fn stopped(&self) -> bool {
         self.0.asked.load(Ordering::Acquire)
     }
 }
 
-/// Whether the walk sets its timer also for events that are due already.
+/// Whether the timer is set even for events that are already due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Only to sleep.
     WhenEarly,
-    /// For each event, as the timer's expiry is the event.
+    /// For each event, because the expiry of the timer is the event.
     Always,
 }
 
-/// A schedule as it was walked.
+/// A schedule that has run.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) start: Nanos,
@@ -68,17 +68,17 @@ pub(crate) struct Walk {
     pub(crate) stopped: bool,
     pub(crate) planned: u64,
     pub(crate) log: EventLog,
-    /// CPU time of the walking thread in all that time, with its sleeping and waking.
+    /// Total CPU time of the scheduling thread, including sleeping and waking.
     pub(crate) thread_cpu: Nanos,
 }
 
-/// The means by which a disturbance keeps time and is ended.
+/// Timer and stop signal of a disturbance.
 #[derive(Debug)]
 pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
-    /// Not `clock_nanosleep`, since that could not be ended, and not a timeout of `poll`, since
-    /// the kernel rounds that up: a timer of its own has neither slack nor rounding.
+    /// A private timer has neither slack nor rounding. `clock_nanosleep` cannot be stopped, and the
+    /// kernel rounds up timeouts of `poll`.
     timer: TimerFd,
 }
 
@@ -94,10 +94,10 @@ impl Control {
         })
     }
 
-    /// Says that the disturbance begins now; returns when that is.
+    /// Reports that the disturbance starts now. Returns the start time.
     pub(crate) fn begin(&self) -> Nanos {
         let start = clock::now();
-        // The parent may have gone; the disturbance will be told to stop by other means.
+        // The parent might be gone. It then stops the disturbance in another way.
         let _ = self.started.send(start);
         start
     }
@@ -106,7 +106,7 @@ impl Control {
         self.stopper.stopped()
     }
 
-    /// Sleeps until `time`; false if the end was asked for.
+    /// Sleeps until `time`. Returns `false` if a stop was requested.
     pub(crate) fn sleep_until(&self, time: Nanos) -> Result<bool, InjectError> {
         if clock::now() < time {
             self.expire_at(time)
@@ -115,8 +115,8 @@ impl Control {
         }
     }
 
-    /// Sets the timer to `time` whatever the time is, and waits for it; false if the end was
-    /// asked for.
+    /// Sets the timer to `time`, even if it has passed, and waits for it. Returns `false` if a stop
+    /// was requested.
     fn expire_at(&self, time: Nanos) -> Result<bool, InjectError> {
         let failed = |e| InjectError::system("wait on a timer", e, "allow timerfd and poll");
         let at = TimeSpec::new(time.0 / 1_000_000_000, time.0 % 1_000_000_000);
@@ -140,8 +140,8 @@ impl Control {
         Ok(!self.stopped())
     }
 
-    /// Walks the plan's schedule on the calling thread, doing `act` at each event. `act` gets the
-    /// time at which the event was due and the length that it should have.
+    /// Runs the plan's schedule on the calling thread, with a call of `act` for each event. `act`
+    /// receives the due time and the planned length.
     pub(crate) fn walk(
         &self,
         plan: &Plan,
@@ -162,7 +162,7 @@ impl Control {
         for event in plan.schedule.events(plan.duration) {
             let due = first + event.at;
             if clock::now() >= end {
-                // Too late for it, but it was due.
+                // Too late, but the event was due.
                 planned += 1;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What the kernel itself counted: interrupts, softirqs, and the run time of its own threads.
+//! The kernel's own counters: interrupts, softirqs, and run times of kernel threads.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use crate::truth::Count;
 
-/// A counter of one CPU, and its value at the beginning.
+/// A counter of one CPU, and its initial value.
 #[derive(Debug)]
 pub(crate) struct Watched {
     file: &'static str,
@@ -16,8 +16,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// A row of `/proc/interrupts`, such as `CAL`, or by the words behind its counts: on arm64 rows of interrupts between
-    /// CPUs have numbers for names, which differ from one kernel to the next.
+    /// A row of `/proc/interrupts`, such as `CAL`, or the description after its counts. On arm64,
+    /// the names of inter-processor interrupts are numbers that differ between kernels.
     pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/interrupts", row, cpu)
     }
@@ -36,7 +36,7 @@ impl Watched {
         }
     }
 
-    /// How far it went, where the kernel has such a counter.
+    /// Increase of the counter. `None` if the kernel lacks it.
     pub(crate) fn end(&self) -> Option<Count> {
         let after = read(self.file, self.row, self.cpu)?;
         let value = after.wrapping_sub(self.before?);
@@ -51,8 +51,8 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cell(&fs::read_to_string(file).ok()?, row, cpu)
 }
 
-/// The cell of `row`, by its name or the words behind its counts, and `cpu` in a table whose first line names the CPUs that
-/// are online.
+/// The cell for `row` and `cpu`. `row` is a name or the description after the counts. The table's
+/// first line names the online CPUs.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -69,7 +69,7 @@ fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cells.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// Process id of the kernel thread named `comm`.
+/// PID of the kernel thread named `comm`.
 pub fn kernel_thread(comm: &str) -> Option<i32> {
     fs::read_dir("/proc")
         .ok()?
@@ -81,7 +81,7 @@ pub fn kernel_thread(comm: &str) -> Option<i32> {
         })
 }
 
-/// How long a thread has run, and how often it was put on a CPU, from its `schedstat`.
+/// Run time of a thread, and the number of its runs, from its `schedstat`.
 pub fn run_time(pid: i32) -> Option<(Nanos, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut words = text.split_whitespace();

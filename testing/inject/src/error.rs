@@ -1,4 +1,4 @@
-//! Why a disturbance could not be made, in words for a person.
+//! Errors of disturbances, with messages for users.
 
 use std::io;
 
@@ -7,23 +7,23 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::schedule::ScheduleError;
 
-/// Why a disturbance could not be made.
+/// Reasons why a disturbance fails.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InjectError {
-    /// The kind asks for a privilege that the process has not.
+    /// The kind requires a privilege that the process lacks.
     #[error("`{kind}` needs root, to {why}: run it as root, or choose a kind that needs none")]
     NeedsRoot {
-        /// The kind asked for.
+        /// The requested kind.
         kind: &'static str,
-        /// What root is needed for.
+        /// The reason for requiring root.
         why: &'static str,
     },
-    /// The CPU is not one that this process may run on.
+    /// This process cannot run on the CPU.
     #[error("CPU {cpu} does not exist or this process may not run there: choose one of {allowed}")]
     NoSuchCpu {
-        /// The CPU asked for.
+        /// The requested CPU.
         cpu: Cpu,
-        /// The CPUs allowed.
+        /// The permitted CPUs.
         allowed: CpuList,
     },
     /// The kind disturbs one CPU from another.
@@ -32,39 +32,39 @@ pub enum InjectError {
          allow it a second CPU"
     )]
     NeedsSecondCpu {
-        /// The kind asked for.
+        /// The requested kind.
         kind: &'static str,
         /// The only CPU.
         cpu: Cpu,
     },
-    /// The schedule makes no sense.
+    /// The schedule is invalid.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// The kind cannot do what the plan asks.
+    /// The kind does not support the plan.
     #[error("`{kind}` {why}")]
     Refused {
-        /// The kind asked for.
+        /// The requested kind.
         kind: &'static str,
-        /// What is asked too much, and what to do about it.
+        /// The unsupported part, and a remedy.
         why: String,
     },
-    /// The system refused something.
+    /// The system refused a request.
     #[error("cannot {tried}: {why}; {hint}")]
     System {
-        /// What was tried, and on what.
+        /// The request and its object.
         tried: String,
-        /// What the system said.
+        /// The system's reason.
         why: String,
-        /// What to do about it.
+        /// A remedy.
         hint: String,
     },
-    /// A thread of the injector broke; everything that it changed has been undone.
+    /// A thread of the injector panicked. All its changes have been undone.
     #[error("the injector's own thread broke: this is a fault of the injector, please report it")]
     Panicked,
 }
 
 impl InjectError {
-    /// A system call refused.
+    /// A failed system call.
     pub(crate) fn system(tried: impl Into<String>, errno: Errno, hint: impl Into<String>) -> Self {
         Self::System {
             tried: tried.into(),
@@ -73,7 +73,7 @@ impl InjectError {
         }
     }
 
-    /// The standard library refused.
+    /// A failed call of the standard library.
     pub(crate) fn io(tried: impl Into<String>, error: &io::Error, hint: impl Into<String>) -> Self {
         let why = match error.raw_os_error() {
             Some(errno) => Errno::from_raw(errno).desc().to_owned(),
@@ -92,7 +92,7 @@ mod tests {
     use super::InjectError;
 
     #[test]
-    fn an_error_says_no_number() {
+    fn error_messages_contain_no_error_numbers() {
         let error = std::fs::read("/nonexistent").unwrap_err();
         let text = InjectError::io("read /nonexistent", &error, "make it").to_string();
         assert_eq!(

@@ -1,12 +1,12 @@
-//! Disturbances of known size and time, so that tests can check what ticktax says about them.
+//! Disturbances of known size and time, to test what ticktax reports about them.
 //!
-//! Describe one with a [`Plan`] (which [`Disturbance`], on which CPU, by which [`Schedule`], for
-//! how long), then [`run`] it, or [`spawn`] it to observe the machine meanwhile. Both end in a
-//! [`Truth`]: what was done, when, and how much of the CPU's time it took, as far as the injector
-//! itself can know it, with the method that measured it.
+//! Describe a disturbance with a [`Plan`]: the [`Disturbance`], its CPU, its [`Schedule`], and its
+//! duration. [`run`] it, or [`spawn`] it to observe the machine at the same time. The result is a
+//! [`Truth`]: the events, their times, and their cost in CPU time, as far as the injector can know
+//! it, with the method of measurement.
 //!
-//! Whatever a disturbance changes on the machine (a cgroup, a network namespace, its own threads'
-//! scheduling) is undone when it ends, also when it fails. Nothing here prints.
+//! All changes that a disturbance makes to the machine are undone at its end, even after a failure:
+//! a cgroup, a network namespace, or the scheduling of its threads. This library prints nothing.
 
 pub mod error;
 pub mod plan;
@@ -36,13 +36,13 @@ pub use truth::{Count, Event, Measured, Truth};
 
 use control::Control;
 
-/// Runs one disturbance to its end, and says what it did.
+/// Runs one disturbance to its end.
 pub fn run(plan: &Plan) -> Result<Truth, InjectError> {
     spawn(plan)?.finish()
 }
 
-/// Begins a disturbance, and returns when it has begun: what it had to prepare, and the control
-/// period that some kinds measure before, lie behind it then.
+/// Starts a disturbance. Returns after its preparation, including the control time that some kinds
+/// measure first.
 pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     plan.check()?;
     let stopper = Stopper::new()?;
@@ -53,7 +53,7 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
         .name(plan.disturbance.comm().to_owned())
         .spawn(move || kinds::run(&plan, &control))
         .map_err(|e| InjectError::io("start a thread", &e, "raise the limit of threads"))?;
-    // A disturbance that fails before it begins hangs up.
+    // A disturbance that fails before it starts drops the sender.
     let began = started.recv();
     let mut running = Running {
         start: Nanos::ZERO,
@@ -67,17 +67,17 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     Err(running.join().err().unwrap_or(InjectError::Panicked))
 }
 
-/// The CPUs that this process may disturb.
+/// CPUs that this process can disturb.
 pub fn allowed_cpus() -> Result<ticktax_model::CpuList, InjectError> {
     place::allowed_cpus()
 }
 
-/// Removes the cgroups of injectors that were killed before they could; says how many.
+/// Removes cgroups of killed injectors. Returns their number.
 pub fn remove_stale_groups() -> usize {
     cgroup::remove_stale()
 }
 
-/// A disturbance that goes on. Dropping it ends it.
+/// A running disturbance. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     start: Nanos,
@@ -86,23 +86,23 @@ pub struct Running {
 }
 
 impl Running {
-    /// When it began, on `CLOCK_MONOTONIC`.
+    /// Start time, on `CLOCK_MONOTONIC`.
     pub fn start(&self) -> Nanos {
         self.start
     }
 
-    /// What ends it early, from any thread.
+    /// A handle to stop it early, from any thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Ends it now, and says what it did.
+    /// Stops the disturbance now and returns its truth.
     pub fn stop(mut self) -> Result<Truth, InjectError> {
         self.stopper.stop();
         self.join()
     }
 
-    /// Waits for its end, and says what it did.
+    /// Waits for the end and returns the truth.
     pub fn finish(mut self) -> Result<Truth, InjectError> {
         self.join()
     }
@@ -119,13 +119,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
-            // Its result has no receiver any more; that it has ended is what matters.
+            // Nobody needs its result, but wait for its end.
             let _ = thread.join();
         }
     }
 }
 
-/// The CPU to disturb by default: the last one allowed, as the first is the busiest.
+/// The default CPU: the last permitted one, because the first one is usually the busiest.
 pub fn default_cpu() -> Result<Cpu, InjectError> {
     place::allowed_cpus().map(|cpus| cpus.iter().last().unwrap_or(Cpu(0)))
 }

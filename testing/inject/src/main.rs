@@ -2,7 +2,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "this is the command"
+    reason = "a command prints to the terminal"
 )]
 
 mod args;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             Err(error) => fail(&error),
         },
         Ok(truth) => {
-            println!("{}", told(&truth));
+            println!("{}", describe(&truth));
             ExitCode::SUCCESS
         }
         Err(error) => fail(&error),
@@ -38,9 +38,9 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the disturbance; the signals that would kill it end it in order.
+/// Runs the disturbance. Signals that would kill it stop it in an orderly way.
 fn inject(args: &Args) -> Result<Truth, InjectError> {
-    // Before any thread is started, so that all of them inherit it.
+    // Before any thread starts, so that all threads inherit the mask.
     let ending: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
         .into_iter()
         .collect();
@@ -57,7 +57,7 @@ fn inject(args: &Args) -> Result<Truth, InjectError> {
     running.finish()
 }
 
-/// Has a thread wait for the signals, as long as the process lives.
+/// Starts a thread that waits for the signals while the process lives.
 fn stop_upon(signals: SigSet, stopper: Stopper) {
     std::thread::spawn(move || {
         while signals.wait().is_ok() {
@@ -66,8 +66,8 @@ fn stop_upon(signals: SigSet, stopper: Stopper) {
     });
 }
 
-/// The truth in a few lines for a person.
-fn told(truth: &Truth) -> String {
+/// The truth in a few lines for people.
+fn describe(truth: &Truth) -> String {
     let early = if truth.stopped { ", stopped early" } else { "" };
     let mut lines = vec![format!(
         "{} on CPU {} by {} (pid {}, tid {}) for {}{early}",

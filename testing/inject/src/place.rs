@@ -1,4 +1,4 @@
-//! Which CPU a thread runs on.
+//! CPU affinity of threads.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -6,10 +6,10 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::error::InjectError;
 
-/// The calling thread, for the scheduler's calls.
+/// The calling thread, for scheduler calls.
 pub(crate) const SELF: Pid = Pid::from_raw(0);
 
-/// The CPUs that the calling thread may run on.
+/// CPUs that the calling thread can run on.
 pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
     let set = sched_getaffinity(SELF).map_err(|e| {
         InjectError::system("ask which CPUs are allowed", e, "allow sched_getaffinity")
@@ -21,7 +21,7 @@ pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
         .collect())
 }
 
-/// Says whether a thread of this process may run on `cpu`.
+/// Checks that threads of this process can run on `cpu`.
 pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     let allowed = allowed_cpus()?;
     if allowed.contains(cpu) {
@@ -31,13 +31,13 @@ pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     }
 }
 
-/// A CPU that is not `cpu`, to disturb it from.
+/// Another CPU, to disturb `cpu` from.
 pub(crate) fn other_than(cpu: Cpu, kind: &'static str) -> Result<Cpu, InjectError> {
     let other = allowed_cpus()?.iter().find(|other| *other != cpu);
     other.ok_or(InjectError::NeedsSecondCpu { kind, cpu })
 }
 
-/// The set of `cpu` alone.
+/// A set that contains only `cpu`.
 pub(crate) fn only(cpu: Cpu) -> Result<CpuSet, InjectError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())
@@ -45,7 +45,7 @@ pub(crate) fn only(cpu: Cpu) -> Result<CpuSet, InjectError> {
     Ok(set)
 }
 
-/// Keeps a thread to `cpu`.
+/// Pins a thread to `cpu`.
 pub(crate) fn pin(thread: Pid, cpu: Cpu) -> Result<(), InjectError> {
     sched_setaffinity(thread, &only(cpu)?).map_err(|e| {
         InjectError::system(

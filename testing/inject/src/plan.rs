@@ -1,4 +1,4 @@
-//! What to inject: the kinds, and a plan of one.
+//! The kinds of disturbance, and a plan for one.
 
 use std::path::PathBuf;
 
@@ -9,106 +9,107 @@ use crate::error::InjectError;
 use crate::place;
 use crate::schedule::Schedule;
 
-/// One disturbance, to be run on one CPU.
+/// A disturbance to run on one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What disturbs.
+    /// The disturbance.
     pub disturbance: Disturbance,
-    /// The CPU whose time it takes.
+    /// The disturbed CPU.
     pub cpu: Cpu,
-    /// When its events happen.
+    /// The times of its events.
     pub schedule: Schedule,
-    /// How long it goes on.
+    /// Its duration.
     pub duration: Nanos,
 }
 
-/// What takes a CPU's time.
+/// The kinds of disturbance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturbance {
     /// A `SCHED_FIFO` thread that spins.
     Fifo {
-        /// Its real-time priority, 1 to 99.
+        /// Real-time priority, 1 to 99.
         priority: i32,
     },
-    /// `membarrier` calls from another CPU: a function-call interrupt each.
+    /// `membarrier` calls from another CPU. Each sends a function-call interrupt.
     Membarrier,
-    /// `munmap` calls from another CPU: a TLB shootdown each.
+    /// `munmap` calls from another CPU. Each causes a TLB shootdown.
     Munmap {
-        /// Pages mapped, touched and unmapped an event.
+        /// Pages mapped, touched and unmapped per event.
         pages: u32,
     },
-    /// UDP packets over the loopback of a network namespace of its own: `NET_RX` softirqs.
+    /// UDP packets over the loopback device of a private network namespace: `NET_RX` softirqs.
     Softirq {
-        /// Packets an event, 1 to 1024.
+        /// Packets per event, 1 to 1024.
         packets: u32,
     },
-    /// A `NET_RX` softirq in one piece: a packet over a loopback of its own, which many sockets look at.
+    /// One long `NET_RX` softirq: many sockets inspect a packet on a private loopback device.
     Filter,
-    /// A high-resolution timer expiring.
+    /// Expiries of a high-resolution timer.
     Timer,
-    /// A CPU-bound process held to a quota by CFS bandwidth control.
+    /// A CPU-bound process throttled by CFS bandwidth control.
     Throttle {
-        /// The CPU time it may take in each period of the schedule.
+        /// CPU time that it can use in each period of the schedule.
         quota: Nanos,
     },
-    /// A thread that waits in the kernel, where no signal reaches it; takes no time of the CPU's.
+    /// A thread blocked in the kernel, immune to signals. It uses no CPU time.
     Block,
-    /// A running thread moved off the CPU and back: stop-class work.
+    /// A running thread moved to another CPU and back: stop-class work.
     Stop,
-    /// `setitimer` sending `SIGALRM`.
+    /// `SIGALRM` from `setitimer`.
     Itimer,
-    /// Dirty pages of a file written back.
+    /// Writeback of a file's dirty pages.
     Writeback {
-        /// Where the file is made; not on a tmpfs.
+        /// Folder of the file. It must not be on a tmpfs.
         dir: PathBuf,
-        /// Bytes dirtied an event.
+        /// Bytes dirtied per event.
         bytes: u32,
-        /// Whether to `fsync`, with the file system's journal, and not only to write the pages.
+        /// Whether to call `fsync`, which includes the file system's journal, instead of only
+        /// writing the pages.
         fsync: bool,
     },
-    /// A program that works in one part of each tick of the kernel, whose length is the schedule's
-    /// period.
+    /// A program that works in one part of each kernel tick. The schedule's period is the length of
+    /// the tick.
     Dodge {
-        /// That part.
+        /// The working time.
         window: Window,
     },
     /// Interrupts of the CPU's performance counters.
     Overflow {
-        /// Cycles from one to the next, 10 000 or more.
+        /// Cycles between interrupts, at least 10 000.
         cycles: u64,
     },
-    /// Interrupts of the CPU to itself.
+    /// Interrupts that the CPU sends to itself.
     IrqWork,
-    /// Nothing, for control.
+    /// Nothing, as a control.
     None,
 }
 
-/// A part of each tick's time, as shares of it counted from when the tick comes. A beginning below
-/// 0 is before it.
+/// A part of each tick period, as shares of its length, counted from the tick. Negative values are
+/// before the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// From here, above -1.
+    /// Start, above -1.
     pub from: f64,
-    /// To here, below 1 and after `from`.
+    /// End, below 1 and after `from`.
     pub to: f64,
 }
 
 impl Window {
-    /// Well between two ticks: samples never find it, though it is there for 60 % of the time.
+    /// Well between two ticks. Samples never find it, although it runs for 60 % of the time.
     pub const BETWEEN: Self = Self { from: 0.2, to: 0.8 };
-    /// Around each tick: samples find it always, though it is there for 10 % of the time.
+    /// Around each tick. Samples always find it, although it runs for only 10 % of the time.
     pub const AROUND: Self = Self {
         from: -0.07,
         to: 0.03,
     };
 
-    /// When it begins, counted from a tick, with ticks of this length.
+    /// Start relative to a tick, for ticks of this length.
     pub fn begin(self, tick: Nanos) -> Nanos {
         share(tick, self.from)
     }
 
-    /// When it ends.
+    /// End relative to a tick, for ticks of this length.
     pub fn end(self, tick: Nanos) -> Nanos {
         share(tick, self.to)
     }
@@ -124,7 +125,7 @@ fn share(tick: Nanos, part: f64) -> Nanos {
 }
 
 impl Disturbance {
-    /// The name, as on the command line.
+    /// Name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fifo { .. } => "fifo",
@@ -145,7 +146,7 @@ impl Disturbance {
         }
     }
 
-    /// The name of the thread that makes its events, as the kernel shows it.
+    /// Name of the thread that makes its events, as the kernel shows it.
     pub fn comm(&self) -> &'static str {
         match self {
             Self::Fifo { .. } => "ttx-inj-fifo",
@@ -166,7 +167,7 @@ impl Disturbance {
         }
     }
 
-    /// What it needs root for, if it does.
+    /// Reason for requiring root, if it does.
     pub fn needs_root(&self) -> Option<&'static str> {
         match self {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
@@ -190,19 +191,19 @@ impl Plan {
         }
     }
 
-    /// The same with another schedule.
+    /// The plan with another schedule.
     #[must_use]
     pub fn schedule(self, schedule: Schedule) -> Self {
         Self { schedule, ..self }
     }
 
-    /// The same for another time.
+    /// The plan with another duration.
     #[must_use]
     pub fn duration(self, duration: Nanos) -> Self {
         Self { duration, ..self }
     }
 
-    /// Says whether the plan can be run here by this process.
+    /// Checks that this process can run the plan here.
     pub fn check(&self) -> Result<(), InjectError> {
         let kind = self.disturbance.name();
         let refused = |why: String| Err(InjectError::Refused { kind, why });
@@ -265,7 +266,7 @@ impl Plan {
         place::check(self.cpu)
     }
 
-    /// CFS bandwidth control has a beat of its own, and limits.
+    /// CFS bandwidth control has its own period, and limits.
     fn check_throttle(&self, quota: Nanos) -> Result<(), InjectError> {
         let refused = |why| {
             Err(InjectError::Refused {
@@ -289,10 +290,11 @@ impl Plan {
     }
 }
 
-/// Samples that come faster may be throttled (`perf_event_max_sample_rate` is 100 000 a second at first).
+/// Faster samples might be throttled. The default of `perf_event_max_sample_rate` is 100 000 per
+/// second.
 const SHORTEST_SAMPLING: Nanos = Nanos::from_micros(100);
 
-/// Below the kernel's `sched_rt_runtime_us` of 95 %, which would throttle the thread itself.
+/// Stays below the kernel's `sched_rt_runtime_us` of 95 %, which would throttle the thread itself.
 const MAX_FIFO_LOAD: f64 = 0.9;
 
 #[cfg(test)]
@@ -302,7 +304,7 @@ mod tests {
     use ticktax_model::{Cpu, Nanos};
 
     #[test]
-    fn a_plan_that_cannot_be_is_refused_in_one_line() {
+    fn invalid_plans_are_refused_in_one_line() {
         let ms = Nanos::from_millis;
         let random = Schedule {
             random: true,

@@ -1,30 +1,30 @@
-//! When a disturbance happens: a pure function of a few numbers and a seed.
+//! The times of a disturbance: a pure function of a few numbers and a seed.
 //!
-//! The same [`Schedule`] gives the same events every time, so that a test which fails can be run
-//! again with the same truth.
+//! Equal [`Schedule`]s always give the same events, so a failed test can be repeated with the same
+//! truth.
 
 use serde::{Deserialize, Serialize};
 use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 
-/// The beat of a disturbance, and how it departs from it.
+/// The period of a disturbance, and deviations from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// From the beginning of one burst to the beginning of the next; the mean of it if `random`.
+    /// Interval between the starts of two bursts. The mean interval if `random`.
     pub period: Nanos,
-    /// How long one event lasts, for the kinds that can be told how long.
+    /// Length of an event, for kinds with a configurable length.
     pub length: Nanos,
-    /// Each burst is late by a time drawn evenly from 0 to this. The lateness does not add up.
+    /// Each burst is delayed by a random time, uniform from 0 to this. Delays do not accumulate.
     pub jitter: Nanos,
-    /// The share of bursts that do not happen, from 0 to below 1.
+    /// Share of bursts that do not happen, from 0 to below 1.
     pub missing: f64,
-    /// Events a burst.
+    /// Events per burst.
     pub burst: u32,
-    /// From the beginning of one event of a burst to the beginning of the next.
+    /// Interval between the starts of two events in a burst.
     pub spacing: Nanos,
-    /// Whether bursts come at random (Poisson arrivals) and not by the beat.
+    /// Whether bursts arrive at random (Poisson) instead of periodically.
     pub random: bool,
-    /// What the random numbers are made from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -43,35 +43,35 @@ impl Default for Schedule {
     }
 }
 
-/// Why a schedule makes no sense.
+/// Reasons why a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
     /// There is no time between two events.
     #[error("a period of {0} has no room for an event: give one of at least 1 µs")]
     Period(Nanos),
-    /// A length or jitter or spacing lies before zero.
+    /// A length, jitter or spacing is negative.
     #[error("the {name} is {value}: it cannot be negative")]
     Negative {
-        /// Which of them.
+        /// Name of the parameter.
         name: &'static str,
-        /// What it was.
+        /// Its value.
         value: Nanos,
     },
-    /// All events would be missing, or fewer than none.
+    /// The share of missing events is not from 0 to below 1.
     #[error("a share of {0} of events missing is not possible: give one from 0 to below 1")]
     Missing(f64),
     /// A burst without events.
     #[error("a burst needs at least one event")]
     EmptyBurst,
-    /// A burst reaches into the next one.
+    /// A burst overlaps the next one.
     #[error(
         "a burst with its jitter may last {burst}, longer than the period of {period}: give a \
          longer period, or a smaller burst, spacing or jitter"
     )]
     Overlap {
-        /// How long a burst can last from its due time.
+        /// Maximum length of a burst, from its due time.
         burst: Nanos,
-        /// The period that it does not fit into.
+        /// The period.
         period: Nanos,
     },
 }
@@ -79,14 +79,14 @@ pub enum ScheduleError {
 /// One event of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// When, from the beginning of the schedule.
+    /// Time from the start of the schedule.
     pub at: Nanos,
-    /// How long it should last.
+    /// Planned length.
     pub length: Nanos,
 }
 
 impl Schedule {
-    /// A plain beat of events that last `length`.
+    /// A strictly periodic schedule of events with this `length`.
     pub fn every(period: Nanos, length: Nanos) -> Self {
         Self {
             period,
@@ -95,18 +95,18 @@ impl Schedule {
         }
     }
 
-    /// Whether the schedule is a plain beat: nothing late, missing, in bursts or at random.
+    /// Whether the schedule is strictly periodic: without jitter, gaps, bursts or random arrivals.
     pub fn is_plain(&self) -> bool {
         self.jitter == Nanos::ZERO && self.missing == 0.0 && self.burst == 1 && !self.random
     }
 
-    /// The share of the time that the events take on average.
+    /// Average share of the time that the events take.
     pub fn load(&self) -> f64 {
         let burst = self.length.share_of(self.period) * f64::from(self.burst);
         burst * (1.0 - self.missing)
     }
 
-    /// Says whether the schedule can be run.
+    /// Checks that the schedule can run.
     pub fn check(&self) -> Result<(), ScheduleError> {
         if self.period < Nanos::from_micros(1) {
             return Err(ScheduleError::Period(self.period));
@@ -140,7 +140,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// The events of the first `duration`, in the order of their time. Nothing is allocated.
+    /// The events of the first `duration` in time order. Allocates nothing.
     pub fn events(&self, duration: Nanos) -> Events {
         Events {
             schedule: *self,
@@ -154,7 +154,7 @@ impl Schedule {
     }
 }
 
-/// The events of a [`Schedule`], one after the other.
+/// Iterator over the events of a [`Schedule`].
 #[derive(Clone, Debug)]
 pub struct Events {
     schedule: Schedule,
@@ -167,7 +167,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The beat of the next burst, whether or not it will happen.
+    /// Due time of the next burst, whether or not it will happen.
     fn beat(&mut self) -> Nanos {
         let period = self.schedule.period;
         if self.schedule.random {
@@ -192,7 +192,7 @@ impl Iterator for Events {
             if beat >= self.duration {
                 return None;
             }
-            // Always drawn, so that a schedule with gaps keeps the times of the one without.
+            // Always draws, so that gaps do not change the times of the other events.
             let (chance, late) = (self.random.unit(), self.random.unit());
             if chance >= self.schedule.missing {
                 self.burst_at = beat + scaled(self.schedule.jitter, late);
@@ -205,7 +205,7 @@ impl Iterator for Events {
             .0
             .saturating_mul(i64::from(self.done_of_burst));
         self.done_of_burst += 1;
-        // Random bursts may overlap; time still goes forward.
+        // Random bursts can overlap, but time must not go backwards.
         self.latest = Nanos(self.burst_at.0.saturating_add(offset)).max(self.latest);
         (self.latest < self.duration).then_some(Planned {
             at: self.latest,
@@ -214,11 +214,11 @@ impl Iterator for Events {
     }
 }
 
-/// `time × factor`, to the nanosecond.
+/// `time × factor`, rounded to nanoseconds.
 fn scaled(time: Nanos, factor: f64) -> Nanos {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a float cast saturates, as wanted here"
+        reason = "a float cast saturates, which is intended here"
     )]
     Nanos((time.0 as f64 * factor).round() as i64)
 }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_beat_is_exact() {
+    fn a_periodic_schedule_is_exact() {
         let schedule = Schedule::every(Nanos::from_millis(10), Nanos::from_micros(200));
         let events: Vec<Planned> = schedule.events(SECOND).collect();
         assert_eq!(events.len(), 100);
@@ -283,17 +283,17 @@ mod tests {
     #[test]
     fn missing_events_leave_the_others_where_they_were() {
         let jitter = Nanos::from_millis(1);
-        let whole = Schedule {
+        let complete = Schedule {
             period: Nanos::from_millis(2),
             jitter,
             ..Schedule::default()
         };
         let holed = Schedule {
             missing: 0.2,
-            ..whole
+            ..complete
         };
-        let (whole, holed) = (times(&whole), times(&holed));
-        assert!(holed.iter().all(|at| whole.contains(at)));
+        let (complete, holed) = (times(&complete), times(&holed));
+        assert!(holed.iter().all(|at| complete.contains(at)));
         assert!((360..440).contains(&holed.len()), "{}", holed.len());
     }
 
@@ -309,7 +309,8 @@ mod tests {
         let gaps: Vec<f64> = at.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e5).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // The waits of a Poisson process are exponential: as much spread as mean.
+        // The waits of a Poisson process are exponential, so their standard deviation equals their
+        // mean.
         assert!(
             (variance.sqrt() / mean - 1.0).abs() < 0.05,
             "{variance} {mean}"
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_forward_whatever_the_schedule() {
+    fn time_goes_forward_for_any_schedule() {
         let schedule = Schedule {
             random: true,
             burst: 5,
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_schedules_are_refused() {
         let good = Schedule::default();
         assert_eq!(good.check(), Ok(()));
         for (bad, says) in [

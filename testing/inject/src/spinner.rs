@@ -1,4 +1,4 @@
-//! A thread that spins on the disturbed CPU and notes when it did not run.
+//! A thread that spins on the disturbed CPU and records when it did not run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,24 +14,24 @@ use crate::place;
 use crate::sys;
 use crate::truth::Event;
 
-/// The name of the spinning thread.
+/// Name of the spinning thread.
 pub(crate) const COMM: &str = "ttx-inj-target";
 
-/// The shortest time between two readings of the clock that counts as lost.
+/// Minimum time between two clock readings that counts as lost.
 const SHORTEST: Nanos = Nanos::from_micros(1);
 
-/// A time in which the spinning thread did not run.
+/// A time when the spinning thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
 }
 
-/// All gaps of a spin, in the order of time.
+/// All gaps of a spin in time order.
 #[derive(Debug)]
 pub(crate) struct Gaps {
     pub(crate) kept: Vec<Gap>,
-    /// Whether there were more than there was room for.
+    /// Whether there were more gaps than space.
     pub(crate) overflowed: bool,
 }
 
@@ -44,17 +44,17 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    /// Begins to spin on `cpu`, with room for `room` gaps.
+    /// Starts to spin on `cpu`, with space for `room` gaps.
     pub(crate) fn start(cpu: Cpu, room: usize) -> Result<Self, InjectError> {
         let quit = Arc::new(AtomicBool::new(false));
-        let (tell, told) = mpsc::channel();
+        let (tell, placed_thread) = mpsc::channel();
         let its_quit = Arc::clone(&quit);
         let spin = move || {
             let placed = place::pin(place::SELF, cpu);
-            // While it waits for the CPU, nothing that is aimed at it goes there. Without root it
-            // does what it can.
+            // Interrupts aimed at it do not arrive while it waits for the CPU. Without root the
+            // priority stays unchanged.
             let _ = sys::favour_self();
-            // Filled with something other than zeros, so that its pages are there already.
+            // Filled with nonzero values, so that its pages are already mapped.
             let mut gaps = vec![
                 Gap {
                     start: Nanos(1),
@@ -63,7 +63,7 @@ impl Spinner {
                 room
             ];
             let failed = placed.is_err();
-            // The one who waits for this cannot have gone: it waits until it gets it.
+            // Cannot fail: the receiver waits for this message.
             let _ = tell.send(placed.map(|()| gettid()));
             let used = if failed {
                 0
@@ -80,7 +80,7 @@ impl Spinner {
             .name(COMM.to_owned())
             .spawn(spin)
             .map_err(|e| InjectError::io("start a thread", &e, "raise the limit of threads"))?;
-        let tid = told.recv().unwrap_or(Err(InjectError::Panicked))?;
+        let tid = placed_thread.recv().unwrap_or(Err(InjectError::Panicked))?;
         Ok(Self {
             tid,
             quit,
@@ -88,12 +88,11 @@ impl Spinner {
         })
     }
 
-    /// The spinning thread.
     pub(crate) fn tid(&self) -> Pid {
         self.tid
     }
 
-    /// Ends the spin.
+    /// Stops the spin.
     pub(crate) fn finish(mut self) -> Result<Gaps, InjectError> {
         self.end().ok_or(InjectError::Panicked)
     }
@@ -110,7 +109,7 @@ impl Drop for Spinner {
     }
 }
 
-/// Spins until told to quit; returns how many gaps it noted.
+/// Spins until told to quit. Returns the number of recorded gaps.
 fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     let mut used = 0;
     let mut last = clock::now();
@@ -122,7 +121,7 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
                 end: time,
             };
             used += 1;
-            // What noting it cost is not a gap.
+            // The time for recording is not a gap.
             last = clock::now();
         } else {
             last = time;
@@ -131,15 +130,15 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     used
 }
 
-/// The time lost in a window, of the gaps that lie in it wholly or partly.
+/// Time lost within a window. Gaps at its edges count partly.
 pub(crate) fn lost_within(gaps: &[Gap], window: (Nanos, Nanos)) -> Nanos {
     gaps.iter()
         .map(|gap| Nanos::overlap((gap.start, gap.end), window))
         .sum()
 }
 
-/// The time that each call cost in gaps that began during it, for the calls that cost any; calls
-/// and gaps are in the order of time.
+/// Time lost to each call, in gaps that started during it, for calls that lost any. Calls and gaps
+/// are in time order.
 pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
     let mut gaps = gaps.iter().peekable();
     let lost_to = |call: &Event| {
@@ -175,23 +174,23 @@ mod tests {
     ];
 
     #[test]
-    fn a_window_cuts_the_gaps_at_its_edges() {
+    fn gaps_at_the_edges_of_a_window_count_partly() {
         assert_eq!(lost_within(&GAPS[..2], (Nanos(0), Nanos(1000))), Nanos(35));
         assert_eq!(lost_within(&GAPS[..2], (Nanos(12), Nanos(105))), Nanos(8));
         assert_eq!(lost_within(&GAPS[..2], (Nanos(20), Nanos(90))), Nanos(0));
     }
 
     #[test]
-    fn a_call_is_charged_with_what_began_in_it() {
+    fn a_call_is_charged_with_gaps_that_start_during_it() {
         let call = |start, length| Event {
             start: Nanos(start),
             length: Nanos(length),
             ..Event::default()
         };
         assert_eq!(lost_to_calls(&GAPS, &[call(90, 15)]), [Nanos(30)]);
-        let both = [call(5, 10), call(90, 25)];
-        assert_eq!(lost_to_calls(&GAPS, &both), [Nanos(5), Nanos(32)]);
+        let calls = [call(5, 10), call(90, 25)];
+        assert_eq!(lost_to_calls(&GAPS, &calls), [Nanos(5), Nanos(32)]);
         assert_eq!(lost_to_calls(&GAPS, &[call(20, 70)]), []);
-        assert_eq!(lost_to_calls(&[], &both), []);
+        assert_eq!(lost_to_calls(&[], &calls), []);
     }
 }

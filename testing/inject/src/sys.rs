@@ -1,4 +1,4 @@
-//! The calls that no safe wrapper exists for. The only unsafe code of the crate.
+//! Calls without a safe wrapper. This is the only unsafe code of the crate.
 #![expect(unsafe_code, reason = "raw system calls, memory mappings and fork")]
 
 use std::ffi::c_void;
@@ -16,33 +16,34 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use ticktax_model::{Cpu, Nanos};
 
-/// The smallest page of any machine; larger ones are touched more than once, which does no harm.
+/// Smallest page size of any machine. Touching larger pages more than once is harmless.
 const PAGE: usize = 4096;
 
-/// Makes the calling thread `SCHED_FIFO`; threads that it starts are not.
+/// Makes the calling thread `SCHED_FIFO`. Threads that it starts do not inherit this.
 pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // The C library's own function does nothing in musl. The kernel's `struct sched_param` is this number.
+    // The C library's function does nothing in musl. The kernel's `struct sched_param` is this
+    // number.
     let param: libc::c_int = priority;
-    // SAFETY: `param` is all of a sched_param and outlives the call, and 0 is the caller itself.
+    // SAFETY: `param` is a complete sched_param and outlives the call. 0 means the caller.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const param) };
     Errno::result(result).map(drop)
 }
 
-/// Puts the calling thread ahead of ordinary threads (nice -20), which needs root.
+/// Gives the calling thread priority over ordinary threads (nice -20). This needs root.
 pub(crate) fn favour_self() -> nix::Result<()> {
-    // SAFETY: setpriority takes three integers; PRIO_PROCESS and 0 mean the calling thread.
+    // SAFETY: setpriority takes three integers. PRIO_PROCESS and 0 mean the calling thread.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     Errno::result(result).map(drop)
 }
 
-/// Allows this process to use [`membarrier`]. It stays allowed until the process ends or execs.
+/// Allows this process to use [`membarrier`], until it ends or executes another program.
 pub(crate) fn membarrier_register() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// A memory barrier on each CPU that runs a thread of this process: an interrupt to each.
+/// A memory barrier on each CPU that runs a thread of this process. It sends an interrupt to each.
 pub(crate) fn membarrier() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
 }
@@ -53,11 +54,11 @@ fn membarrier_call(command: libc::c_int) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Brings the interface `lo` of the socket's network namespace up.
+/// Enables the interface `lo` of the socket's network namespace.
 pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     let mut name = [0; libc::IFNAMSIZ];
     for (to, from) in name.iter_mut().zip(c"lo".to_bytes()) {
-        // Signed on some architectures, which `l` and `o` fit into on all.
+        // The type is signed on some architectures, but `l` and `o` always fit.
         *to = libc::c_char::try_from(*from).unwrap_or_default();
     }
     let up = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(i16::MAX);
@@ -67,23 +68,24 @@ pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     };
     let socket = socket.as_raw_fd();
     let (flags, request) = (libc::SIOCSIFFLAGS, &raw const request);
-    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` points to, and keeps no pointer to it.
+    // SAFETY: SIOCSIFFLAGS reads the ifreq that `request` points to, and keeps no pointer to it.
     let result = unsafe { libc::syscall(libc::SYS_ioctl, socket, flags, request) };
     Errno::result(result).map(drop)
 }
 
-/// A socket that sees every IPv4 packet which arrives in its network namespace.
+/// A socket that sees every IPv4 packet arriving in its network namespace.
 pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
     let protocol = u16::try_from(libc::ETH_P_IP).unwrap_or(0).to_be();
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     // SAFETY: socket takes three integers.
     let result = unsafe { libc::socket(libc::AF_PACKET, kind, protocol.into()) };
     let fd = Errno::result(result)?;
-    // SAFETY: the descriptor is new, so nobody else owns it.
+    // SAFETY: the descriptor is new, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has the socket look at each packet in so many slow steps (each finds where its headers end), and drop it.
+/// Attaches a filter that inspects each packet in this many slow steps and then drops it. Each step
+/// locates the end of the packet's headers.
 pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap_or(0),
@@ -100,7 +102,8 @@ pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
         filter: program.as_mut_ptr(),
     };
     let size = libc::socklen_t::try_from(size_of::<libc::sock_fprog>()).unwrap_or(0);
-    // SAFETY: the kernel copies `len` statements from `program`, which outlives the call, and keeps no pointer.
+    // SAFETY: the kernel copies `len` statements from `program`, which outlives the call. It keeps
+    // no pointer.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -118,24 +121,26 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: sync_file_range takes integers only; 0 bytes from 0 means the whole file.
+    // SAFETY: sync_file_range takes only integers. 0 bytes from 0 means the complete file.
     let result = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
     Errno::result(result).map(drop)
 }
 
-/// An event of a CPU that the kernel counts, as long as this lives.
+/// An event of a CPU that the kernel counts while this lives.
 #[derive(Debug)]
 struct CpuEvent(File);
 
 impl CpuEvent {
-    /// `attr` is a `struct perf_event_attr`, version 5 (`<linux/perf_event.h>`), as 64-bit words, but for its length.
+    /// `attr` is a `struct perf_event_attr`, version 5 (`<linux/perf_event.h>`), as 64-bit words
+    /// without its length.
     fn open(cpu: Cpu, mut attr: [u64; 14]) -> nix::Result<Self> {
         let size = size_of_val(&attr) as u64;
         attr[0] |= second_half(size);
         let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
         let (any, none): (libc::c_int, libc::c_int) = (-1, -1);
         let cloexec: libc::c_ulong = 8;
-        // SAFETY: the kernel reads `attr`, which says its own length and outlives the call; the rest are numbers.
+        // SAFETY: the kernel reads `attr`, which contains its own length and outlives the call. The
+        // other arguments are numbers.
         let opened = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -148,12 +153,12 @@ impl CpuEvent {
         };
         let opened = Errno::result(opened)?;
         let opened = libc::c_int::try_from(opened).map_err(|_| Errno::EBADF)?;
-        // SAFETY: the call above opened it, and nobody else has it.
+        // SAFETY: the call above opened the descriptor, so it has no other owner.
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(opened) })))
     }
 }
 
-/// A number as the first of two that share a 64-bit word.
+/// A number as the first of two in a 64-bit word.
 const fn first_half(number: u64) -> u64 {
     if cfg!(target_endian = "little") {
         number
@@ -162,7 +167,7 @@ const fn first_half(number: u64) -> u64 {
     }
 }
 
-/// And as the second.
+/// A number as the second of two in a 64-bit word.
 const fn second_half(number: u64) -> u64 {
     if cfg!(target_endian = "little") {
         number << 32
@@ -171,19 +176,19 @@ const fn second_half(number: u64) -> u64 {
     }
 }
 
-/// Counts a CPU's cycles, with an interrupt each so many, as long as this lives.
+/// Counts a CPU's cycles while this lives, with an interrupt after every `cycles`.
 #[derive(Debug)]
 pub(crate) struct CycleCounter(CpuEvent);
 
 impl CycleCounter {
     pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
-        // A hardware event, cycles, by this period; every option is off.
+        // A hardware event: cycles, with this period and all options off.
         let mut attr = [0; 14];
         attr[2] = cycles;
         CpuEvent::open(cpu, attr).map(Self)
     }
 
-    /// How many there were.
+    /// Number of cycles so far.
     pub(crate) fn read(&self) -> nix::Result<u64> {
         let mut value = [0; 8];
         let read = nix::unistd::read(&self.0.0, &mut value)?;
@@ -194,8 +199,8 @@ impl CycleCounter {
     }
 }
 
-/// A clock of a CPU that takes a sample each so long, and wakes whoever waits for it by an interrupt of the CPU to
-/// itself (`irq_work`).
+/// A clock of a CPU that takes periodic samples. It wakes the reader with an interrupt that the CPU
+/// sends to itself (`irq_work`).
 #[derive(Debug)]
 pub(crate) struct SampledClock {
     samples: Mapping,
@@ -203,9 +208,10 @@ pub(crate) struct SampledClock {
 }
 
 impl SampledClock {
-    /// A sample of nothing but an address: that, and the record's head (`struct perf_event_header`).
+    /// Size of a sample that contains only an address: that, and the record's header (`struct
+    /// perf_event_header`).
     const SAMPLE: u64 = 16;
-    /// Where the number of bytes written so far stands (`data_head` in `struct perf_event_mmap_page`).
+    /// Offset of the number of bytes written so far (`data_head` in `struct perf_event_mmap_page`).
     const HEAD: usize = 1024;
 
     pub(crate) fn start(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
@@ -217,14 +223,15 @@ impl SampledClock {
         attr[1] = CPU_CLOCK;
         attr[2] = period.0.cast_unsigned();
         attr[3] = WITH_ADDRESS;
-        // Wakes at each sample.
+        // Wakes the reader at each sample.
         attr[6] = first_half(1);
         let event = CpuEvent::open(cpu, attr)?;
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
         let page = page
-            .and_then(|it| usize::try_from(it).ok())
+            .and_then(|size| usize::try_from(size).ok())
             .ok_or(Errno::EINVAL)?;
-        // A page that says what is in the other, which is written over, as it cannot be written to from here.
+        // A control page and a data page. The kernel overwrites the data page, because this mapping
+        // is read-only.
         let samples = Mapping::of_file(&event.0, 2 * page)?;
         Ok(Self {
             samples,
@@ -232,18 +239,19 @@ impl SampledClock {
         })
     }
 
-    /// How many samples there were. A clock that the kernel throttles writes that down as well, which would count as two.
+    /// Number of samples. If the kernel throttles the clock, it writes a record that counts as two
+    /// samples.
     pub(crate) fn samples(&self) -> u64 {
-        // SAFETY: the mapping is two pages, more than `HEAD` and a word.
+        // SAFETY: the mapping has two pages, which is more than `HEAD` plus a word.
         let head = unsafe { self.samples.start.cast::<u8>().add(Self::HEAD) };
-        // SAFETY: the place is readable, aligned as a page's 1024th byte is, and lies in a mapping that lives as long as
-        // `self`; the kernel writes the word whole.
+        // SAFETY: the address is readable and aligned, because `HEAD` is 1024 bytes into a page.
+        // The mapping lives as long as `self`. The kernel writes the word atomically.
         let bytes: u64 = unsafe { head.cast().read_volatile() };
         bytes / Self::SAMPLE
     }
 }
 
-/// Memory that is unmapped when dropped.
+/// A memory mapping that is unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<c_void>,
@@ -251,7 +259,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Private memory of `pages` pages, none of them touched.
+    /// Private memory of `pages` untouched pages.
     pub(crate) fn private(pages: u32) -> nix::Result<Self> {
         Self::new(pages as usize * PAGE, MapFlags::MAP_PRIVATE)
     }
@@ -259,15 +267,15 @@ impl Mapping {
     fn new(bytes: usize, flags: MapFlags) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the kernel chooses the address, so no mapping of ours is replaced.
+        // SAFETY: the kernel chooses the address, so it replaces none of our mappings.
         let start = unsafe { mmap_anonymous(None, bytes, access, flags) }?;
         Ok(Self { start, bytes })
     }
 
-    /// The first bytes of a file, to read them.
+    /// Maps the first bytes of a file for reading.
     fn of_file(file: &File, bytes: usize) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
-        // SAFETY: the kernel chooses the address, so no mapping of ours is replaced.
+        // SAFETY: the kernel chooses the address, so it replaces none of our mappings.
         let start = unsafe {
             mmap(
                 None,
@@ -281,12 +289,12 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// Writes to each page, so that the kernel has to give it memory.
+    /// Writes to each page, so that the kernel must allocate it.
     pub(crate) fn touch(&mut self) {
         for offset in (0..self.bytes.get()).step_by(PAGE) {
-            // SAFETY: `offset` is less than `bytes`, so the place lies in the mapping.
+            // SAFETY: `offset` is less than `bytes`, so the address is in the mapping.
             let place = unsafe { self.start.cast::<u8>().add(offset) };
-            // SAFETY: the place is writable, and `&mut self` says that nothing else uses it.
+            // SAFETY: the address is writable, and `&mut self` guarantees exclusive access.
             unsafe { place.write_volatile(1) };
         }
     }
@@ -294,23 +302,23 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: these are the bounds that mmap gave, and what borrowed from it has ended.
+        // SAFETY: mmap returned these bounds, and all borrows of the mapping have ended.
         let result = unsafe { munmap(self.start, self.bytes.get()) };
         debug_assert_eq!(result, Ok(()));
     }
 }
 
-/// Numbers that a child process shares with its parent.
+/// Integers that a child process shares with its parent.
 #[derive(Debug)]
 pub(crate) struct SharedWords(Mapping);
 
-// SAFETY: the mapping is reached only through atomics, and unmapped once, by its owner.
+// SAFETY: the mapping is only accessed through atomics, and unmapped once, by its owner.
 unsafe impl Send for SharedWords {}
-// SAFETY: the same.
+// SAFETY: see `Send`.
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// `count` numbers, all 0.
+    /// `count` integers, initially 0.
     pub(crate) fn new(count: usize) -> nix::Result<Self> {
         let bytes = count * size_of::<AtomicI64>();
         let mut mapping = Mapping::new(bytes, MapFlags::MAP_SHARED)?;
@@ -322,24 +330,24 @@ impl SharedWords {
         Ok(shared)
     }
 
-    /// The numbers.
     pub(crate) fn words(&self) -> &[AtomicI64] {
         let count = self.0.bytes.get() / size_of::<AtomicI64>();
-        // SAFETY: the mapping is page-aligned, holds `count` words, lives as long as `self`, and
-        // any bits are an i64; it is written through atomics only, in both processes.
+        // SAFETY: the mapping is page-aligned, contains `count` words, and lives as long as `self`.
+        // Any bits are a valid i64. Both processes access it only through atomics.
         unsafe { std::slice::from_raw_parts(self.0.start.cast().as_ptr(), count) }
     }
 }
 
-/// A child process of one thread, killed and reaped when dropped.
+/// A single-threaded child process. Dropping it kills and reaps it.
 #[derive(Debug)]
 pub(crate) struct Child(Pid);
 
 impl Child {
-    /// Runs `body` in a child process, which ends with it. In a process of several threads `body`
-    /// must not allocate, lock or print, since another thread may have held the lock at the fork.
+    /// Runs `body` in a child process, which ends with it. If the parent has several threads,
+    /// `body` must not allocate, lock or print, because another thread could have held a lock at
+    /// the fork.
     pub(crate) fn fork(body: impl FnOnce()) -> nix::Result<Self> {
-        // SAFETY: the child runs only `body`, which keeps to the rule above, and _exit.
+        // SAFETY: the child only runs `body`, which follows the rule above, and _exit.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => Ok(Self(child)),
             ForkResult::Child => {
@@ -358,25 +366,27 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Our own child, not yet reaped: its pid cannot belong to anybody else.
+        // Our child is not reaped yet, so its PID has not been reused.
         let _ = kill(self.0, Signal::SIGKILL);
         while waitpid(self.0, None) == Err(Errno::EINTR) {}
     }
 }
 
-/// Has this thread wait uninterruptibly while a child process sleeps for `length`.
+/// Blocks this thread uninterruptibly while a child process sleeps for `length`.
 pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     let request = libc::timespec {
         tv_sec: length.0 / 1_000_000_000,
         tv_nsec: length.0 % 1_000_000_000,
     };
     let flags = libc::c_long::from(libc::CLONE_VFORK | libc::SIGCHLD);
-    // SAFETY: without CLONE_VM this is a fork: the child has memory of its own, goes on here on its own copy of the
-    // stack, and calls nothing but nanosleep and _exit; the other arguments are not looked at.
+    // SAFETY: without CLONE_VM this is a fork. The child has its own memory, continues on its own
+    // copy of the stack, and only calls nanosleep and _exit. The kernel ignores the other
+    // arguments.
     let child =
         unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
     if child == 0 {
-        // SAFETY: the request is a valid timespec, and the rest of the time is not asked for.
+        // SAFETY: the request is a valid timespec, and the null pointer discards the remaining
+        // time.
         unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
         // SAFETY: _exit takes an integer and does not return.
         unsafe { libc::_exit(0) }
@@ -387,7 +397,7 @@ pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     Ok(())
 }
 
-/// Ends the process without running what the parent registered to run at exit, also on a panic.
+/// Ends the process even after a panic, without running the parent's exit handlers.
 struct ExitOnDrop;
 
 impl Drop for ExitOnDrop {
@@ -397,29 +407,30 @@ impl Drop for ExitOnDrop {
     }
 }
 
-/// How many alarms this process has got.
+/// Number of alarms received by this process.
 static ALARMS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count_alarm(_: libc::c_int) {
     ALARMS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many `SIGALRM` this process has got since [`handle_alarms`].
+/// Number of `SIGALRM` received by this process since [`handle_alarms`].
 pub(crate) fn alarms() -> u64 {
     ALARMS.load(Ordering::Relaxed)
 }
 
-/// Has this process count its `SIGALRM`. For a child process of our own only: it is not undone.
+/// Counts this process's `SIGALRM` from now on. This cannot be undone, so call it only in a child
+/// process.
 pub(crate) fn handle_alarms() -> nix::Result<()> {
     let handler = SigHandler::Handler(count_alarm);
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-    // SAFETY: the handler does nothing but add to an atomic, which is async-signal-safe.
+    // SAFETY: the handler only increments an atomic, which is async-signal-safe.
     unsafe { sigaction(Signal::SIGALRM, &action) }.map(drop)
 }
 
-/// Has the kernel send this process a `SIGALRM` after `wait`, at least 1 µs.
+/// Requests a `SIGALRM` for this process after `wait`, which is at least 1 µs.
 pub(crate) fn set_alarm(wait: Nanos) -> nix::Result<()> {
-    // Rounded up: an alarm may be late, never early.
+    // Rounds up, because an alarm can be late but not early.
     let micros = ((wait.0 + 999) / 1_000).max(1);
     let zero = libc::timeval {
         tv_sec: 0,
@@ -433,7 +444,7 @@ pub(crate) fn set_alarm(wait: Nanos) -> nix::Result<()> {
         it_interval: zero,
         it_value: value,
     };
-    // SAFETY: `once` is a valid itimerval, and a null pointer for the old one is allowed.
+    // SAFETY: `once` is a valid itimerval, and the pointer to the old one can be null.
     let result =
         unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut()) };
     Errno::result(result).map(drop)

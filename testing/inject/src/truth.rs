@@ -1,104 +1,105 @@
-//! What a disturbance did, as far as the injector itself can know.
+//! The truth about a disturbance, as far as the injector can know it.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::{Cpu, Nanos, Span};
 
-/// What a disturbance did. Every time is on `CLOCK_MONOTONIC`.
+/// The truth about a disturbance. All times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// The kind of disturbance.
+    /// Kind of disturbance.
     pub kind: String,
-    /// The CPU that it disturbed.
+    /// The disturbed CPU.
     pub cpu: Cpu,
     /// The process that made the events.
     pub pid: i32,
-    /// The thread that made them.
+    /// The thread that made the events.
     pub tid: i32,
-    /// That thread's name.
+    /// Name of that thread.
     pub comm: String,
-    /// When the disturbance began. The first event is due [`Truth::LEAD`] later.
+    /// Start. The first event is due [`Truth::LEAD`] later.
     pub start: Nanos,
-    /// When it ended.
+    /// End.
     pub end: Nanos,
-    /// Whether it was ended before its time.
+    /// Whether it was stopped early.
     pub stopped: bool,
-    /// Events that were due until the end.
+    /// Number of events due before the end.
     pub planned: u64,
-    /// Events that happened; fewer than planned if the injector could not keep up.
+    /// Number of completed events. It is smaller than `planned` if the injector could not keep up.
     pub events: u64,
-    /// The CPU's time that it took, where the injector can know it.
+    /// CPU time that it used on that CPU, if the injector can know it.
     pub injected: Option<Measured>,
-    /// The same by other methods, and what lies beside it.
+    /// The same time by other methods, and related times.
     pub measured: Vec<Measured>,
-    /// The account that should show it, named as the kernel names it.
+    /// Name of the account that should show it, as the kernel names it.
     pub account: String,
-    /// Other accounts in which the disturbance leaves something.
+    /// Other accounts affected by the disturbance.
     pub also: Vec<String>,
-    /// What the kernel counted meanwhile, on that CPU and from whatever cause.
+    /// The kernel's counts on that CPU during that time, from any cause.
     pub counts: Vec<Count>,
-    /// The first [`Truth::MAX_LOGGED`] events; for `throttle`, as the throttled process saw them.
+    /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, they are gaps seen by the throttled
+    /// process.
     pub log: Vec<Event>,
-    /// How many further events are not in the log.
+    /// Number of events missing from the log.
     pub log_left_out: u64,
 }
 
-/// A length of time, and how it was measured.
+/// A time, and how it was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// How long.
+    /// The time.
     pub time: Nanos,
-    /// By what.
+    /// Method of measurement.
     pub method: String,
 }
 
-/// A number, and where it is from.
+/// A count, and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// What was counted.
+    /// Name of the counter.
     pub name: String,
-    /// How many.
+    /// Increase of the counter.
     pub value: u64,
 }
 
 /// One event of a disturbance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When the schedule wanted it.
+    /// Scheduled time.
     pub due: Nanos,
-    /// When it began.
+    /// Actual start.
     pub start: Nanos,
-    /// How long it took in wall time; 0 where it is a point in time (`timer`, `itimer`).
+    /// Elapsed time, or 0 for instantaneous events (`timer`, `itimer`).
     pub length: Nanos,
-    /// The CPU time that the thread which made it used for it, where that was measured.
+    /// CPU time that its thread used for it, if measured.
     pub cpu_time: Option<Nanos>,
 }
 
 impl Truth {
-    /// From the start to the first moment at which an event can be due.
+    /// Time from the start until the first event can be due.
     pub const LEAD: Nanos = Nanos::from_millis(1);
-    /// The most events that a truth lists one by one.
+    /// Maximum number of listed events.
     pub const MAX_LOGGED: usize = 100_000;
 
-    /// Whether `told` can be the time for which a cgroup's quota kept the process off its CPU, to 5 %.
-    /// The cgroup's clock stops as soon as there is quota again; the process sees itself run again,
-    /// which is later where others run first.
-    pub fn allows_throttled(&self, told: Nanos) -> bool {
+    /// Whether `told` is a plausible throttled time, within 5 %. The cgroup's clock stops when
+    /// quota is available again. The process sees the end only when it runs again, which is later
+    /// if other threads run first.
+    pub fn allows_throttled(&self, reported: Nanos) -> bool {
         let least = self
             .injected
             .as_ref()
             .map_or(Nanos::ZERO, |injected| injected.time);
         let most = self.logged_length().max(least);
-        let told = told.as_secs_f64();
-        told >= 0.95 * least.as_secs_f64() && told <= 1.05 * most.as_secs_f64()
+        let reported = reported.as_secs_f64();
+        reported >= 0.95 * least.as_secs_f64() && reported <= 1.05 * most.as_secs_f64()
     }
 
-    /// The sum of the lengths of the events in the log.
+    /// Total length of the events in the log.
     pub fn logged_length(&self) -> Nanos {
         self.log.iter().map(|event| event.length).sum()
     }
 
-    /// How long `stretches`, the intervals for which a thread had a CPU, lie within these events,
-    /// which are in the order of time and do not overlap.
+    /// Total time of `stretches` within these events. `stretches` are the intervals when a thread
+    /// ran. The events are in time order and do not overlap.
     pub fn time_within<'a>(
         events: &[Event],
         stretches: impl IntoIterator<Item = &'a Span>,
@@ -115,7 +116,7 @@ impl Truth {
         stretches.into_iter().map(within).sum()
     }
 
-    /// What the kernel counted under a name.
+    /// The kernel's count with this name.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts
             .iter()
@@ -133,7 +134,7 @@ impl Measured {
     }
 }
 
-/// The events as they happen: sums of all, a list of the first. Nothing is allocated after `new`.
+/// Accumulates events: totals of all, and a list of the first ones. Allocates nothing after `new`.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Vec<Event>,
@@ -143,10 +144,10 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// With room for `expected` events, as far as a truth lists them.
+    /// Reserves space for `expected` events, limited to the number that a truth lists.
     pub(crate) fn new(expected: usize) -> Self {
         let mut kept = Vec::with_capacity(expected.min(Truth::MAX_LOGGED));
-        // Touched once, so that no page fault falls into the disturbance.
+        // Touches the memory, so that no page fault occurs during the disturbance.
         kept.resize(
             kept.capacity().min(Truth::MAX_LOGGED),
             Event {
@@ -176,7 +177,7 @@ impl EventLog {
         &self.kept
     }
 
-    /// The list, and how many events it lacks.
+    /// The list, and the number of missing events.
     pub(crate) fn into_list(self) -> (Vec<Event>, u64) {
         let left_out = self.happened - self.kept.len() as u64;
         (self.kept, left_out)

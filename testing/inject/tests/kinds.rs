@@ -1,5 +1,5 @@
-//! Each kind for a moment. What needs root says so in its name (`root::…`), and is reported as
-//! ignored without it. Nothing here depends on how long anything took.
+//! Runs each kind briefly. Tests that need root are named `root::…` and are reported as ignored
+//! otherwise. No test depends on timing.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // They disturb each other, and a process has one throttle group.
+    // Tests would disturb each other, and a process has only one throttle group.
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let mut trials: Vec<Trial> = kinds()
@@ -58,7 +58,7 @@ fn each_kind(kind: Disturbance, root: bool) -> Trial {
     .with_ignored_flag(needs_root && !root)
 }
 
-/// A disk that the build may write to.
+/// A folder on a disk, writable for the build.
 fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }
@@ -71,8 +71,8 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Softirq { packets: 8 },
         Disturbance::Filter,
         Disturbance::Timer,
-        // A tenth of each period: less than its share of a CPU with several others on it, or nothing
-        // would be throttled there.
+        // A tenth of each period. It must be less than the process's share of a CPU with several
+        // others, or nothing would be throttled.
         Disturbance::Throttle {
             quota: Nanos::from_millis(2),
         },
@@ -101,7 +101,7 @@ fn plan(kind: Disturbance) -> Result<Plan, InjectError> {
         .duration(duration))
 }
 
-/// What is true of every truth.
+/// Properties of every truth.
 fn one_kind(kind: Disturbance) -> Outcome {
     let second_cpu = matches!(
         kind,
@@ -150,7 +150,7 @@ fn one_kind(kind: Disturbance) -> Outcome {
     )
 }
 
-/// Keeps the disturbed CPU from idling, for most of the time.
+/// Keeps the disturbed CPU busy most of the time.
 fn busy() -> Result<Running, Box<dyn Error>> {
     let ms = Nanos::from_millis;
     let plan = Plan::new(
@@ -161,7 +161,7 @@ fn busy() -> Result<Running, Box<dyn Error>> {
     Ok(ticktax_inject::spawn(&plan.duration(ms(10_000)))?)
 }
 
-/// What the kinds measure in two ways.
+/// Consistency of times that a kind measures in two ways.
 fn sums_agree(truth: &Truth) -> Outcome {
     let listed: Nanos = truth.log.iter().filter_map(|event| event.cpu_time).sum();
     match truth.kind.as_str() {
@@ -203,7 +203,7 @@ fn sums_agree(truth: &Truth) -> Outcome {
                 "more samples than periods",
             )?;
             let counted = truth.count("/proc/interrupts IRQ work interrupts");
-            // The last may be under way.
+            // The last interrupt might still be pending.
             check(
                 counted.is_some_and(|counted| counted + 1 >= truth.events),
                 "the kernel counted fewer interrupts than samples",
@@ -228,7 +228,7 @@ fn stopped_early() -> Outcome {
             "it went on to its end",
         )?;
     }
-    // Dropping one ends it as well; the test would hang otherwise.
+    // Dropping it must stop it too. Otherwise the test would hang.
     drop(ticktax_inject::spawn(
         &plan(Disturbance::None)?.duration(Nanos::from_secs(3600)),
     )?);
@@ -262,9 +262,9 @@ fn same_seed() -> Outcome {
     };
     let (one, other) = (ticktax_inject::run(&plan)?, ticktax_inject::run(&plan)?);
     let (one, other) = (dues(&one), dues(&other));
-    let both = one.len().min(other.len());
+    let length = one.len().min(other.len());
     check(
-        both > 0 && one[..both] == other[..both],
+        length > 0 && one[..length] == other[..length],
         "the same seed was due at other times",
     )
 }
@@ -286,7 +286,7 @@ fn stale_group_removed() -> Outcome {
     let running = ticktax_inject::spawn(&plan(kind)?.duration(Nanos::from_secs(60)))?;
     let parent = own_group().and_then(|group| group.parent().map(Path::to_path_buf));
     running.stop()?;
-    // A pid beyond the kernel's largest, so that no process can have it.
+    // A PID above the kernel's maximum, so that no process can have it.
     let stale = parent
         .ok_or("there is no group while it runs")?
         .join("ticktax-inject-99999999");
@@ -298,7 +298,7 @@ fn stale_group_removed() -> Outcome {
     check(!stale.exists(), "the stale group is still there")
 }
 
-/// The group of this process, wherever the cpu controller is mounted.
+/// Group of this process, in any mount of the cpu controller.
 fn own_group() -> Option<PathBuf> {
     let name = format!("ticktax-inject-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

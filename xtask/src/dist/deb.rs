@@ -1,5 +1,5 @@
-//! A Debian package (deb(5)): an `ar` archive of a version, a tarball that describes the package, and one
-//! with its files.
+//! Builds a Debian package (deb(5)): an `ar` archive of a version, a tarball that describes the
+//! package, and a tarball of its files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use md5::{Digest, Md5};
 use super::{Built, Release, Texts, cannot};
 use crate::{read, root};
 
-/// What the unit names as the command's place, and where the package has it.
+/// Path of the command in the unit file, and its path in the package.
 const PLACES: (&str, &str) = ("/usr/local/bin/ticktax", "/usr/bin/ticktax");
 
-/// Its files: path, mode, contents.
+/// Path, mode and contents of each file.
 type Files = Vec<(String, u32, Vec<u8>)>;
 
 /// The package's bytes.
@@ -119,7 +119,8 @@ fn files(built: &Built, binary: &[u8], texts: &Texts) -> Result<Files, String> {
     Ok(files)
 }
 
-/// The unit as the package has it: without how to install it by hand, and with the command's place.
+/// The unit file for the package: without manual installation instructions, and with the package's
+/// path of the command.
 fn unit_of_package(unit: &str) -> String {
     let (from, to) = PLACES;
     let rest = unit.find("[Unit]").map_or(unit, |at| &unit[at..]);
@@ -139,15 +140,15 @@ fn text(file: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{} is no text", root().join(file).display()))
 }
 
-/// gzip, without a time or a name.
+/// Compresses with gzip, without a time or a name.
 fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut writer = GzBuilder::new().write(Vec::new(), Compression::best());
-    // Writing into memory does not fail.
+    // Writing to memory cannot fail.
     let _ = writer.write_all(bytes);
     writer.finish().unwrap_or_default()
 }
 
-/// The files and the folders that they are in, all root's, and all of the same time.
+/// A tarball of the files and their folders. All belong to root and have the same time.
 fn tarball(files: &Files, time: u64) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut folders = BTreeSet::from(["./".to_owned()]);
@@ -182,7 +183,7 @@ fn header(time: u64, mode: u32, size: u64) -> tar::Header {
     header
 }
 
-/// Adds an entry by its name as it stands: the crate would leave the `./` out, by which dpkg knows the
+/// Adds an entry with its exact name. The crate would strip the `./` that dpkg expects for the
 /// root.
 fn append(
     archive: &mut tar::Builder<Vec<u8>>,
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn dpkg_reads_the_package_where_there_is_one() {
+    fn dpkg_reads_the_package_if_dpkg_is_installed() {
         let folder = std::env::temp_dir().join(format!("ticktax-deb-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("package.deb");
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_starts_what_the_package_has() {
+    fn the_unit_starts_the_packaged_command() {
         let unit =
             std::fs::read_to_string(crate::root().join("contrib/systemd/ticktax-agent.service"));
         let unit = unit_of_package(&unit.unwrap());

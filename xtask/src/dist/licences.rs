@@ -1,5 +1,4 @@
-//! The licences of what is linked into the command: what each package says, and the texts that come with
-//! them.
+//! Lists the licences of everything linked into the command: the declared ones, and their texts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,16 +6,16 @@ use std::fs;
 
 use super::packages::{Package, Packages};
 
-/// What is linked into every static program beside packages.
+/// Components of every static program that are not packages.
 const OTHERS: &str = "\
 Rust's standard library, MIT OR Apache-2.0: https://github.com/rust-lang/rust
 musl, the C library, MIT: https://musl.libc.org
 ";
 
-/// How the names of files with licences begin.
+/// Prefixes of licence file names.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// All of them: a list, and each text once, with the packages that it came with.
+/// A list of components, followed by each text once, with the packages that it belongs to.
 pub(super) fn make(packages: &Packages) -> Result<String, String> {
     let mut page = "What is linked into ticktax, and its licences (SPDX).\n\n".to_owned();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -28,21 +27,28 @@ pub(super) fn make(packages: &Packages) -> Result<String, String> {
             package.name, package.version, package.licence
         );
         for text in texts_of(package)? {
-            let of = texts.entry(text).or_default();
-            of.push(format!("{} {}", package.name, package.version));
+            let users = texts.entry(text).or_default();
+            users.push(format!("{} {}", package.name, package.version));
         }
     }
     page.push_str(OTHERS);
-    let mut ordered: Vec<(Vec<String>, String)> =
-        texts.into_iter().map(|(text, of)| (of, text)).collect();
+    let mut ordered: Vec<(Vec<String>, String)> = texts
+        .into_iter()
+        .map(|(text, users)| (users, text))
+        .collect();
     ordered.sort();
-    for (of, text) in ordered {
-        let _ = write!(page, "\n{}\n{}\n\n{text}\n", "=".repeat(80), of.join(", "));
+    for (users, text) in ordered {
+        let _ = write!(
+            page,
+            "\n{}\n{}\n\n{text}\n",
+            "=".repeat(80),
+            users.join(", ")
+        );
     }
     Ok(page)
 }
 
-/// The texts that come with a package.
+/// Licence texts in a package.
 fn texts_of(package: &Package) -> Result<Vec<String>, String> {
     let folder = &package.folder;
     let listing = fs::read_dir(folder)
@@ -70,7 +76,7 @@ mod tests {
     use super::make;
 
     #[test]
-    fn a_text_that_two_have_stands_once() {
+    fn a_shared_text_is_listed_once() {
         let folder = std::env::temp_dir().join(format!("ticktax-licences-{}", std::process::id()));
         let package = |name: &str| {
             let folder = folder.join(name);

@@ -1,4 +1,4 @@
-//! What the command is made of: its own packages and others', as cargo resolves them for one architecture.
+//! The packages linked into the command, as cargo resolves them for one architecture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,24 +16,24 @@ pub(super) struct Package {
     pub(super) version: String,
     /// An SPDX expression.
     pub(super) licence: String,
-    /// Where its source lies.
+    /// Folder of its source.
     pub(super) folder: PathBuf,
-    /// Whether it comes from a registry, and not from this workspace.
+    /// Whether it comes from a registry instead of this workspace.
     pub(super) foreign: bool,
-    /// The registry's digest of it (SHA-256).
+    /// Digest from the registry (SHA-256).
     pub(super) digest: Option<String>,
-    /// Packages that it depends on, by their places in [`Packages::all`].
+    /// Indices of its dependencies in [`Packages::all`].
     pub(super) depends: Vec<usize>,
 }
 
-/// All of them, by name and version; those that only build or test it are left out.
+/// All linked packages, by name and version. Packages only for building or testing are left out.
 #[derive(Clone, Debug)]
 pub(super) struct Packages {
     pub(super) all: Vec<Package>,
 }
 
 impl Packages {
-    /// As cargo resolves them.
+    /// Resolves the packages with cargo.
     pub(super) fn of(target: Target) -> Result<Self, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
@@ -48,7 +48,7 @@ impl Packages {
         Self::in_metadata(&metadata, &digests(&lock))
     }
 
-    /// Everything that `ticktax` is linked with, directly or not.
+    /// All direct and indirect dependencies of `ticktax` that are linked.
     fn in_metadata(
         metadata: &Value,
         digests: &BTreeMap<(String, String), String>,
@@ -71,18 +71,18 @@ impl Packages {
             let is_linked = |dep: &&Value| {
                 list(&dep["dep_kinds"])
                     .iter()
-                    .any(|it| it["kind"].is_null())
+                    .any(|kind| kind["kind"].is_null())
             };
             let ids = deps.iter().filter(is_linked).map(|dep| text(&dep["pkg"]));
-            // Macros run in the compiler alone.
+            // Procedural macros run only in the compiler.
             let is_macro = |id: &String| {
                 let targets = packages
                     .get(id)
-                    .map(|it| list(&it["targets"]))
+                    .map(|package| list(&package["targets"]))
                     .unwrap_or_default();
-                let of =
+                let is_proc_macro =
                     |target: &Value| list(&target["kind"]).contains(&Value::from("proc-macro"));
-                targets.iter().any(of)
+                targets.iter().any(is_proc_macro)
             };
             ids.filter(|id| !is_macro(id)).collect::<Vec<_>>()
         };
@@ -109,18 +109,18 @@ impl Packages {
         ids.sort_by_key(key);
         let place = |id: &String| ids.iter().position(|other| *other == id);
         let package = |id: &&String| {
-            let it = &packages[*id];
+            let package = &packages[*id];
             let (name, version) = key(id);
-            let licence = it["license"].as_str().map(str::to_owned);
+            let licence = package["license"].as_str().map(str::to_owned);
             let licence = licence.ok_or_else(|| format!("{name} {version} names no licence"))?;
-            let folder = PathBuf::from(text(&it["manifest_path"]));
+            let folder = PathBuf::from(text(&package["manifest_path"]));
             let mut depends: Vec<usize> = linked(id).iter().filter_map(place).collect();
             depends.sort_unstable();
             depends.dedup();
             Ok(Package {
                 licence,
                 folder: folder.parent().map(PathBuf::from).unwrap_or_default(),
-                foreign: !it["source"].is_null(),
+                foreign: !package["source"].is_null(),
                 digest: digests.get(&(name.clone(), version.clone())).cloned(),
                 depends,
                 name,
@@ -131,19 +131,19 @@ impl Packages {
         Ok(Self { all: all? })
     }
 
-    /// The command's own version.
+    /// Version of the command.
     pub(super) fn own_version(&self) -> &str {
         let own = self.all.iter().find(|package| package.name == "ticktax");
         own.map_or("0", |package| &package.version)
     }
 
-    /// Others' packages.
+    /// Packages from registries.
     pub(super) fn foreign(&self) -> impl Iterator<Item = &Package> {
         self.all.iter().filter(|package| package.foreign)
     }
 }
 
-/// The digests that Cargo.lock has, by name and version.
+/// Digests in Cargo.lock, by name and version.
 fn digests(lock: &str) -> BTreeMap<(String, String), String> {
     let field = |part: &str, name: &str| {
         let mut lines = part.lines();
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_is_linked_is_listed() {
+    fn only_linked_packages_are_listed() {
         let package = |name: &str, source: Option<&str>, kind: &str| {
             json!({
                 "id": name, "name": name, "version": "1.0.0", "license": "MIT", "source": source,
@@ -186,10 +186,13 @@ mod tests {
         });
         let lock = "[[package]]\nname = \"zstd\"\nversion = \"1.0.0\"\nchecksum = \"abc\"\n";
         let packages = Packages::in_metadata(&metadata, &digests(lock)).unwrap();
-        let names: Vec<&str> = packages.all.iter().map(|it| &*it.name).collect();
+        let names: Vec<&str> = packages.all.iter().map(|package| &*package.name).collect();
         assert_eq!(names, ["ticktax", "zstd"]);
         assert_eq!(packages.all[0].depends, [1]);
-        let foreign: Vec<_> = packages.foreign().map(|it| it.digest.as_deref()).collect();
+        let foreign: Vec<_> = packages
+            .foreign()
+            .map(|package| package.digest.as_deref())
+            .collect();
         assert_eq!(foreign, [Some("abc")]);
         assert_eq!(packages.own_version(), "1.0.0");
     }

@@ -1,4 +1,4 @@
-//! What the command is made of, in `CycloneDX` 1.5 (<https://cyclonedx.org/docs/1.5/json>).
+//! Builds the SBOM in `CycloneDX` 1.5 (<https://cyclonedx.org/docs/1.5/json>).
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -6,7 +6,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::packages::{Package, Packages};
 
-/// The document, of a release of this time, in s since 1970.
+/// The document for a release. `time` is in seconds since 1970.
 pub(super) fn make(packages: &Packages, time: u64) -> String {
     let own = packages
         .all
@@ -63,7 +63,7 @@ fn component(package: &Package) -> Value {
     })
 }
 
-/// Its package URL.
+/// Package URL.
 fn url(package: &Package) -> String {
     format!(
         "pkg:cargo/{}@{}",
@@ -72,7 +72,7 @@ fn url(package: &Package) -> String {
     )
 }
 
-/// A time in s since 1970 as RFC 3339 has it; `None` beyond the year 9999.
+/// Formats seconds since 1970 as RFC 3339. Returns `None` after the year 9999.
 fn stamp(time: u64) -> Option<String> {
     let time = OffsetDateTime::from_unix_timestamp(i64::try_from(time).ok()?).ok()?;
     time.format(&Rfc3339).ok()
@@ -84,14 +84,14 @@ mod tests {
     use super::{make, stamp};
 
     #[test]
-    fn times_are_written_as_they_are() {
+    fn times_are_formatted_as_rfc_3339() {
         assert_eq!(stamp(0).as_deref(), Some("1970-01-01T00:00:00Z"));
         assert_eq!(stamp(u64::MAX), None);
         assert_eq!(stamp(951_827_696).as_deref(), Some("2000-02-29T12:34:56Z"));
     }
 
     #[test]
-    fn every_package_is_a_component_and_says_what_it_needs() {
+    fn every_package_is_a_component_with_its_dependencies() {
         let package = |name: &str, depends: Vec<usize>| Package {
             name: name.to_owned(),
             version: "1.0.0+b".to_owned(),

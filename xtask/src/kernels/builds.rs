@@ -1,5 +1,5 @@
-//! Kernels that no distribution has: the kernel's own source, built by the lab with one way to preempt or to keep time
-//! each.
+//! Kernels that no distribution provides. The lab builds them from the kernel's source, each with
+//! one preemption or timekeeping option.
 
 use std::fs;
 use std::path::Path;
@@ -8,36 +8,37 @@ use std::process::Command;
 use crate::cross::{TARGETS, Target};
 use crate::root;
 
-/// What the tracer needs of any kernel.
+/// Options that the tracer needs.
 const TRACER: &str = "crates/lab/kernel/tracer.config";
-/// And of x86: its machine checks, which ACPI tells of, are interrupts as well.
+/// Additional options on x86: ACPI announces machine checks, which are interrupts too.
 const ON_AMD64: [&str; 3] = ["ACPI=y", "X86_MCE=y", "X86_MCE_INTEL=y"];
-/// The tick rate, in Hz.
+/// Tick rate, in Hz.
 const HZ: &str = "250";
 
-/// A source with every model of preemption but the lazy one, and the newest packaged for trixie, which has that
-/// (`kernel/Kconfig.preempt`: since 7.0 an architecture that has it offers no other beside full preemption).
+/// Sources: one with every preemption model except the lazy one, and the newest in trixie, which
+/// has that model. Since 7.0, architectures with lazy preemption offer only that and full
+/// preemption (`kernel/Kconfig.preempt`).
 const OLDER: &str = "bookworm-backports:linux-source-6.12";
 const NEWER: &str = "trixie-backports:linux-source-7.3";
 
-/// What they are built for.
+/// Target architectures.
 const AMD64: Target = TARGETS[0];
 const ARM64: Target = TARGETS[1];
 
 /// A kernel to build.
 pub(super) struct Build {
     pub(super) target: Target,
-    /// What it is called, and what its configuration's file is.
+    /// Its name, also that of its configuration file.
     variant: &'static str,
     source: &'static str,
-    /// What differs from the lab's fragment.
+    /// Differences from the lab's configuration fragment.
     config: &'static [&'static str],
-    /// What it boots with.
+    /// Boot parameters.
     pub(super) parameters: &'static str,
 }
 
 impl Build {
-    /// One of x86 that needs no parameter.
+    /// An x86 kernel without boot parameters.
     const fn amd64(
         variant: &'static str,
         source: &'static str,
@@ -53,7 +54,7 @@ impl Build {
     }
 }
 
-/// All of them.
+/// All kernels to build.
 pub(super) const BUILDS: [Build; 10] = [
     Build::amd64(
         "preempt-none",
@@ -79,7 +80,7 @@ pub(super) const BUILDS: [Build; 10] = [
         ],
     ),
     Build::amd64("irq-time", OLDER, &["IRQ_TIME_ACCOUNTING=y"]),
-    // The last puts it into use on every CPU, without `nohz_full=`.
+    // The last option enables it on every CPU, without `nohz_full=`.
     Build::amd64(
         "nohz-full",
         OLDER,
@@ -101,7 +102,7 @@ pub(super) const BUILDS: [Build; 10] = [
             "DEBUG_ATOMIC_SLEEP=y",
         ],
     ),
-    // Interrupts of the counters, and what the kernel stops all CPUs with, come where others are not let in.
+    // Counter interrupts and CPU-stop interrupts arrive even where others are disabled.
     Build {
         target: ARM64,
         variant: "pseudo-nmi",
@@ -119,7 +120,7 @@ pub(super) const BUILDS: [Build; 10] = [
 ];
 
 impl Build {
-    /// The name that the lab gives it.
+    /// The lab's name for it.
     pub(super) fn kernel(&self) -> String {
         let name = format!("hz{HZ}+{}", self.variant);
         if self.target.machine == std::env::consts::ARCH {
@@ -129,7 +130,7 @@ impl Build {
         }
     }
 
-    /// Has the lab build it, as far as that is not done yet; `folder` is for the file with its configuration.
+    /// Builds the kernel in the lab, if necessary. Writes its configuration to `folder`.
     pub(super) fn build(&self, command: &Path, folder: &Path) -> Result<(), String> {
         let file = folder.join(format!("{}.config", self.variant));
         fs::write(&file, self.fragment()?).map_err(|error| format!("cannot write: {error}"))?;
@@ -147,7 +148,7 @@ impl Build {
         Err(super::last_words(&output.stderr))
     }
 
-    /// What the kernel is made of.
+    /// Identity of the kernel's source and configuration.
     pub(super) fn identity(&self) -> Result<String, String> {
         Ok(format!(
             "{} {} {}",
@@ -163,7 +164,7 @@ impl Build {
             .map_err(|error| format!("cannot read {}: {error}", tracer.display()))?;
         let of_target: &[&str] = if self.target == AMD64 { &ON_AMD64 } else { &[] };
         let own = of_target.iter().chain(self.config);
-        let own = own.map(|it| format!("CONFIG_{it}\n"));
+        let own = own.map(|option| format!("CONFIG_{option}\n"));
         Ok(own.fold(tracer, |all, line| all + &line))
     }
 }
@@ -175,10 +176,13 @@ mod tests {
     use super::{BUILDS, Build};
 
     #[test]
-    fn each_build_has_a_name_and_options_of_its_own() {
+    fn builds_have_unique_names_and_options() {
         let names: BTreeSet<String> = BUILDS.iter().map(Build::kernel).collect();
         assert_eq!(names.len(), BUILDS.len());
-        let made: BTreeSet<String> = BUILDS.iter().map(|it| it.identity().unwrap()).collect();
+        let made: BTreeSet<String> = BUILDS
+            .iter()
+            .map(|build| build.identity().unwrap())
+            .collect();
         assert_eq!(made.len(), BUILDS.len());
         for build in &BUILDS {
             for line in build.fragment().unwrap().lines() {

@@ -1,30 +1,31 @@
-//! What a statement says about a kernel, as a row.
+//! Summarizes a statement about a kernel as a table row.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The head of the table.
+/// Table heading.
 pub(super) const HEAD: &str = "\
 | kernel | Linux | tick, Hz | hooks missing | every way in | books | tick's function | thread: seen, made | irq_work: seen, counted, sent | an empty gap | outside |
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// How far the time of the thread may be from what it used, as a part: the two were not watched for the same time, and
-/// start and end within a period.
+/// Maximum relative difference between the thread's time and its own measurement. The two are
+/// observed at slightly different times, and start and end within a period.
 const NEAR: f64 = 0.1;
-/// And interrupts from those that were sent, 200 in an audit, where the kernel has none of its own.
+/// Maximum relative difference between interrupts counted and sent, 200 per audit, if the kernel
+/// has none of its own.
 const FEW: f64 = 0.02;
-/// The most of the time that may be outside or unexplained, as a part: in these guests nothing else has the CPU.
+/// Maximum share of time outside the kernel or unexplained. Nothing else runs in these guests.
 const OUTSIDE: f64 = 0.000_05;
-/// What is to be made, as a share of the CPU and interrupts a second, at least: a CPU that idles before the audit has
-/// fewer.
+/// Minimum disturbance: share of the CPU, and interrupts per second. Interrupts are lost if the CPU
+/// idles before the audit.
 const MADE: (f64, f64) = (0.04, 80.0);
 
-/// The function of the tick, and what earlier kernels call it.
+/// The tick's function, and its name in earlier kernels.
 const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// What really was, by those who did it.
+/// The truth, according to the injectors.
 pub(super) struct Truth {
     pub(super) thread: Value,
     pub(super) interrupts: Value,
@@ -36,17 +37,17 @@ pub(super) struct Row {
     outcome: Result<Seen, String>,
 }
 
-/// Interrupts that a CPU sent itself, a second.
+/// Interrupts that a CPU sent to itself, per second.
 struct Interrupts {
     seen: f64,
-    /// By the kernel, which may have more of its own.
+    /// According to the kernel, which can add others.
     counted: f64,
-    /// By the injector.
+    /// According to the injector.
     sent: f64,
 }
 
 impl Interrupts {
-    /// Whether those that were sent were, and a kernel's own as well.
+    /// Whether all sent interrupts were seen, and those of the kernel itself too.
     fn are_all_seen(&self) -> bool {
         let has_own = self.counted > (1.0 + FEW) * self.sent;
         let off = if has_own { NEAR } else { FEW };
@@ -56,7 +57,7 @@ impl Interrupts {
     }
 }
 
-/// What an audit said.
+/// Results of an audit.
 struct Seen {
     release: String,
     hz: String,
@@ -64,16 +65,16 @@ struct Seen {
     every_entry: bool,
     balances: bool,
     tick: Option<String>,
-    /// Shares of a CPU.
+    /// Shares of a CPU: seen and made.
     thread: (f64, f64),
     interrupts: Interrupts,
     proof: String,
-    /// What is said to be outside or is unexplained, as a share of the CPU.
+    /// Share of the CPU that is outside the kernel or unexplained.
     outside: f64,
 }
 
 impl Row {
-    /// By what the audit said, and what the disturbance did.
+    /// Builds the row from the audit's statement and the truth.
     pub(super) fn of(kernel: &str, outcome: Result<(Value, Truth), String>) -> Self {
         Self {
             kernel: kernel.to_owned(),
@@ -81,7 +82,7 @@ impl Row {
         }
     }
 
-    /// Whether everything is as it has to be.
+    /// Whether all figures are within tolerance.
     pub(super) fn is_right(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|seen| {
             let near = |(found, made): (f64, f64)| (found - made).abs() <= NEAR * made;
@@ -96,18 +97,22 @@ impl Seen {
     fn in_statement(statement: &Value, truth: &Truth) -> Result<Self, String> {
         if statement["level"] != "kernel" {
             let limitations = list(&statement["coverage"]["limitations"]);
-            let why = limitations.iter().find_map(|it| it["message"].as_str());
+            let why = limitations
+                .iter()
+                .find_map(|limitation| limitation["message"].as_str());
             return Err(why.unwrap_or("the kernel was not traced").to_owned());
         }
         let accounts = list(&statement["accounts"]);
         let limitations = list(&statement["coverage"]["limitations"]);
-        let missing = limitations.iter().filter(|it| it["id"] == "hook-missing");
+        let missing = limitations
+            .iter()
+            .filter(|limitation| limitation["id"] == "hook-missing");
         let balance = &statement["balance"];
         let timers = accounts
             .iter()
-            .filter(|it| it["class"] == "irq" && it["name"] == "local_timer");
+            .filter(|account| account["class"] == "irq" && account["name"] == "local_timer");
         let mut functions = timers
-            .flat_map(|it| list(&it["parts"]))
+            .flat_map(|account| list(&account["parts"]))
             .map(|part| text(&part["name"]));
         let tick = functions.find(|name| TICKS.contains(&name.as_str()));
         let seconds = |value: &Value| value.as_f64().unwrap_or(0.0) / 1e9;
@@ -118,17 +123,19 @@ impl Seen {
         let comm = thread["comm"].as_str().unwrap_or_default();
         let mut received = accounts
             .iter()
-            .filter(|it| it["class"] == "irq" && it["name"] == sent["account"]);
-        let received = received.find_map(|it| it["count"].as_f64());
+            .filter(|account| account["class"] == "irq" && account["name"] == sent["account"]);
+        let received = received.find_map(|account| account["count"].as_f64());
         let counts = list(&sent["counts"]);
         let counted = counts
             .iter()
-            .find(|it| text(&it["name"]).starts_with("/proc/interrupts"));
-        let counted = counted.and_then(|it| it["value"].as_f64());
+            .find(|count| text(&count["name"]).starts_with("/proc/interrupts"));
+        let counted = counted.and_then(|count| count["value"].as_f64());
         Ok(Self {
             release: text(&statement["machine"]["kernel"]),
             hz: statement["machine"]["hz_configured"].to_string(),
-            missing: missing.map(|it| text(&it["hook"])).collect(),
+            missing: missing
+                .map(|limitation| text(&limitation["hook"]))
+                .collect(),
             every_entry: statement["coverage"]["every_entry_watched"] == true,
             balances: list(&balance["off_ns"]).is_empty()
                 && balance["elapsed_ns"] == balance["accounted_ns"],
@@ -148,34 +155,34 @@ impl Seen {
     }
 }
 
-/// What nothing that was seen had, in s.
+/// Time outside the kernel or unexplained, in seconds.
 fn seconds_outside(accounts: &[Value]) -> f64 {
     let unseen = accounts
         .iter()
-        .filter(|it| it["class"] == "outside" || it["class"] == "unexplained");
-    let times = unseen.map(|it| it["time_ns"].as_f64().unwrap_or(0.0));
-    // The sum of none is -0.
+        .filter(|account| account["class"] == "outside" || account["class"] == "unexplained");
+    let times = unseen.map(|account| account["time_ns"].as_f64().unwrap_or(0.0));
+    // Start from 0, because the sum of nothing is -0.
     times.fold(0.0, |sum, time| sum + time) / 1e9
 }
 
-/// The time of all threads of this name, in s.
+/// Total time of all threads with this name, in seconds.
 fn thread_time(accounts: &[Value], comm: &str) -> f64 {
-    let of = |it: &Value| {
-        if it["name"] == comm {
-            return it["time_ns"].as_f64().unwrap_or(0.0);
+    let time_of = |account: &Value| {
+        if account["name"] == comm {
+            return account["time_ns"].as_f64().unwrap_or(0.0);
         }
-        let parts = list(&it["parts"]);
+        let parts = list(&account["parts"]);
         let mine = parts.iter().filter(|part| part["name"] == comm);
         mine.filter_map(|part| part["time_ns"].as_f64()).sum()
     };
-    accounts.iter().map(of).sum::<f64>() / 1e9
+    accounts.iter().map(time_of).sum::<f64>() / 1e9
 }
 
-/// What an empty gap proves, on all CPUs.
+/// Proof given by an empty gap, combined over all CPUs.
 fn proof(proofs: &Value) -> String {
     let mut words: Vec<String> = list(proofs)
         .iter()
-        .map(|it| match &it["proof"] {
+        .map(|gap| match &gap["proof"] {
             Value::String(word) => word.clone(),
             bounded => format!("but for {}", bounded["bounded"]),
         })
@@ -199,11 +206,11 @@ impl fmt::Display for Row {
             Ok(seen) => seen,
             Err(why) => return write!(f, "| {kernel} | {why} | | | | | | | | | |"),
         };
-        let or_none = |it: &[String]| {
-            if it.is_empty() {
+        let or_none = |words: &[String]| {
+            if words.is_empty() {
                 "none".to_owned()
             } else {
-                it.join(", ")
+                words.join(", ")
             }
         };
         let (found, made) = seen.thread;
@@ -277,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_what_the_statement_does() {
+    fn a_row_shows_the_figures_of_the_statement() {
         let right = row(statement(), truth());
         assert!(right.is_right());
         assert_eq!(
@@ -288,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_not_called_right() {
+    fn wrong_figures_are_not_right() {
         let with = |path: &str, value: Value| {
             let mut changed = statement();
             *changed.pointer_mut(path).unwrap() = value;
@@ -310,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_disturbance_proves_nothing() {
+    fn a_row_without_a_disturbance_is_not_right() {
         let mut idle = truth();
         idle.thread["injected"]["time"] = json!(0);
         let mut changed = statement();
@@ -330,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_that_were_sent_and_a_kernels_own_are_to_be_seen() {
+    fn sent_and_own_interrupts_must_be_seen() {
         assert!(interrupts(100.0, 100.5, 100.0));
         assert!(!interrupts(97.0, 97.5, 100.0));
         assert!(!interrupts(98.5, 101.9, 100.0));

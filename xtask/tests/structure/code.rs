@@ -1,6 +1,6 @@
-//! Tells code from comments and from what stands between quotes.
+//! Separates code from comments and literals.
 
-/// Rust source without its comments and without what stands between quotes.
+/// Rust source without comments and without the contents of literals.
 pub(crate) fn code_of(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -28,7 +28,7 @@ fn ends_in_word(code: &str) -> bool {
     code.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// The length of a comment that may hold others.
+/// Length of a block comment, which can be nested.
 fn block_comment(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -49,7 +49,7 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// The length of a raw string, if one begins here.
+/// Length of a raw string, if one starts here.
 fn raw_string(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = inner.len() - inner.trim_start_matches('#').len();
@@ -59,7 +59,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - inner.len() + length)
 }
 
-/// The length of a string with escapes.
+/// Length of a string with escapes.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, character) in text.char_indices().skip(1) {
@@ -73,7 +73,7 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// The length of a character in quotes, if one begins here; a lifetime has no second quote.
+/// Length of a character literal, if one starts here. A lifetime has no closing quote.
 fn character(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('\'')?;
     let length = match inner.strip_prefix('\\') {
@@ -84,7 +84,7 @@ fn character(text: &str) -> Option<usize> {
 }
 
 #[test]
-fn code_is_told_from_comments_and_text() {
+fn code_is_separated_from_comments_and_text() {
     let text = r##"a /* unsafe /* b */ c */ d // unsafe
 "unsafe \" unsafe" e '"' f<'g> r#"unsafe " "# h"##;
     let words: Vec<String> = code_of(text)

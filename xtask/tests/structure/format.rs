@@ -1,4 +1,4 @@
-//! Files that no `mod` line declares: those that a macro does, and those that were forgotten.
+//! Files without a `mod` line: declared by a macro, or forgotten.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::code::code_of;
 use crate::workspace::{packages, read, root, shown, sources};
 
-/// `cargo fmt` follows `mod` lines. Modules that a macro declares, cases and pages of documents, are
-/// formatted by `rustfmt FILE`.
+/// `cargo fmt` only follows `mod` lines. Modules declared by macros (cases and document pages) are
+/// formatted with `rustfmt FILE`.
 #[test]
 fn modules_that_macros_declare_are_formatted() {
     let unseen = undeclared();
@@ -23,15 +23,15 @@ fn modules_that_macros_declare_are_formatted() {
         match status {
             Ok(output) if output.status.success() => {}
             Ok(_) => wrong.push(format!("{0}: run rustfmt --edition 2024 {0}", shown(&file))),
-            // Without rustfmt, nothing is formatted.
+            // Skip the test if rustfmt is missing.
             Err(_) => return,
         }
     }
     crate::report(&wrong);
 }
 
-/// A file that nothing declares is compiled by nobody, and no compiler says so. A build script lists
-/// the cases, and `each_document` the modules with pages.
+/// The compiler ignores undeclared files silently. A build script lists the cases, and
+/// `each_document` lists the modules with pages.
 #[test]
 fn every_source_file_is_compiled() {
     let documents = read(&root().join("crates/model/src/lib.rs"));
@@ -49,7 +49,7 @@ fn every_source_file_is_compiled() {
     crate::report(&wrong);
 }
 
-/// The source files that no `mod` line declares.
+/// Source files without a `mod` line.
 fn undeclared() -> Vec<PathBuf> {
     let declared: BTreeSet<PathBuf> = sources("rs")
         .iter()
@@ -67,7 +67,7 @@ fn undeclared() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The files of the modules that a file declares by a line of its own.
+/// Files of the modules that a file declares with `mod` lines.
 fn modules(file: &Path) -> Vec<PathBuf> {
     let folder = match file.file_name().and_then(|name| name.to_str()) {
         Some("lib.rs" | "main.rs" | "mod.rs") => file.parent().map(Path::to_owned),

@@ -1,4 +1,4 @@
-//! Lists of all variants of a type: whole.
+//! Lists of all variants of a type must be complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use syn::{Expr, ImplItem, Item, Type};
 
 use crate::workspace::{read, shown, sources};
 
-/// A constant `ALL` of an enum lists every variant of it, once. The compiler asks for that nowhere.
+/// A constant `ALL` of an enum lists every variant once. The compiler does not check this.
 #[test]
 fn a_list_of_all_variants_is_whole() {
     let mut wrong = Vec::new();
@@ -36,7 +36,7 @@ fn a_list_of_all_variants_is_whole() {
     crate::report(&wrong);
 }
 
-/// The variants of each enum.
+/// Variants of each enum.
 fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for item in items {
@@ -49,7 +49,7 @@ fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// What each `const ALL` of an `impl` lists, by the name of its type.
+/// Contents of each `const ALL` in an `impl`, by type name.
 fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for item in items {
@@ -72,7 +72,7 @@ fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// The variants in a list, `[Self::A, Self::B { … }]` or a reference to one.
+/// Variants in a list, `[Self::A, Self::B { … }]`, or in a reference to one.
 fn listed(expr: &Expr) -> Option<Vec<String>> {
     match expr {
         Expr::Reference(reference) => listed(&reference.expr),

@@ -1,5 +1,5 @@
-//! The structure that the crates keep to: who depends on whom, where unsafe code may stand, that
-//! no test is left out, and how long a file may be. Every test lists all that it finds at once.
+//! Rules for the structure of the crates: dependencies, locations of unsafe code, complete test
+//! lists, and maximum file lengths. Every test reports all violations together.
 
 mod code;
 mod format;
@@ -15,24 +15,28 @@ use std::path::{Path, PathBuf};
 use code::code_of;
 use workspace::{Manifest, entries, files, packages, read, root, shown, sources};
 
-/// What a crate may depend on among the crates of this workspace, apart from its tests.
+/// Permitted dependencies of a crate within this workspace, except for tests.
 enum Arrows {
-    /// Nothing but these.
+    /// Only these.
     Only(&'static [&'static str]),
-    /// All but these.
+    /// All except these.
     Never(&'static [&'static str]),
 }
 
-/// A row for each crate, in the order of the way that a recording takes.
+/// A row for each crate, in the order in which data flows.
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
+    ("ticktax-store", Arrows::Only(&["ticktax-model"])),
     ("ticktax-host", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-probes",
         Arrows::Only(&["ticktax-model", "ticktax-host"]),
     ),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
-    ("ticktax-knobs", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-knobs",
+        Arrows::Only(&["ticktax-model", "ticktax-store"]),
+    ),
     ("ticktax-fixture", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-inject",
@@ -50,12 +54,13 @@ const ARROWS: &[(&str, Arrows)] = &[
     ),
     (
         "ticktax-lab",
-        Arrows::Only(&["ticktax-model", "ticktax-host"]),
+        Arrows::Only(&["ticktax-model", "ticktax-store", "ticktax-host"]),
     ),
     (
         "ticktax-experiment",
         Arrows::Only(&[
             "ticktax-model",
+            "ticktax-store",
             "ticktax-analysis",
             "ticktax-host",
             "ticktax-knobs",
@@ -92,9 +97,10 @@ const WITHOUT_UNSAFE: &[&str] = &[
     "observe",
     "report",
     "sim",
+    "store",
 ];
 
-/// Crates, by folder, that may have a `sys.rs` or a folder `sys` with unsafe code.
+/// Crates, by folder, that can have unsafe code in `sys.rs` or in a folder `sys`.
 const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];
 
 const MAX_LINES: usize = 600;
@@ -133,8 +139,38 @@ fn dependencies_follow_the_arrows() {
     report(&wrong);
 }
 
+/// Crates, by folder, whose callers do all I/O.
+const WITHOUT_FILES: &[&str] = &["analysis", "model", "report"];
+
+/// Modules that such a crate uses in its tests alone.
+const FILES: &[&str] = &["std::fs", "std::env", "std::net", "std::process"];
+
 #[test]
-fn unsafe_code_stands_only_where_it_may() {
+fn crates_without_files_open_none() {
+    let mut wrong = Vec::new();
+    for file in sources("rs") {
+        let path = shown(&file);
+        let parts: Vec<&str> = path.split('/').collect();
+        let is_test = parts
+            .iter()
+            .any(|part| matches!(*part, "tests" | "tests.rs"));
+        let ["crates", package, "src", ..] = &parts[..] else {
+            continue;
+        };
+        if is_test || !WITHOUT_FILES.contains(package) {
+            continue;
+        }
+        let text = read(&file);
+        let product = text.split("#[cfg(test)]\nmod tests {").next();
+        let product = code_of(product.unwrap_or_default());
+        let used = FILES.iter().filter(|word| product.contains(**word));
+        wrong.extend(used.map(|word| format!("{path} uses {word}")));
+    }
+    report(&wrong);
+}
+
+#[test]
+fn unsafe_code_is_only_in_permitted_files() {
     let mut wrong = Vec::new();
     for name in WITHOUT_UNSAFE {
         let file = root().join("crates").join(name).join("src/lib.rs");
@@ -179,7 +215,7 @@ fn unsafe_code_stands_only_where_it_may() {
     report(&wrong);
 }
 
-/// What stands in `word` behind the keyword; `None` where it does not begin with it.
+/// The part of `word` after the keyword `unsafe`, if the word starts with it.
 fn after_unsafe(word: &str) -> Option<&str> {
     let rest = word.strip_prefix("unsafe")?;
     (rest.is_empty() || rest.starts_with('{')).then_some(rest)
@@ -189,8 +225,8 @@ fn is_unsafe(word: &str) -> bool {
     after_unsafe(word).is_some()
 }
 
-/// Whether two words begin something whose author claims that it is sound. An `unsafe fn` or
-/// `unsafe trait` leaves that to its users, and says to them what it asks for.
+/// Whether two words start an unsafe block or impl, whose author claims that it is sound. An
+/// `unsafe fn` or `unsafe trait` states requirements for its users instead.
 fn is_claim(word: &str, next: &str) -> bool {
     let begins = |rest: &str| !rest.is_empty() || next.starts_with('{') || next == "impl";
     after_unsafe(word).is_some_and(begins)
@@ -204,7 +240,7 @@ fn may_be_unsafe(path: &str) -> bool {
     WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")
 }
 
-/// The product's files that start programs without `ticktax_host::helper`, which has a fixed PATH
+/// Files of the product that start programs without `ticktax_host::helper`, which has a fixed PATH
 /// for root.
 const STARTS_PROGRAMS: &[&str] = &[
     // The helpers themselves.
@@ -239,7 +275,7 @@ fn root_starts_helper_programs_by_a_fixed_path() {
 #[test]
 fn every_file_of_tests_is_tested() {
     let mut wrong = Vec::new();
-    // A fuzz target has no `main`, and so no tests.
+    // A fuzz target has no `main`, so it has no tests.
     let tested = |package: &PathBuf| !package.ends_with("testing/fuzz");
     for package in packages().into_iter().filter(tested) {
         let manifest = package.join("Cargo.toml");
@@ -278,14 +314,14 @@ fn resolved(file: &Path, path: &str) -> PathBuf {
     found
 }
 
-/// Adds a file and the modules it declares; `folder` is where those lie.
+/// Adds a file and the modules that it declares. `folder` contains those modules.
 fn reach(file: &Path, folder: &Path, reached: &mut BTreeSet<PathBuf>) {
     if !reached.insert(file.to_owned()) {
         return;
     }
     let text = read(file);
     for line in text.lines() {
-        // `code_of` removes the string, so the raw text is searched.
+        // `code_of` removes the string, so search the raw text.
         let path = line.trim().strip_prefix("#[path = \"");
         if let Some(path) = path.and_then(|path| path.strip_suffix("\"]")) {
             let module = resolved(file, path);
@@ -322,7 +358,7 @@ fn no_file_is_too_long() {
     report(&wrong);
 }
 
-/// Fails with everything that is wrong.
+/// Fails with a list of all violations.
 fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,14 +1,14 @@
-//! Files that no test reads: snapshots of pages that are gone, and data that was left behind.
+//! Files that no test reads: snapshots of removed pages, and forgotten data.
 
 use std::path::Path;
 
 use crate::workspace::{files, packages, read, root, shown, sources};
 
-/// What is not data of a test, by the end of its name.
+/// Name endings of files that are not test data.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
-/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`, where the name is the
-/// test's, or one that the test gives it, which may end in a number.
+/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name
+/// or one that the test chooses. It can end in a number.
 #[test]
 fn every_snapshot_belongs_to_a_test() {
     let mut wrong = Vec::new();
@@ -29,8 +29,8 @@ fn every_snapshot_belongs_to_a_test() {
     crate::report(&wrong);
 }
 
-/// A file beside the code is named in a program or a test, with its ending or, as one of a list,
-/// without.
+/// A data file is named in a program or a test, with its extension, or without it if it is part of
+/// a list.
 #[test]
 fn every_file_beside_the_code_is_read() {
     let code: Vec<String> = sources("rs").iter().map(|file| read(file)).collect();
@@ -42,7 +42,7 @@ fn every_file_beside_the_code_is_read() {
         .filter(|file| !has_ending(file, OTHERS))
         .chain(scenarios)
     {
-        // proptest finds its own, and esbuild what `cargo xtask script` builds.
+        // proptest finds its own files, and esbuild those of `cargo xtask script`.
         let shown = shown(&file);
         if shown.contains("/proptest-regressions/") || shown.starts_with("crates/report/script/") {
             continue;
@@ -59,7 +59,7 @@ fn every_file_beside_the_code_is_read() {
     crate::report(&wrong);
 }
 
-/// Whether a program in Python, or a script of Node, beside it has it as a module.
+/// Whether a Python program or a Node script next to it imports it as a module.
 fn is_imported(file: &Path) -> bool {
     let (ending, import) = if has_ending(file, &["py"]) {
         ("py", format!("from {} import ", stem_of(file)))
@@ -69,11 +69,11 @@ fn is_imported(file: &Path) -> bool {
         return false;
     };
     let beside = file.parent().map(files).unwrap_or_default().into_iter();
-    let mut scripts = beside.filter(|it| has_ending(it, &[ending]));
-    scripts.any(|it| read(&it).contains(&import))
+    let mut scripts = beside.filter(|script| has_ending(script, &[ending]));
+    scripts.any(|script| read(&script).contains(&import))
 }
 
-/// The code of a package.
+/// The Rust code of a package.
 fn rust_of(package: &Path) -> String {
     let files = files(package).into_iter();
     let files = files.filter(|file| has_ending(file, &["rs"]));

@@ -1,10 +1,10 @@
-//! Paths that the documentation names: they exist.
+//! Paths in the documentation must exist.
 
 use std::path::PathBuf;
 
 use crate::workspace::{entries, read, root, shown};
 
-/// Folders of the workspace in which named files lie.
+/// Folders of the workspace that contain documented files.
 const FOLDERS: &[&str] = &[
     "crates",
     "bench",
@@ -16,8 +16,8 @@ const FOLDERS: &[&str] = &[
     "scenarios",
 ];
 
-/// A path between backticks that begins at the workspace's folder or at a crate's, and one that a
-/// link leads to. `{a,b}` stands for each of them; a part in capitals stands for any name.
+/// Checks quoted paths that start at the workspace or at a crate, and the targets of links. `{a,b}`
+/// stands for both names. A part in capitals stands for any name.
 #[test]
 fn every_path_in_the_documentation_exists() {
     let mut wrong = Vec::new();
@@ -39,7 +39,7 @@ fn every_path_in_the_documentation_exists() {
     crate::report(&wrong);
 }
 
-/// What says where things are.
+/// Pages that describe the layout.
 fn pages() -> Vec<PathBuf> {
     let above = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
     let mut pages: Vec<PathBuf> = above.iter().map(|name| root().join(name)).collect();
@@ -48,7 +48,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The paths that a quoted path with braces stands for.
+/// All paths that a quoted path with braces stands for.
 fn expanded(quoted: &str) -> Vec<String> {
     let Some((before, rest)) = quoted.split_once('{') else {
         return vec![quoted.to_owned()];
@@ -62,7 +62,7 @@ fn expanded(quoted: &str) -> Vec<String> {
     each.collect()
 }
 
-/// Where a quoted word would lie, if it is a path from the workspace's folder, or from `crates`.
+/// Location of a quoted word, if it is a path relative to the workspace or to `crates`.
 fn place(quoted: &str) -> Option<PathBuf> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if !quoted.contains('/') || !quoted.chars().all(is_name) {
@@ -85,7 +85,7 @@ fn place(quoted: &str) -> Option<PathBuf> {
         .then(|| root().join("crates").join(quoted))
 }
 
-/// The files that a page's links lead to.
+/// Files that a page links to.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let links = text.split("](").skip(1);
     let links = links.filter_map(|rest| rest.split([')', '#', ' ']).next());

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The name of a package and of what it depends on, except for its tests.
+/// Name of a package, and its dependencies except for tests.
 pub(crate) struct Manifest {
     pub(crate) name: String,
     pub(crate) dependencies: BTreeSet<String>,
 }
 
 impl Manifest {
-    /// Knows as much of TOML as the manifests here use: tables with a key on each line.
+    /// Parses the TOML subset of these manifests: tables with one key per line.
     pub(crate) fn read(folder: &Path) -> Self {
         let mut name = String::new();
         let mut dependencies = BTreeSet::new();
@@ -39,7 +39,7 @@ impl Manifest {
                 value.trim().trim_matches('"').clone_into(&mut name);
             } else if table.ends_with("dependencies") && !table.ends_with("dev-dependencies") {
                 dependencies.insert(key.to_owned());
-                // Under another name.
+                // The dependency has another name here.
                 if let Some((_, renamed)) = value.split_once("package = \"") {
                     dependencies.extend(renamed.split('"').next().map(str::to_owned));
                 }
@@ -50,8 +50,8 @@ impl Manifest {
     }
 }
 
-/// The folder of the workspace. Cargo says where it runs the tests; what the build knew would be
-/// another checkout's where two share a target folder.
+/// Folder of the workspace. Uses cargo's run-time variable, because the build-time value could name
+/// another checkout that shares the target folder.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -61,7 +61,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// The folders of the workspace's packages.
+/// Folders of the workspace's packages.
 pub(crate) fn packages() -> Vec<PathBuf> {
     let mut packages = entries(&root().join("crates"));
     packages.extend(entries(&root().join("testing")));
@@ -70,14 +70,15 @@ pub(crate) fn packages() -> Vec<PathBuf> {
     packages
 }
 
-/// The files of the workspace's packages with this extension.
+/// Files of the workspace's packages with this extension.
 pub(crate) fn sources(extension: &str) -> Vec<PathBuf> {
     let mut sources: Vec<PathBuf> = packages().iter().flat_map(|folder| files(folder)).collect();
     sources.retain(|file| file.extension().is_some_and(|found| found == extension));
     sources
 }
 
-/// All files under a folder, in order, but for packages of Node that were installed; none where there is no such folder.
+/// All files in a folder, sorted, except for installed Node packages. Empty if the folder does not
+/// exist.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let all = entries(folder).into_iter();
     all.filter(|path| !path.ends_with("node_modules"))
@@ -91,7 +92,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What lies in a folder, in order; nothing where there is no such folder.
+/// Sorted entries of a folder. Empty if it does not exist.
 pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(folder) else {
         return Vec::new();
@@ -107,7 +108,7 @@ pub(crate) fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// A path as seen from the workspace's folder.
+/// Path relative to the workspace.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)

@@ -1,4 +1,4 @@
-//! Pages that put other people's tools beside an audit.
+//! Pages that compare third-party tools with an audit.
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
@@ -105,7 +105,7 @@ fn four_tools_in_one_table() {
 }
 
 #[test]
-fn a_tool_that_told_nothing_says_why_and_shows_nothing() {
+fn a_tool_without_figures_shows_only_the_reason() {
     let mut statement = statement();
     statement.tools[1].outcome =
         PeerOutcome::Absent("this kernel has no osnoise tracer".to_owned());
@@ -121,7 +121,7 @@ fn a_tool_that_told_nothing_says_why_and_shows_nothing() {
 }
 
 #[test]
-fn without_all_events_no_share_is_told() {
+fn no_share_is_shown_if_events_were_lost() {
     let mut statement = statement();
     if let PeerOutcome::Noise(noise) = &mut statement.tools[1].outcome {
         noise.attribution = None;
@@ -132,7 +132,7 @@ fn without_all_events_no_share_is_told() {
 }
 
 #[test]
-fn what_was_not_traced_is_not_counted() {
+fn untraced_events_have_no_count() {
     let mut statement = statement();
     if let PeerOutcome::Noise(noise) = &mut statement.tools[0].outcome {
         noise.counts = None;

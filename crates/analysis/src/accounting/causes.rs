@@ -9,12 +9,12 @@ use super::check::{Case, Samples};
 
 /// A program depends on the tick if its samples deviate by at least this many standard deviations.
 const SIGNIFICANT: f64 = 5.0;
-/// Possible error of the columns. Each has a resolution of 10 ms.
+/// Maximum error of the columns. Each column has a resolution of 10 ms.
 const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
-/// Smallest share of a CPU's time that is reported.
+/// A cause is reported if it explains at least this share of a CPU's time.
 const WORTH_NAMING: f64 = 0.001;
 
-/// Causes of the difference on `cpu`. `entry_exit` is its kernel entry and exit time.
+/// Finds the causes of the difference on `cpu`. `entry_exit` is its kernel entry and exit time.
 pub(super) fn causes(
     case: &Case<'_>,
     cpu: &CpuCheck,
@@ -61,7 +61,7 @@ fn plain(kind: BiasKind, time: Nanos, ran: Nanos, sampled: Nanos) -> Bias {
     }
 }
 
-/// Net effect of sampling on all busy time, apart from lost ticks.
+/// The net effect of sampling on all busy time, not counting lost ticks.
 fn sampling(samples: &Samples<'_>) -> Bias {
     let busy = samples.cpu.busy();
     let found = samples.charged(busy.found(samples.by));
@@ -70,7 +70,7 @@ fn sampling(samples: &Samples<'_>) -> Bias {
     plain(BiasKind::Sampling, time, busy.on_cpu, found)
 }
 
-/// Programs that depend on the tick.
+/// The programs that depend on the tick.
 fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     let Samples { by, tick, cpu } = *samples;
     let mut phases: Vec<Bias> = cpu
@@ -94,9 +94,9 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Ticks that were due while a task ran and did not come, as far as the columns fall short. If the
+/// Ticks that were due while a task ran but did not fire, as far as the columns fall short. If the
 /// columns do not fall short, the kernel charged the tick without reporting an interrupt. A tick so
-/// late that another task has been switched to looks like a lost one.
+/// late that the CPU has switched to another task looks like a lost one.
 fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     let lost = samples.charged(samples.cpu.busy().lost(samples.by));
     let time = if lost <= uncounted + COLUMNS_STEP {
@@ -108,24 +108,23 @@ fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     is_reported.then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
 }
 
-/// Interrupt time, if the kernel does not measure it.
+/// Time of interrupts, if the kernel does not measure it.
 fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias> {
     let ran = cpu.interrupts?;
     if case.counting.interrupts_measured? {
         return None;
     }
     let shown = cpu.columns.irq + cpu.columns.softirq;
-    // Time of interrupts within a program is part of the program's time. Time of interrupts within
-    // idle time or a probe is in no busy column, except the part that ticks sampled: softirqs,
-    // wherever they ran.
+    // Interrupts in a program count as the program's time. Interrupts in idle time or in a probe
+    // are in no busy column, except for the part that ticks sampled: softirqs, wherever they ran.
     let samples = case.check.on(cpu.cpu);
     let samples = samples.filter(|_| case.check.has_spans(case.header));
     let missing = samples.map_or(Nanos::ZERO, |samples| {
         let (idle, probe) = (samples.idle(), samples.probe());
         (idle.on_cpu - idle.ran) + (probe.on_cpu - probe.ran)
     });
-    // Kernel entry and exit around them is missing too: the ledger takes it out of the probe's
-    // time.
+    // Kernel entry and exit around those interrupts is missing too, because the ledger takes it out
+    // of the probe's time.
     let missing = missing + entry_exit;
     let unseen = 1.0 - shown.share_of(ran).min(1.0);
     Some(plain(
@@ -136,8 +135,8 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
     ))
 }
 
-/// Difference between the steal counter and the observed outside time. Time stolen from a running
-/// task is part of the task's traced time, so the columns fall short of it.
+/// The difference between the steal counter and the outside time observed. Time stolen from a
+/// running task is part of the task's traced time, so the columns fall short of the traced time.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.outside?, cpu.columns.steal);
     let kind = if outside > steal {

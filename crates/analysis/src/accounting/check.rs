@@ -14,21 +14,21 @@ use super::samples::{By, CpuSamples};
 use super::{AccountingCheck, counting, program, sampled};
 use crate::ledger::Books;
 
-/// Number of programs listed, not counting the requested one.
+/// Maximum number of programs listed, in addition to the one requested.
 const LISTED: usize = 10;
 
-/// Inputs of the check besides the rows.
+/// Everything that the check needs, besides the closed accounts.
 pub(super) struct Case<'a> {
     pub(super) check: &'a AccountingCheck,
     pub(super) header: &'a Header,
     pub(super) counting: Counting,
-    /// The kind of tick row and the tick period, if samples can be repeated.
+    /// The kind of rows that are ticks, and the tick period; `None` if sampling cannot be repeated.
     pub(super) samples: Option<(By, Nanos)>,
-    /// Program names by process id.
+    /// Name of each program, by process id.
     pub(super) names: BTreeMap<i32, String>,
 }
 
-/// The samples of a CPU whose columns are sampled.
+/// The tick samples on a CPU whose columns are sampled.
 #[derive(Clone, Copy)]
 pub(super) struct Samples<'a> {
     pub(super) by: By,
@@ -37,14 +37,14 @@ pub(super) struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Time that the kernel charges for `count` ticks.
+    /// The time that the kernel charges for `count` ticks.
     pub(super) fn charged(&self, count: u64) -> Nanos {
         ticks(count, self.tick)
     }
 }
 
 impl Case<'_> {
-    /// The samples of a CPU, if they can be repeated and its columns are sampled.
+    /// The samples on a CPU, if its columns are sampled and the sampling can be repeated.
     fn samples(&self, books: &CpuBooks) -> Option<Samples<'_>> {
         let (by, tick) = self.samples?;
         let cpu = self.check.on(books.cpu)?;
@@ -96,8 +96,8 @@ pub(super) fn make(
     })
 }
 
-/// The last known name of every program: from `/proc` at the end or, if the process had exited,
-/// from its threads' latest source.
+/// The last known name of each program: from `/proc` at the end or, if the process had exited, from
+/// the latest source of its threads.
 fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
     let mut names = BTreeMap::new();
     for (_, source) in sources.iter() {
@@ -111,7 +111,7 @@ fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
     names
 }
 
-/// Both sides of one CPU, without the causes.
+/// Compares the two sides on one CPU, without looking for causes.
 fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Option<CpuCheck> {
     let header = case.header;
     let times =
@@ -156,11 +156,11 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
     })
 }
 
-/// Time in the columns that belongs to a spinning probe or a soaker. Both are niced.
+/// The time in a CPU's columns that belongs to a spinning probe or a soaker, which are both niced.
 ///
-/// This differs from their actual time: if a program sleeps through every tick, all samples go to
-/// them. If it is unknown which ticks hit them, the rest of the nice column belongs to other niced
-/// programs. That share is limited by those programs' own times.
+/// It can differ from their actual time: if a program sleeps through every tick, all samples go to
+/// them. If it is unknown which ticks hit them, the part of the nice column beyond their time
+/// belongs to other niced programs, but no more than those programs' own times.
 fn of_probe(
     header: &Header,
     books: &CpuBooks,
@@ -184,8 +184,8 @@ fn of_probe(
     columns.nice - others.min(nice_programs(header))
 }
 
-/// Upper limit for niced programs in the nice columns of all CPUs: their own time plus that of
-/// children that exited.
+/// Upper bound on the niced programs' time in the nice columns of all CPUs: their own time plus
+/// that of their exited children.
 fn nice_programs(header: &Header) -> Nanos {
     let all = |program: &ProgramTime| program.time + program.children;
     let nice = header.after.programs.iter();
@@ -197,8 +197,8 @@ fn nice_programs(header: &Header) -> Nanos {
     nice.map(grew).sum()
 }
 
-/// Unused CPU time according to a soaker or a spinning probe. A witness that ended early, or on
-/// another CPU, does not count.
+/// CPU time that was left unused, according to a soaker or a spinning probe. A witness that ended
+/// early or was moved to another CPU does not count.
 fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     let mut soakers = header.soakers.iter();
     if let Some(soaker) = soakers.find(|soaker| soaker.cpu == books.cpu) {
@@ -210,8 +210,8 @@ fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     }
     let mut probes = header.probes.iter();
     let probe = probes.find(|p| p.cpu == books.cpu && p.probe == ProbeKind::Spin)?;
-    // Rows include the probe's time before it started to measure. On a busy CPU that may be most of
-    // its time.
+    // The rows include the probe's time before it started to measure, which can be most of its time
+    // on a busy CPU.
     let watched = match header.level {
         Level::Kernel => books.elapsed,
         Level::Proc => probe.end - probe.begin,
@@ -223,7 +223,7 @@ fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     })
 }
 
-/// The time of `count` ticks.
+/// The length of `count` ticks.
 pub(super) fn ticks(count: u64, tick: Nanos) -> Nanos {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     Nanos(count.saturating_mul(tick.0))

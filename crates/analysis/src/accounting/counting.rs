@@ -4,7 +4,7 @@ use ticktax_model::accounting::{Counting, Method};
 use ticktax_model::machine::Machine;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
-/// The accounting method, according to the kernel's configuration.
+/// How this machine's kernel counts CPU time, according to its configuration.
 pub fn counting(machine: &Machine) -> Counting {
     let known = !machine.accounting.is_empty();
     let hz = machine.hz_configured.filter(|&hz| hz > 0);
@@ -31,9 +31,9 @@ fn has(machine: &Machine, option: &str) -> bool {
 }
 
 /// Whether the columns of `cpu` are sampled at its tick; `None` if the kernel's configuration is
-/// unknown. `VIRT_CPU_ACCOUNTING_GEN` measures where context tracking is on, that is, on
-/// `nohz_full` CPUs (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`). It samples
-/// elsewhere.
+/// unknown. `VIRT_CPU_ACCOUNTING_GEN` measures on CPUs with context tracking, that is, on
+/// `nohz_full` CPUs (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`), and samples on all
+/// others.
 pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     Some(match method(machine)? {
         Method::Sampled => true,
@@ -42,28 +42,28 @@ pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     })
 }
 
-/// CPUs whose tick stops while they are busy, from the kernel's sysfs file or, if that is missing,
-/// from the command line.
+/// The CPUs whose tick stops while they are busy, from the kernel's sysfs file or, if that is
+/// missing, from the command line.
 fn nohz_full(machine: &Machine) -> CpuList {
     let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
     let list = in_force.or_else(|| machine.parameter("nohz_full"));
-    // Without such CPUs the file contains `(null)`.
+    // The file contains `(null)` if the kernel has no such CPUs.
     list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 
-/// The times at which one CPU's ticks are due.
+/// The grid of times at which one CPU's ticks are due.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grid(Option<Nanos>);
 
 impl Grid {
-    /// A tick may be early by at most this fraction (1/`EARLY`) of the period. An earlier one
-    /// starts a new grid.
+    /// Maximum earliness of a tick is 1/`EARLY` of the period. A tick that is even earlier starts a
+    /// new grid.
     const EARLY: i64 = 20;
-    /// Number of ticks over which the grid adapts to a device that is slower than its nominal
+    /// Number of ticks over which the grid adapts to a timer that is slower than its nominal
     /// frequency.
     const FOLLOW: i64 = 64;
 
-    /// Notes a tick. A tick may be late, by the interrupt's delay, but is never early.
+    /// Adds a tick. The interrupt's delay can make it late, but it is never early.
     pub(super) fn tick(&mut self, at: Nanos, tick: Nanos) {
         let slack = tick.0 / Self::EARLY;
         let due = self.0.map(|due| {
@@ -78,7 +78,7 @@ impl Grid {
         });
     }
 
-    /// Number of ticks due from `from` until just before `to`; 0 before the first tick was seen.
+    /// Number of ticks due from `from` until just before `to`; 0 before the first tick.
     pub(super) fn due(&self, from: Nanos, to: Nanos, tick: Nanos) -> u64 {
         let Some(due) = self.0 else { return 0 };
         let before = |time: Nanos| (time - due).0.saturating_sub(1).div_euclid(tick.0);
@@ -97,7 +97,7 @@ mod tests {
         let ms = Nanos::from_millis;
         let mut grid = Grid::default();
         assert_eq!(grid.due(ms(0), ms(100), TICK), 0);
-        // The first tick and the one due at 12 ms are late. The one due at 16 ms does not come.
+        // The first tick and the one due at 12 ms are late. The one due at 16 ms never fires.
         for at in [5, 8, 15, 20, 24] {
             grid.tick(ms(at), TICK);
         }

@@ -12,8 +12,8 @@ use super::check::{Case, ticks};
 use super::sampled;
 use super::samples::Charge;
 
-/// All programs, longest first. Programs are identified by process id, because a process can change
-/// its name and `/proc` gives one total for all its names.
+/// All programs, longest time first. A program is identified by its process id, because a process
+/// can change its name and `/proc` reports one total for all its names.
 pub(super) fn programs(
     case: &Case<'_>,
     accounts: &[Account],
@@ -56,7 +56,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The entry of this process. `name` is used if its last name is unknown.
+    /// The entry for process `pid`. `name` is used if no last name is known.
     fn entry(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
         self.programs.entry(pid).or_insert_with(|| ProgramCheck {
             name: self.names.get(&pid).map_or(name, String::as_str).to_owned(),
@@ -70,9 +70,9 @@ impl Found<'_> {
     }
 }
 
-/// Adds the charges of all programs over all CPUs.
+/// Adds the samples of all programs on all CPUs.
 fn charges(case: &Case<'_>, found: &mut Found<'_>) {
-    // Charges on sampled CPUs, by process id.
+    // Charges on CPUs whose columns are sampled, by process id.
     let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();
     let mut any = false;
     for (number, cpu) in (0u32..).zip(&case.check.cpus) {
@@ -91,13 +91,13 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
     for check in found.programs.values_mut() {
         let charge = sampled_there.get(&check.pid).copied().unwrap_or_default();
         let on_cpu = check.on_cpu.unwrap_or_default();
-        // Time on the other CPUs is shown exactly.
+        // Time on all other CPUs is shown exactly.
         check.sampled = Some(ticks(charge.found(by), tick) + (on_cpu - charge.on_cpu));
         check.deviations = Some(charge.deviations(by, tick));
     }
 }
 
-/// Adds the times from `/proc/PID/stat`, except those of ticktax and the kernel.
+/// Adds the times in `/proc/PID/stat`, except for those of ticktax and kernel threads.
 fn shown(case: &Case<'_>, found: &mut Found<'_>) {
     for (&pid, after) in &case.header.after.programs {
         let before = case.header.before.programs.get(&pid);

@@ -1,4 +1,4 @@
-//! The kernel's samples, repeated: the task that each tick interrupted.
+//! Repeats the kernel's sampling: finds the task that each tick interrupted.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,11 +8,10 @@ use ticktax_model::{Nanos, Span};
 use super::counting::Grid;
 use crate::timeline::{Interrupt, Onset, Part};
 
-/// Maximum number of ticks waiting for the row that they interrupted. That row arrives when it
-/// ends.
+/// Maximum number of ticks waiting for the row that they interrupted, which arrives when it ends.
 const MAX_PENDING: usize = 1 << 14;
 
-/// The kind of row that is taken for a tick.
+/// The kind of rows that are taken for ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// Rows of the tick's timer function.
@@ -24,7 +23,7 @@ pub(super) enum By {
 impl By {
     const BOTH: [Self; 2] = [Self::Function, Self::Interrupt];
 
-    /// The kind that a row of `interrupt` is, if any.
+    /// The kind that a row of `interrupt` is; `None` if it cannot be a tick.
     pub(super) fn from_interrupt(interrupt: Interrupt) -> Option<Self> {
         match interrupt.part {
             Part::Tick => Some(Self::Function),
@@ -33,8 +32,8 @@ impl By {
         }
     }
 
-    /// The kinds usable on a kernel. With high-resolution timers the tick is one timer among
-    /// others, so the local timer's interrupt does not identify it.
+    /// The kinds that can be used on a kernel. With high-resolution timers, the tick is one timer
+    /// among others, so the local timer's interrupt does not identify it.
     pub(super) fn on(high_resolution: Option<bool>) -> &'static [Self] {
         if high_resolution == Some(false) {
             &Self::BOTH
@@ -44,30 +43,30 @@ impl By {
     }
 }
 
-/// The task that a tick may hit.
+/// The occupant of a CPU that a tick can hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// A program, by its process id.
+    /// A program, given by its process id.
     Program(i32),
     Probe,
-    /// No task.
+    /// No task: the CPU was idle.
     Idle,
     /// Kernel threads and ticktax's other work.
     Other,
 }
 
-/// Charges to one program on one CPU.
+/// The ticks charged to one task on one CPU, and the time that it ran there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Charge {
-    /// Time without interrupts.
+    /// Time excluding interrupts.
     pub(super) ran: Nanos,
     /// Time including interrupts.
     pub(super) on_cpu: Nanos,
-    /// Number of uninterrupted stays on the CPU.
+    /// Number of uninterrupted on-CPU periods.
     pub(super) bursts: u64,
-    /// Ticks that hit it, by [`By`].
+    /// Number of ticks that hit the task, indexed by [`By`].
     found: [u64; 2],
-    /// Ticks that were due while it was on the CPU, by [`By`].
+    /// Number of ticks due while the task was on the CPU, indexed by [`By`].
     due: [u64; 2],
 }
 
@@ -76,7 +75,7 @@ impl Charge {
         self.found[by as usize]
     }
 
-    /// Ticks that would have hit it but did not come.
+    /// Number of ticks that would have hit the task but did not fire.
     pub(super) fn lost(&self, by: By) -> u64 {
         self.due[by as usize].saturating_sub(self.found[by as usize])
     }
@@ -91,7 +90,7 @@ impl Charge {
         }
     }
 
-    /// Lower bound on the number of standard deviations between samples and expectation.
+    /// Lower bound on the difference between samples and expectation, in standard deviations.
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
@@ -100,7 +99,7 @@ impl Charge {
     }
 }
 
-/// The ticks of one CPU, and the tasks they hit.
+/// The ticks on one CPU, and the tasks that they hit.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pending: [VecDeque<Nanos>; 2],
@@ -122,8 +121,8 @@ impl CpuSamples {
         pending.push_back(at);
     }
 
-    /// Takes a row that earlier ticks may have hit. `all` lists the kinds of tick row, and `tick`
-    /// is their period.
+    /// Adds a row that earlier ticks may have hit. `all` lists the kinds of rows that can be ticks,
+    /// and `tick` is the tick period.
     pub(super) fn base(
         &mut self,
         who: Who,
@@ -165,12 +164,12 @@ impl CpuSamples {
         self.pending = Default::default();
     }
 
-    /// Number of ticks that came.
+    /// Number of ticks that fired.
     pub(super) fn ticks(&self, by: By) -> u64 {
         self.ticks[by as usize]
     }
 
-    /// Charges of all programs, by process id.
+    /// Charges of all programs, with their process ids.
     pub(super) fn programs(&self) -> impl Iterator<Item = (i32, &Charge)> {
         self.programs.iter().map(|(&pid, charge)| (pid, charge))
     }
@@ -208,7 +207,7 @@ mod tests {
         };
         let mut samples = CpuSamples::default();
         let (onset, by) = (Onset::default(), (None, &By::BOTH[..]));
-        // One thread with a very large source id, and many threads of one process.
+        // One thread has a very large source id, and one process has many threads.
         samples.base(Who::Program(3), &row(4_000_000_000), onset, by);
         for thread in 0..10_000 {
             samples.base(Who::Program(4), &row(thread), onset, by);

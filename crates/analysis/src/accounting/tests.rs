@@ -1,4 +1,4 @@
-//! Rows with known times, sampled by ticks inside them.
+//! Tests the check with rows of known lengths and ticks inside them.
 
 mod causes;
 mod programs;
@@ -18,7 +18,7 @@ const TICKS: i64 = 2_500;
 const HANDLER: i64 = 6_000;
 const PID: i32 = 42;
 
-/// One CPU's rows: a program's bursts, idle time, and a tick every 4 ms.
+/// Rows on one CPU: a program's bursts, idle time, and a tick every 4 ms.
 struct OneCpu {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -29,7 +29,7 @@ struct OneCpu {
 }
 
 impl OneCpu {
-    /// Bursts are `(begin, end)` in order of time and must not touch.
+    /// A CPU with these bursts, given as `(begin, end)` in order of time. Bursts must not touch.
     fn new(bursts: &[(i64, i64)]) -> Self {
         let mut sources = SourceTable::default();
         let mut kernel =
@@ -60,7 +60,7 @@ impl OneCpu {
         self.rows.push(row(0, start, dur, own, source));
     }
 
-    /// Adds a base row and the ticks that begin in it. The ticks lie entirely inside the row.
+    /// Adds a base row and the ticks that start in it. The ticks lie entirely inside the row.
     fn base(&mut self, source: SourceId, from: i64, to: i64) {
         let (mut tick, mut nested) = ((from + TICK - 1) / TICK * TICK, 0);
         while tick < to {
@@ -73,20 +73,20 @@ impl OneCpu {
         self.span(source, from, to - from, to - from - nested);
     }
 
-    /// Replaces idle time with a probe.
+    /// Replaces idle time with a spinning probe.
     fn with_probe(mut self) -> Self {
         self.occupy(thread(Owner::Probe, "ttx-spin/0", "ticktax", (7, 8)));
         self
     }
 
-    /// Replaces idle time with a thread.
+    /// Replaces idle time with `thread`.
     fn occupy(&mut self, thread: Source) {
         let thread = self.sources.intern(thread);
         let idle = self.idle;
         self.rename(thread, |span| span.source == idle);
     }
 
-    /// Assigns the spans that `which` selects to `source`.
+    /// Assigns the spans selected by `which` to `source`.
     fn rename(&mut self, source: SourceId, mut which: impl FnMut(&Span) -> bool) {
         for row in &mut self.rows {
             if let Row::Span(span) = row
@@ -97,7 +97,7 @@ impl OneCpu {
         }
     }
 
-    /// Removes the ticks whose numbers `lost` selects; the interrupted task keeps running.
+    /// Removes the ticks whose numbers `lost` selects. The interrupted task keeps running.
     fn without_ticks(mut self, lost: impl Fn(i64) -> bool) -> Self {
         let nested = [self.timer, self.function];
         let mut returned = Nanos::ZERO;
@@ -151,7 +151,7 @@ impl OneCpu {
     }
 }
 
-/// Bursts at the same phase of each tick, in hundredths of the period.
+/// Bursts at the same phase of each tick, from `from` to `to` in hundredths of the period.
 fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
     let at = |tick: i64, part: i64| tick * TICK + TICK / 100 * part;
     (0..TICKS - 1)
@@ -159,8 +159,8 @@ fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Bursts of `length` at phases independent of the tick, with an average pause of `pause` (Knuth's
-/// MMIX constants).
+/// Bursts of `length` at phases independent of the tick, with an average pause of `pause` between
+/// them (random numbers with Knuth's MMIX constants).
 fn scattered(length: i64, pause: i64, mut seed: u64) -> Vec<(i64, i64)> {
     let mut random = || {
         seed = seed
@@ -207,7 +207,7 @@ fn a_program_that_runs_at_every_tick_gets_every_sample() {
     let cause = phase(&check).unwrap();
     assert_eq!(cause.sampled, Nanos(TICK * (TICKS - 1)));
     assert!(cause.time > Nanos::ZERO);
-    // Ticks during its bursts are not its own time.
+    // Ticks during the program's bursts do not count as its self time.
     let program = &check.programs[0];
     assert_eq!(
         program.on_cpu.unwrap() - program.ran.unwrap(),
@@ -242,7 +242,7 @@ fn the_timer_interrupt_counts_as_tick_if_the_tick_function_has_no_name() {
     let mut world = OneCpu::new(&aligned(20, 80));
     let function = world.function;
     world.rows.retain(|row| row.source() != function);
-    // The function's time becomes the interrupt's.
+    // The function's time becomes part of the interrupt's.
     for row in &mut world.rows {
         if let Row::Span(span) = row
             && span.source == world.timer

@@ -11,23 +11,23 @@ use ticktax_model::waits::WaitingProgram;
 use super::{Processes, programs, total_time};
 use crate::victim::timer_of;
 
-/// Stolen time worth reporting, as a share of all CPUs' time.
+/// Minimum stolen time to report, as a share of all CPUs' time.
 const MUCH_STOLEN: f64 = 0.01;
-/// Time of one piece of kernel work worth reporting, as a share of all CPUs' time.
+/// Minimum time of one kind of kernel work to report, as a share of all CPUs' time.
 const MUCH_KERNEL_WORK: f64 = 0.03;
-/// CPUs with less spare time than this share are full.
+/// CPUs are full if their share of spare time is below this.
 const SPARE: f64 = 0.03;
-/// If threads need more than the CPUs' time by at least this share, the machine is overbooked.
+/// A machine is overbooked if its threads need this much more than the CPUs' time, as a share.
 const OVERBOOKED: f64 = 0.1;
-/// A CPU with more spare time than this share had room for the waiters, which must have been
-/// confined to other CPUs. Less proves nothing: with autogroups, a probe gets half of a CPU that it
-/// shares with one other session.
+/// A CPU whose share of spare time exceeds this had room for the waiters, so they must have been
+/// confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets half of a
+/// CPU that it shares with one other session.
 const ROOM: f64 = 0.6;
-/// With fewer samples than this the number of runnable threads is unknown.
+/// The number of runnable threads is unknown if there are fewer run-queue samples than this.
 const SAMPLES: u64 = 20;
-/// Waiting behind a real-time process worth reporting, as a share of the audit.
+/// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;
-/// Throttled time worth reporting, as a share of the audit.
+/// Minimum throttled time to report, as a share of the audit.
 const MUCH_THROTTLED: f64 = 0.01;
 
 /// Advice from all rules, costliest first.
@@ -40,7 +40,7 @@ pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     let overbooked = overbooked(statement, processes);
-    // Full CPUs may be intended if nothing waited for them, so this advice comes last.
+    // Full CPUs may be intended if nothing waited for them, so that advice comes last.
     let full = match overbooked {
         None => full(statement, processes),
         Some(_) => None,
@@ -75,7 +75,7 @@ fn throttled(
     })
 }
 
-/// Processes that others waited for because their threads preempt all ordinary ones.
+/// Advice on processes that others waited for because their threads preempt all ordinary ones.
 fn real_time_first(
     statement: &Statement,
     processes: &Processes<'_>,
@@ -99,7 +99,7 @@ fn real_time_first(
                     .filter(|waited_for| waited_for.pids.contains(&pid));
                 own.map(|waited_for| waited_for.time).sum::<Nanos>()
             };
-            // Each program lists only those that it waited longest for.
+            // Each program lists only the processes that it waited for longest.
             let named = waits
                 .programs
                 .iter()
@@ -123,7 +123,7 @@ fn real_time_first(
     })
 }
 
-/// The costliest beat of a process's threads with a known cause.
+/// The costliest beat with a known cause among a process' threads.
 fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
     beats.find(|beat| {
@@ -131,7 +131,8 @@ fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     })
 }
 
-/// Throttled real-time threads. `first` is the advice on processes that others waited for.
+/// Advice on throttled real-time threads. `first` is the advice on processes that others waited
+/// for.
 fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item = (Nanos, Advice)> {
     let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = wall.unwrap_or_default();
@@ -147,8 +148,8 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// Stolen time: the larger of the hypervisor's figure and the time in which provably nothing else
-/// ran. Without a probe, the latter is unknown.
+/// Advice on stolen time, which is the larger of the hypervisor's figure and the time in which
+/// provably nothing else ran. Without a probe, the latter is unknown.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());
@@ -179,9 +180,10 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
 /// Reports that threads need more CPUs than there are, and which program needs most. A program
 /// needs the time that it ran plus the time that it waited.
 ///
-/// If waits are not known, the need is estimated from samples of the run queue. These cover the
-/// whole machine, so they count only if all of its CPUs were watched. Time of a probe's spin loop
-/// does not show that a CPU was free: with autogroups, it gets a share even of a full CPU.
+/// If waits are not known, the need is estimated from samples of the run queue. They cover the
+/// whole machine, so they only count if all of its CPUs were watched. The time of a probe's spin
+/// loop does not show that a CPU was free: with autogroups, the loop gets a share even of a full
+/// CPU.
 fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = total_time(statement);
     let cpus = statement.cpus.len() as u64;
@@ -223,14 +225,14 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         share: time.share_of(wanted),
         sampled: waits.is_none(),
     };
-    // Rank by the time that others waited. If that is unknown, rank last: the needed time is not
-    // comparable.
+    // Rank by the time that others waited. If that is unknown, rank last, because the needed time
+    // is not comparable.
     let weight = waits.map_or(Nanos::ZERO, |waits| waits.time);
     Some((weight, advice))
 }
 
-/// The first process with a known autogroup among the programs that waited, longest wait first,
-/// except `program`.
+/// Finds the first process with a known autogroup among the programs that waited, longest wait
+/// first. Ignores `program`.
 fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Option<i32> {
     let waits = statement.waits.as_ref()?;
     let others = waits

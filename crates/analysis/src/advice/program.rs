@@ -15,37 +15,38 @@ use super::Processes;
 use super::machine::stolen;
 use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
-/// Waiting worth reporting, as a share of the time that the program needed a CPU.
+/// Minimum waiting time to report, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// The same for a loop without late frames: it had time to spare.
+/// Like [`MUCH_WAITING`], for a loop without late frames: it had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
-/// A single wait of at least this length is worth reporting, too.
+/// A single wait of at least this length is reported even if waiting is rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// A program that caused at least this share of the waiting is named.
+/// A program is reported if it caused at least this share of the waiting.
 const MUCH_OF_WAITING: f64 = 0.1;
-/// Throttled time worth reporting, as a share of the time that the program needed a CPU.
+/// Minimum throttled time to report, as a share of the time that the program needed a CPU.
 const MUCH_THROTTLED: f64 = 0.005;
-/// If more than this share of the waiting is real-time throttling, that is the only cause reported.
+/// If real-time throttling caused more than this share of the waiting, it is the only cause
+/// reported.
 const MOSTLY_HELD: f64 = 0.5;
-/// Time in interrupts or in page faults worth reporting, as a share of the time that the program
+/// Minimum time in interrupts or page faults to report, as a share of the time that the program
 /// needed a CPU.
 const MUCH_INTERRUPTED: f64 = 0.05;
 
-/// The CPU time of all processes with one name while the program waited.
+/// CPU time that all processes with the same name used while the program waited.
 #[derive(Debug, Default)]
 struct Crowd<'a> {
     pids: Vec<i32>,
     time: Nanos,
-    /// The threads, costliest first.
+    /// The threads that ran, costliest first.
     parts: Vec<&'a Interferer>,
 }
 
-/// Owner of a process group; the name alone is ambiguous.
+/// Owner of a group of processes, whose name alone can be ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CrowdOwner {
-    /// The kernel: one of its threads, or an interrupt.
+    /// The kernel, that is, a kernel thread or an interrupt.
     Kernel,
-    /// The watched program itself.
+    /// The watched program.
     Own,
     Others,
 }
@@ -65,7 +66,7 @@ pub(super) fn advise(
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
     found.extend(stolen(statement));
-    // The causes of late frames come first: late frames are what people see.
+    // Advice on the cause of late frames comes first, because late frames are what people see.
     let late = victim
         .frames
         .as_ref()
@@ -77,7 +78,7 @@ pub(super) fn advise(
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Whether the advice is about this cause of late frames.
+/// Whether `advice` addresses this cause of late frames.
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
     let name = cause.by.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {
@@ -101,7 +102,7 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Total time, count and maximum of a state.
+/// Total time, number and maximum of the periods in a state.
 fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
@@ -118,7 +119,7 @@ fn waiting(
     processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
     let (waited, _, longest) = in_state(threads, ThreadState::Waiting);
-    // While the program was throttled, the programs that ran did so because of that.
+    // While the program was throttled, the programs that ran did so for that reason.
     let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
     if held.share_of(waited) > MOSTLY_HELD {
         return Vec::new();
@@ -197,7 +198,7 @@ fn waiting(
     found
 }
 
-/// Real-time threads of the program that were throttled.
+/// Advice on the program's real-time threads that were throttled.
 fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
@@ -231,16 +232,15 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdO
     crowds
 }
 
-/// Whether the time has an owner that advice can be about. An idle CPU delays no program, and the
-/// owner of an unreported thread is unknown. Stolen time and ticktax's own cost are reported
-/// elsewhere.
+/// Whether advice can be about the owner of this time. An idle CPU delays no program, and the owner
+/// of an unreported thread is unknown. Stolen time and ticktax's own cost are reported elsewhere.
 fn has_known_owner(interferer: &Interferer) -> bool {
     let by_name =
         interferer.pid.is_none() && matches!(&*interferer.name, TOOL | PROBE | UNREPORTED);
     !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
-/// The period in which the group ran most of its time, and the beat that shows it. `None` unless
+/// The period in which a group ran for most of its time, and the beat that shows it. `None` unless
 /// the group is a single process with a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
@@ -251,8 +251,8 @@ fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, 
     Some((rhythm, beat_of(beats, pid, rhythm.period)?))
 }
 
-/// Online CPUs that the program did not wait on, without those set apart for something. `None` if
-/// that leaves no CPU, or if it is not known where the program waited.
+/// Online CPUs on which the program did not wait, except those set apart. `None` if no CPU is left,
+/// or if it is unknown where the program waited.
 fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
     let apart = statement.machine.configured.set_apart();
     let others = statement.machine.online.iter();
@@ -270,7 +270,8 @@ fn throttled(
     if time.share_of(wanted) < MUCH_THROTTLED {
         return None;
     }
-    // Judge by the cgroup's counters: a program may have moved its threads to another cgroup.
+    // Rely on the cgroup's counters, because a program may have moved its threads to another
+    // cgroup.
     let quota = victim.throttling.as_ref();
     let quota = quota.filter(|quota| quota.throttled > 0);
     let cgroup = quota.map(|quota| quota.cgroup.clone());

@@ -7,7 +7,7 @@
 
 use super::Period;
 
-/// Highest harmonic tried of the faster beat.
+/// Highest harmonic of the faster beat that is tried.
 const HARMONICS: u32 = 12;
 
 /// How two beats produce a slow rhythm.
@@ -19,7 +19,7 @@ pub enum AliasKind {
     Coincidence,
 }
 
-/// A slow rhythm of two beats.
+/// A slow rhythm that two beats produce together.
 #[derive(Clone, Copy, Debug)]
 pub struct Alias {
     /// How the rhythm arises.
@@ -28,12 +28,12 @@ pub struct Alias {
     pub first: u32,
     /// Harmonic of the second beat.
     pub second: u32,
-    /// Its period, with the interval implied by those of the two beats. `high` is infinite if the
-    /// beats may be in step.
+    /// Period of the rhythm. Its interval follows from those of the two beats; `high` is infinite
+    /// if the beats could be in step.
     pub period: Period,
 }
 
-/// The rhythm in which harmonic `k` of `a` passes harmonic `n` of `b`: 1/|k/a − n/b|.
+/// The rhythm with which harmonic `k` of `a` passes harmonic `n` of `b`: 1/|k/a − n/b|.
 pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
     let (k, n) = (f64::from(k), f64::from(n));
     let frequency = (k / a.value - n / b.value).abs();
@@ -52,7 +52,8 @@ pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
     }
 }
 
-/// The slow rhythms of two beats that are longer than twice either period, simplest first.
+/// The slow rhythms that `a` and `b` produce together, simplest first. Only rhythms longer than
+/// twice either period count.
 pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     let slower = a.value.max(b.value);
     let mut found = Vec::new();
@@ -94,8 +95,9 @@ pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     found
 }
 
-/// The simplest slow rhythm of `a` and `b` that agrees with `observed`, which then may need no
-/// separate cause. `None` if none agrees, or if its interval is too wide to prove anything.
+/// The simplest slow rhythm of `a` and `b` that agrees with `observed`, which may then need no
+/// cause besides these two. `None` if no rhythm agrees or its interval is too wide to prove
+/// anything.
 pub fn explains(a: &Period, b: &Period, observed: &Period) -> Option<Alias> {
     aliases(a, b).into_iter().find(|alias| {
         let known = alias.period.high - alias.period.low <= 0.2 * alias.period.value;
@@ -142,8 +144,8 @@ mod tests {
 
     #[test]
     fn a_job_run_each_minute_meets_load_average_sampling_every_104_minutes() {
-        // Twelve samples take 60.048 s: 48 ms of slip a minute, and 5.004 / 0.048 = 104.25 minutes
-        // for a whole sampling period.
+        // Twelve samples take 60.048 s. So the job slips by 48 ms a minute, and by a whole sampling
+        // period in 5.004 / 0.048 = 104.25 minutes.
         let slow = aliases(&load_average(250), &Period::new(60.0 * SECOND, 0.0))[0];
         assert_eq!(
             (slow.first, slow.second, slow.kind),

@@ -5,19 +5,19 @@ use std::ops::Range;
 use super::number::{index, whole};
 use super::track::{PHASES, Track, turn};
 
-/// Events used to estimate the spread.
+/// Maximum number of events used to estimate the spread.
 const SAMPLE: usize = 20_000;
-/// Parts of the window examined separately.
+/// Number of parts of the window that are examined separately.
 pub(super) const PARTS: usize = 8;
 
 /// One observed beat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Index of the event among the times.
+    /// Index of the event in the list of times.
     pub(super) event: usize,
     /// Number of the beat, counted from the start of the window.
     pub(super) slot: i64,
-    /// Restarts of the timer before this beat.
+    /// Number of timer restarts before this beat.
     pub(super) segment: u32,
     /// Distance from the path, in periods.
     pub(super) residual: f64,
@@ -25,7 +25,7 @@ pub(super) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(super) struct Train {
-    /// The observed beats, in order, at most one per slot.
+    /// The observed beats in order, at most one per slot.
     pub(super) entries: Vec<Entry>,
     /// Slot and distance from the path (in periods) of every event.
     pub(super) residuals: Vec<(i64, f64)>,
@@ -33,20 +33,20 @@ pub(super) struct Train {
     pub(super) spread: f64,
     /// Largest accepted distance from the path, in periods.
     pub(super) gate: f64,
-    /// Slots in the observed time.
+    /// Number of slots in the observed time.
     pub(super) slots: f64,
-    /// Share of slots with a beat, beyond chance.
+    /// Share of slots with a beat, corrected for chance hits.
     pub(super) fill: f64,
     /// `fill` for each part of the observed slots.
     pub(super) parts: [f64; PARTS],
-    /// Share of slots hit by chance.
+    /// Share of slots that chance alone hits.
     pub(super) chance: f64,
-    /// Whether the path could wander freely, so that its count of periods needs checking.
+    /// Whether the path could wander freely; if so, its count of periods needs checking.
     pub(super) loose: bool,
 }
 
-/// Lays `track` over all events. `stretches` are ranges of `times` without a hole in the
-/// observation; `seen` is the observed time, ns.
+/// Assigns events to the beat that `track` follows. `stretches` are the ranges of `times` that were
+/// observed without a break; `seen` is the observed time, ns.
 pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track: &Track) -> Train {
     let placed = place(times, stretches, track);
     let (centre, spread) = spread(&placed, track.drift_model.width);
@@ -71,8 +71,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
             })
             .count() as f64
     };
-    // Measure chance hits at phases away from the beat. The median of three phases keeps another
-    // pulse of a burst from passing for chance.
+    // Count chance hits at phases away from the beat. Taking the median of three phases keeps
+    // another pulse of a burst from counting as chance.
     let mut others = if gate < 0.16 {
         vec![hits(0.33), hits(0.5), hits(-0.33)]
     } else {
@@ -102,7 +102,7 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
     }
 }
 
-/// The part of the observed time that contains `time`, 0 to [`PARTS`] − 1.
+/// Index of the part of the observed time that contains `time`, 0 to [`PARTS`] − 1.
 fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
     let mut passed = 0.0;
     let lengths: f64 = stretches
@@ -126,13 +126,13 @@ fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f6
     index(before / total.max(1.0) * PARTS as f64).min(PARTS - 1)
 }
 
-/// Brings a residual to within half a period of its slot.
+/// Wraps a residual to within half a period, and adjusts the slot to match.
 fn recentre(slot: i64, residual: f64) -> (i64, f64) {
     let turns = residual.round();
     (slot + whole(turns), residual - turns)
 }
 
-/// Slot, segment and distance from the path of every event.
+/// Computes the slot, segment and distance from the path of every event.
 fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, u32, f64)> {
     let mut placed = Vec::with_capacity(times.len());
     let path = unwrap(track);
@@ -163,7 +163,7 @@ fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, 
     placed
 }
 
-/// A block of the path; the phase is in turns and not wrapped.
+/// One block of the path, with its phase in turns, not wrapped.
 struct Step {
     block: i64,
     phase: f64,
@@ -228,7 +228,7 @@ fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     (centre, sd)
 }
 
-/// The event nearest to the path in each slot, if it is within the gate.
+/// Chooses the event nearest to the path in each slot, if it is within the gate.
 fn nearest(residuals: &[(i64, f64)], placed: &[(i64, u32, f64)], gate: f64) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for (event, (&(slot, residual), &(_, segment, _))) in residuals.iter().zip(placed).enumerate() {

@@ -1,23 +1,27 @@
 //! Collects a source's events as they arrive, in bounded memory.
 //!
-//! All events are kept until there are too many. From then on two things are kept. Short periods
-//! need whole blocks of consecutive events: the first, the latest, and some in between, evenly
-//! spread. Long periods need counts in coarse time bins over the whole recording. A source costs at
-//! most about 2 MB, regardless of the recording's length.
+//! All events are kept until there are too many. From then on, the collector keeps two things:
+//!
+//! - Blocks of consecutive events, for short periods: the first block, the latest, and some in
+//!   between, evenly spread.
+//! - Counts in coarse time bins over the whole recording, for long periods.
+//!
+//! A source needs at most about 2 MB, regardless of the recording's length.
 
 use super::{Beat, Events, detect, knowable};
 use ticktax_model::Nanos;
 
 /// Events per block.
 const BLOCK: usize = 8192;
-/// Full blocks kept; with the growing one they hold [`BeatCollector::CAPACITY`] events.
+/// Maximum number of full blocks kept. Together with the growing one they have room for
+/// [`BeatCollector::CAPACITY`] events.
 const BLOCKS: usize = 7;
-/// Number of coarse bins; when they run out, neighbours are merged in pairs.
+/// Number of coarse bins. When they run out, neighbouring bins are merged.
 const BINS: usize = 1 << 16;
 /// Initial width of a coarse bin, ns.
 const BIN: i64 = 1 << 20;
 
-/// The events of one source, collected as they happen.
+/// Collects the events of one source as they happen.
 #[derive(Clone, Debug)]
 pub struct BeatCollector {
     begin: Nanos,
@@ -31,7 +35,7 @@ pub struct BeatCollector {
     dropped: bool,
 }
 
-/// Consecutive events.
+/// A run of consecutive events.
 #[derive(Clone, Debug, Default)]
 struct Block {
     /// Number of earlier blocks, kept or not.
@@ -41,10 +45,10 @@ struct Block {
 }
 
 impl BeatCollector {
-    /// Most events that are kept individually.
+    /// Maximum number of events kept individually.
     pub const CAPACITY: usize = (BLOCKS + 1) * BLOCK;
 
-    /// Starts an observation at `begin`.
+    /// A collector for an observation that starts at `begin`.
     pub fn new(begin: Nanos) -> Self {
         Self {
             begin,
@@ -57,8 +61,8 @@ impl BeatCollector {
         }
     }
 
-    /// A collector that keeps only eight times `block` events. With many sources, a few thousand
-    /// events of each are nearly as informative.
+    /// A collector that keeps only eight times `block` events. If there are many sources, a few
+    /// thousand events per source are nearly as informative.
     pub fn small(begin: Nanos, block: usize) -> Self {
         Self {
             block: block.clamp(64, BLOCK),
@@ -66,8 +70,8 @@ impl BeatCollector {
         }
     }
 
-    /// Adds the next event. Events arrive in order of their starts; one that does not is treated as
-    /// starting together with its predecessor.
+    /// Adds the next event. Events must arrive in order of their starts; an earlier start is
+    /// replaced by that of the previous event.
     pub fn push(&mut self, start: Nanos, duration: Nanos) {
         self.count += 1;
         if self
@@ -94,18 +98,18 @@ impl BeatCollector {
         }
     }
 
-    /// Number of events so far.
+    /// Number of events added so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The beats of all events up to `end`.
+    /// Finds the beats among all events up to `end`.
     pub fn detect(&self, end: Nanos) -> Vec<Beat> {
         self.detect_among(&self.events(end), end)
     }
 
-    /// Like [`Self::detect`] for `kept`: the kept events, limited to the times that were really
-    /// observed.
+    /// Like [`Self::detect`], but takes the kept events from the caller, who has restricted them to
+    /// the times actually observed.
     pub(super) fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
         let mut beats = detect(kept);
         if self.dropped {
@@ -116,7 +120,7 @@ impl BeatCollector {
         beats
     }
 
-    /// The kept events, with the intervals in which none is missing.
+    /// The events kept, with the intervals in which no event is missing.
     pub fn events(&self, end: Nanos) -> Events {
         let mut events = Events::default();
         let mut last_number = None;
@@ -141,7 +145,8 @@ impl BeatCollector {
         events
     }
 
-    /// Converts coarse bins to events: one at the middle of each bin whose count is unusually high.
+    /// Converts coarse bins to events: one event in the middle of each bin with an unusually high
+    /// count.
     fn coarse(&self, end: Nanos) -> Events {
         let used = index((end - self.begin).0, self.width).min(self.bins.len());
         let mut sorted = self.bins[..used].to_vec();
@@ -176,11 +181,11 @@ impl BeatCollector {
         *bin = bin.saturating_add(1);
     }
 
-    /// Drops the full block whose neighbours are closest, so that the rest stays evenly spread.
-    /// Keeps the first and the latest block.
+    /// Drops the full block whose neighbours are closest together, so that the remaining ones stay
+    /// evenly spread. The first and the latest block always stay.
     fn thin(&mut self) {
         if !self.dropped {
-            // Only now fill the bins: most sources never need them.
+            // Fill the bins only now, because most sources never need them.
             for block in std::mem::take(&mut self.blocks) {
                 block
                     .starts
@@ -199,7 +204,7 @@ impl BeatCollector {
     }
 }
 
-/// The bin of a non-negative time.
+/// Index of the bin that contains a non-negative time.
 fn index(time: i64, width: i64) -> usize {
     usize::try_from(time / width).unwrap_or(usize::MAX)
 }
@@ -227,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_rare_beat_is_found_although_most_events_were_dropped() {
-        // A burst of a thousand every 30.999 s: 232 000 events in two hours.
+        // A burst of a thousand events every 30.999 s: 232 000 events in two hours.
         let mut collector = BeatCollector::new(Nanos::ZERO);
         let mut starts = Vec::new();
         for beat in 0..232 {

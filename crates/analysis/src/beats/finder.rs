@@ -1,26 +1,27 @@
-//! Finds the beats of a whole recording: collects each source's events, searches them, and joins
+//! Finds the beats in a whole recording: collects each source's events, searches them, and joins
 //! the beats that belong together.
 //!
 //! # Sources
-//! - An interrupt, a softirq, or a function within one: a separate source on each CPU. Every CPU
-//!   has its own timers, and two of them at one rate do not make a single beat.
-//! - A thread: one source for all CPUs, because threads move. Its event is a *run*: rows of one
-//!   thread less than [`JOIN`] apart on a CPU. So a page fault or the border of a work item does
-//!   not split an event in two.
-//! - A work item's function: a source per CPU if its worker is bound to one, else one for all CPUs.
-//! - A probe's gaps: a source per CPU and minimum length ([`gaps`]).
+//! - An interrupt, a softirq, or a function within one is a separate source on each CPU. Each CPU
+//!   has its own timers, and timers with the same rate on two CPUs do not form a single beat.
+//! - A thread is one source for all CPUs, because threads move. Its events are *runs*: rows of the
+//!   thread on one CPU that are less than [`JOIN`] apart. So a page fault or the start of a work
+//!   item does not split an event in two.
+//! - A work item's function is a source per CPU if its worker is bound to a CPU, else one source
+//!   for all CPUs.
+//! - A probe's gaps are a source per CPU and minimum length ([`gaps`]).
 //!
-//! If a recording keeps sums, only events of at least [`Sum::TIMED_FROM`] have times: beats of
-//! minutes and hours consist of few long events. A window with such events but without their times
-//! counts as unobserved for that source ([`MAX_UNTIMED`]).
+//! If a recording keeps sums, only events of at least [`Sum::TIMED_FROM`] have times. This suffices
+//! for beats of minutes and hours, which consist of few long events. If a window contains such
+//! events without their times, it counts as unobserved for that source ([`MAX_UNTIMED`]).
 //!
 //! Idling is not a source. ticktax's own threads are collected only to see their effects; the
 //! statement marks them.
 //!
 //! # Memory
-//! There are at most [`MAX_STREAMS`] sources, with at most 16 384 kept events each. Only
-//! [`MAX_GROWN`] of them may keep more than the first 2048. Sources and events beyond these limits
-//! are counted and reported.
+//! There are at most [`MAX_STREAMS`] sources, each with at most 16 384 kept events. Only
+//! [`MAX_GROWN`] sources may keep more than their first 2048 events. Sources and events beyond
+//! these limits are counted and reported.
 
 mod causes;
 mod follows;
@@ -60,7 +61,7 @@ use super::Tick;
 use crate::ledger::{self, Proofs};
 use crate::timeline::{Event, EventKind, Keep, MAX_TIME, Timeline};
 
-/// Rows of one thread that are closer together than this belong to one run.
+/// Maximum gap between a thread's rows that count as one run.
 const JOIN: Nanos = Nanos(1_000);
 /// Maximum number of sources.
 const MAX_STREAMS: usize = 4_096;
@@ -68,10 +69,10 @@ const MAX_STREAMS: usize = 4_096;
 const MAX_GROWN: usize = 1_024;
 /// A source with more windows without times than this is not searched.
 const MAX_UNTIMED: usize = 64;
-/// Events per block.
+/// Number of events per block.
 const BLOCK: usize = 2_048;
 
-/// Finds the beats of a recording from its rows.
+/// Finds the beats in a recording from its rows.
 #[derive(Debug)]
 pub struct BeatFinder {
     timeline: Timeline,
@@ -90,20 +91,20 @@ impl Default for BeatFinder {
 }
 
 impl BeatFinder {
-    /// A finder without events.
+    /// A finder that has seen no events yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Also searches parts of the observation for sources without a beat in the whole, to find
-    /// beats that began, ended or changed during it. The search takes up to four times as long.
+    /// For sources without a beat in the whole observation, also searches parts of it. This finds
+    /// beats that started, stopped or changed on the way, but can take four times as long.
     #[must_use]
     pub fn with_halves(mut self) -> Self {
         self.finder.halves = true;
         self
     }
 
-    /// Searches all events on `threads` threads.
+    /// Searches all events on `threads` threads and returns the beats found.
     pub fn finish(self, header: &Header, threads: usize) -> BeatStatement {
         let proofs = self.proofs.finish(header);
         self.finder.finish(header, proofs, threads)
@@ -118,25 +119,25 @@ impl RowSink for BeatFinder {
     }
 }
 
-/// Finds beats from a timeline's events.
+/// Finds beats in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     streams: Streams,
     routes: Routes,
     gaps: GapStreams,
     starts: Starts,
-    /// By CPU number.
+    /// Indexed by CPU number.
     trails: Vec<Trail>,
     first: Option<Nanos>,
     last: Nanos,
     sums: u64,
     news: News,
-    /// Whether to look for beats that lasted for only a part of the observation.
+    /// Whether to look for beats that were present during only part of the observation.
     halves: bool,
     causes: Causes,
-    /// The kernel's tick, if known.
+    /// The kernel's tick; `None` if unknown.
     tick: Option<Tick>,
-    /// The ticks of each CPU when last determined.
+    /// The ticks of each CPU, as of the last time they were determined.
     ticks: Ticks,
     trust: Trust,
 }
@@ -149,8 +150,8 @@ impl Finder {
         }
     }
 
-    /// Searches all events on `threads` threads. `proofs` is the evidence that an empty gap
-    /// provides on each CPU.
+    /// Searches all events on `threads` threads. `proofs` states for each CPU what an empty gap
+    /// proves.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -175,8 +176,8 @@ impl Finder {
         lines::statement(&mut self, header, threads)
     }
 
-    /// For a live view: beats not returned by an earlier call, from the few sources that took the
-    /// most time. Takes some hundredths of a second.
+    /// For a live view: returns the beats that no earlier call returned, from the few sources that
+    /// took the most time. Takes a few hundredths of a second.
     pub(crate) fn news(&mut self) -> Vec<BeatLine> {
         self.ticks = Ticks::new(self.tick, &self.streams, self.last);
         let lines = lines::so_far(self);
@@ -226,7 +227,7 @@ impl Finder {
         }
     }
 
-    /// Records that a row was seen; returns the start of the observation.
+    /// Extends the observation to include `span`; returns the observation's start.
     fn observe(&mut self, span: &Span) -> Nanos {
         let begin = self.first.map_or(span.start, |first| first.min(span.start));
         self.first = Some(begin);
@@ -234,7 +235,7 @@ impl Finder {
         begin
     }
 
-    /// Marks a window in which a source has events without times.
+    /// Marks a window in which a source has events but no times.
     fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let begin = self.observe(event.span);
         if !sum.has_long() {
@@ -260,7 +261,7 @@ impl Finder {
         }
         let route = self.routes.enter(event, &mut self.streams, begin);
         let source = event.sources.get(event.span.source);
-        // With sums, the first row of a thread is not its first run.
+        // With sums, a thread's first row is not its first run.
         if self.sums == 0 {
             self.starts
                 .note(&mut self.streams, source, event.span, begin);
@@ -278,7 +279,7 @@ impl Finder {
         self.onset(run.stream, run.cpu, run.start, run.end);
     }
 
-    /// Records a run from `start` to `end` of a source that can have causes.
+    /// Adds a run from `start` to `end` of a source that can have causes.
     fn onset(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, end: Nanos) {
         let key = &self.streams[stream as usize].key;
         self.causes.onset(stream, key, cpu, start, end);

@@ -1,14 +1,14 @@
 //! Events that occur only on kernel ticks.
 //!
-//! Timers without high resolution, deferred work and everything else that runs from the tick lies
-//! on a lattice one tick wide. Compared with uniform phases such events look periodic regardless of
+//! Low-resolution timers, deferred work and everything else that runs from the tick lie on a
+//! lattice one tick wide. Compared with uniform phases, such events look periodic regardless of
 //! their cause: if a random half of all ticks has an event, half of all one-tick slots are filled
 //! at the same phase. When most events lie on ticks, the null hypothesis is therefore "any tick",
 //! not "any time".
 //!
-//! A slot of the period P holds the lattice points φ₁ … φₙ, and by chance an event lies on each of
-//! them with probability 1/n. The likelihood ratio of an event at φ is g(φ − path) over the mean of
-//! g(φᵢ − path). Its expectation is again 1 for any path, so Markov's bound applies, like for
+//! A slot of period P contains the lattice points φ₁ … φₙ; by chance, an event lies on each with
+//! probability 1/n. The likelihood ratio of an event at φ is g(φ − path) divided by the mean of
+//! g(φᵢ − path). Its expectation is 1 for any path, so Markov's bound applies as it does for
 //! uniform phases ([`super::track`]). A period of one tick gains nothing this way; whether events
 //! occur on *every* tick is decided by counting ([`Lattice::every_tick`]).
 
@@ -17,23 +17,23 @@ use super::null::binomial_tail;
 use super::number::{index, whole};
 use super::track::PHASES;
 
-/// Events within this distance of the lattice count as on it, as a share of a tick.
+/// Maximum distance from the lattice of an event that counts as on it, as a share of a tick.
 const NEAR: f64 = 0.1;
-/// The share of events that must be on the lattice.
+/// Minimum share of events that must be on the lattice.
 const MAX: f64 = 0.5;
-/// Minimum Rayleigh power, n·R², for events to count as on the lattice. Chance reaches it in one
-/// train out of fifty.
+/// Events are on the lattice only if their Rayleigh power, n·R², exceeds this. One train in fifty
+/// exceeds it by chance.
 const POWER: f64 = 4.0;
 /// Maximum delay of an event after the tick that caused it, as a share of a tick.
 const LATE: f64 = 0.25;
-/// Events used to find the lattice.
+/// Maximum number of events used to find the lattice.
 const SAMPLE: usize = 8192;
-/// With more ticks per period than this, ticks are as good as arbitrary times.
+/// Maximum number of ticks per period at which the lattice matters. More ticks are as good as
+/// arbitrary times.
 const FINE: f64 = 2.0 * PHASES as f64;
-/// Resolution of the offset of a slot's first lattice point.
+/// Resolution of the position of a slot's first lattice point.
 const OFFSETS: usize = 64;
-/// If a larger share of all ticks than this has an event, the events count as occurring on every
-/// tick.
+/// The events occur on every tick if more than this share of all ticks has one.
 pub(super) const EVERY: f64 = 0.7;
 
 /// The ticks that a train's events lie on.
@@ -46,7 +46,8 @@ pub(super) struct Lattice {
 }
 
 impl Lattice {
-    /// The lattice of `times` (ns from `begin`, sorted), if most of them are on it.
+    /// Finds the lattice of `times` (ns from `begin`, sorted); `None` if fewer than half of them
+    /// are on one.
     pub(super) fn find(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
         let length = tick.length.0 as f64;
         let sample: Vec<f64> = times
@@ -65,7 +66,8 @@ impl Lattice {
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
         let is_on_it =
             (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MAX * count;
-        // Another timer's events may lie on a lattice of the same width but a different phase.
+        // Events of another timer may lie on a lattice of the same width but with a different
+        // phase.
         let is_after_tick = tick.at.is_none_or(|at| {
             let late = centre - (at.0 as f64 - begin) / length;
             (late + NEAR).rem_euclid(1.0) <= NEAR + LATE
@@ -76,20 +78,20 @@ impl Lattice {
         })
     }
 
-    /// Number of the tick that an event belongs to.
+    /// Number of the tick nearest to an event's time.
     fn number(&self, time: f64) -> f64 {
         ((time - self.phase) / self.tick).round()
     }
 
-    /// Times of the ticks that the events belong to.
+    /// Moves each time to the tick it belongs to.
     pub(super) fn snap(&self, times: &[f64]) -> Vec<f64> {
         let tick = |&time: &f64| self.number(time) * self.tick + self.phase;
         times.iter().map(tick).collect()
     }
 
-    /// Bound on the probability of this many ticks with an event during `seen` ns if each tick has
-    /// one with probability [`EVERY`]. `None` if the share of ticks with an event does not exceed
-    /// that.
+    /// Bounds the probability that at least this many ticks have an event during `seen` ns if each
+    /// tick has one with probability [`EVERY`]. `None` if no more than that share of the ticks has
+    /// an event.
     pub(super) fn every_tick(&self, times: &[f64], seen: f64) -> Option<f64> {
         let mut ticks: Vec<i64> = times.iter().map(|&time| whole(self.number(time))).collect();
         ticks.dedup();
@@ -98,28 +100,28 @@ impl Lattice {
         (hit > EVERY * all).then(|| binomial_tail(hit, all, EVERY))
     }
 
-    /// Whether a period is the tick itself, to the precision that `slots` periods allow.
+    /// Whether `period` is the tick itself, to the precision that `slots` periods allow.
     pub(super) fn is_tick(&self, period: f64, slots: f64) -> bool {
         (period / self.tick - 1.0).abs() < (0.5 / slots).max(0.002)
     }
 
-    /// Variance of an event's time due to rounding to the tick, ns².
+    /// Variance due to rounding an event's time to the tick, ns².
     pub(super) fn rounding(&self) -> f64 {
         self.tick * self.tick / 12.0
     }
 }
 
-/// The phases possible under the null hypothesis at one trial period, for events on a lattice.
+/// The phases that an event on a lattice can have under the null hypothesis, for one trial period.
 pub(super) struct Comb {
     lattice: Lattice,
     period: f64,
-    /// By offset of a slot's first lattice point, then by path: one over the mean of g.
+    /// 1 / (mean of g), indexed by the position of a slot's first lattice point, then by path.
     gains: Vec<[f32; PHASES]>,
 }
 
 impl Comb {
-    /// A comb for the density `kernel`, indexed by phase difference from −[`PHASES`]. `None` if
-    /// ticks are as good as arbitrary times.
+    /// A comb for the density `kernel`, which is indexed by phase difference from −[`PHASES`] up.
+    /// `None` if a period has so many ticks that they are as good as arbitrary times.
     pub(super) fn new(lattice: Lattice, period: f64, kernel: &[f32; 2 * PHASES]) -> Option<Self> {
         if period > FINE * lattice.tick {
             return None;
@@ -137,22 +139,24 @@ impl Comb {
                 mean.iter_mut().zip(shifted).for_each(|(m, k)| *m += k);
                 points += 1.0;
             }
-            // A density with narrow tails may be 0 there; no path gains by it.
+            // A density with narrow tails can be 0 here. The clamp avoids dividing by it, and no
+            // path gains from it.
             comb.gains.push(mean.map(|m| points / m.max(1e-20)));
         }
         Some(comb)
     }
 
-    /// The phase of a lattice point in its slot; `None` beyond the end of the slot.
+    /// Phase of lattice point number `point` within its slot; `None` if it is beyond the slot's
+    /// end.
     fn phase(&self, offset: usize, point: f64) -> Option<usize> {
         let first = (offset as f64 + 0.5) / OFFSETS as f64;
         let turns = (first + point) * self.lattice.tick / self.period;
-        // A slot shorter than a tick still holds its point.
+        // A slot shorter than a tick still contains one point.
         (turns < 1.0 || point < 0.5).then(|| index(turns * PHASES as f64).min(PHASES - 1))
     }
 
-    /// The lattice phase of an event `into` ns into the slot that starts at `begin`, and the factor
-    /// for its density there, by path.
+    /// For an event `into` ns after the start of its slot at `begin`: the phase of its lattice
+    /// point, and the factors, by path, for its density there.
     pub(super) fn place(&self, begin: f64, into: f64) -> (usize, &[f32; PHASES]) {
         let tick = self.lattice.tick;
         let first = (self.lattice.phase - begin).rem_euclid(tick);
@@ -176,7 +180,7 @@ mod tests {
         at: Some(Nanos(1_000_000)),
     };
 
-    /// Events `late` ns after every third tick; ticks are 1 ms after whole multiples of their
+    /// Events `late` ns after every third tick. Ticks are 1 ms after whole multiples of the tick
     /// period.
     fn after_ticks(late: f64) -> Vec<f64> {
         (0..50).map(|k| 1e6 + late + 12e6 * f64::from(k)).collect()

@@ -1,29 +1,29 @@
-//! Bounds on what chance can produce, and the probability that a beat is due to chance.
+//! Bounds what chance can produce, and computes the probability that a beat is due to chance.
 //!
-//! Three kinds of chance arrivals must not pass for a beat:
+//! Three kinds of chance arrivals must not be mistaken for a beat:
 //!
-//! 1. **Poisson arrivals**, including those whose rate varies slowly. [`false_alarm`] is Markov's
-//!    bound on the path's likelihood ratio ([`super::track`]) times the number of distinguishable
-//!    periods and the number of ways tried.
-//! 2. **Renewal arrivals**: independent intervals of a broad law (heavy tails, a gamma law, a
-//!    minimum gap). Their phase is lost within a period or two, so no path follows it: a narrow
-//!    density around a path has an expected log ratio below 0 there. For trains too short for that
-//!    argument, [`clean`] tests the spread of the intervals against [`BROAD`].
-//! 3. **Clusters** at random times with regular spacing inside. The spacing of a cluster fills few
-//!    of the window's slots, and a beat must fill a minimum share of all of them
+//! 1. **Poisson arrivals**, including those whose rate varies slowly. [`false_alarm`] multiplies
+//!    Markov's bound on the path's likelihood ratio ([`super::track`]) by the number of
+//!    distinguishable periods and the number of drift models tried.
+//! 2. **Renewal arrivals**: independent intervals from a broad distribution (heavy tails, a gamma
+//!    distribution, a minimum gap). Their phase is lost within a period or two, so no path follows
+//!    it: a narrow density around a path has an expected log ratio below 0. For trains too short
+//!    for that argument, [`clean`] tests the spread of the intervals against [`BROAD`].
+//! 3. **Clusters** at random times with regular spacing inside. A cluster's spacing fills few of
+//!    the window's slots, and a beat must fill a minimum share of all of them
 //!    ([`super::trial::FILL`]).
 
 use statrs::distribution::{DiscreteCDF, Hypergeometric};
 
-/// Coefficient of variation of the narrowest interval law that still counts as irregular: a gamma
-/// law of shape 11.
+/// Coefficient of variation of the narrowest interval distribution that still counts as irregular:
+/// a gamma distribution with shape 11.
 const BROAD: f64 = 0.3;
-/// Most intervals that [`clean`] looks at: with more, following the path is enough.
+/// Maximum number of intervals that [`clean`] tests. With more, following the path is enough.
 const FEW: usize = 64;
 
-/// Bound on the probability that chance produces a path with this score (nats) at any period
+/// Bounds the probability that chance produces a path with this score (nats) at any period
 /// searched. `slots` periods were observed, `range` is the ratio of the longest to the shortest
-/// period, and `manners` ways to follow a path were tried.
+/// period, and `manners` is the number of drift models tried.
 pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f64 {
     // Two periods are distinguishable if they differ by a tenth of a turn over the window, or by
     // more than a path can drift.
@@ -33,16 +33,16 @@ pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f
 }
 
 /// Tests whether a few events are too regular for chance. Returns the period (ns) and the larger of
-/// two probabilities: for Poisson arrivals, and for the narrowest renewal law that counts as
-/// irregular. Each burst counts as its first event.
+/// two probabilities: for Poisson arrivals, and for the narrowest renewal distribution that counts
+/// as irregular. A burst is represented by its first event.
 ///
-/// Events can be rounded to ticks of `tick` ns. Intervals of the same number of ticks then differ
+/// If events are rounded to ticks of `tick` ns, intervals with the same number of ticks can differ
 /// from their true lengths by up to half a tick each. Their squared deviations are increased
 /// accordingly.
 pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
-    // A gap longer than a third of the longest ends a burst: in a regular train without missing
-    // events all such gaps are about one period.
+    // A gap longer than a third of the longest ends a burst. In a regular train without missing
+    // events, all such gaps are about one period.
     let longest = gaps.iter().copied().fold(0.0, f64::max);
     let mut onsets = vec![*times.first()?];
     onsets.extend(
@@ -66,10 +66,10 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     Some((mean, poisson_regular(n, spread).max(renewal)))
 }
 
-/// Upper bound on the probability that `n` Poisson intervals filling a given time are this similar.
-/// Given their sum, the shares are uniform on a simplex (Greenwood 1946), and those within a
-/// coefficient of variation form a ball in it. The bound is not tight where the ball leaves the
-/// simplex.
+/// Upper bound on the probability that `n` Poisson intervals that fill a given time are this
+/// similar. Given their sum, the intervals are uniform on a simplex (Greenwood 1946), and those
+/// within a coefficient of variation form a ball in it. The bound is loose if the ball extends
+/// beyond the simplex.
 fn poisson_regular(n: usize, spread: f64) -> f64 {
     let n = n as f64;
     let dimension = n - 1.0;
@@ -80,8 +80,8 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
     (ball - simplex).exp().min(1.0)
 }
 
-/// Chernoff's bound (1952) on the probability of `hit` or more successes in `all` trials of
-/// probability `share`; 1 if the observed share is not larger.
+/// Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials with
+/// success probability `share`; 1 if the observed share is not above `share`.
 pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     let seen = (hit / all.max(1.0)).min(1.0);
     if seen <= share {
@@ -91,12 +91,12 @@ pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     (-all * (term(seen, share) + term(1.0 - seen, 1.0 - share))).exp()
 }
 
-/// Fisher's exact test, one-sided: the probability that chance puts at least this many members with
-/// the trait into the first group. Each group is `[with, without]`; 1 if there is nothing to
-/// compare.
+/// One-sided Fisher's exact test: the probability that chance puts at least this many members with
+/// the trait into the first group. Each group is `[with, without]`. Returns 1 if there is nothing
+/// to compare.
 ///
-/// Given the table's margins the count is hypergeometric (R. A. Fisher, JRSS 85 (1922) 87): P(X ≥
-/// a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), for k from a upwards.
+/// Given the table's margins, the count is hypergeometric (R. A. Fisher, JRSS 85 (1922) 87): P(X ≥
+/// a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), summed over k ≥ a.
 pub(super) fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
     let [with, without, more, rest] = [group[0], group[1], other[0], other[1]].map(|n| n as u64);
     let law = Hypergeometric::new(with + without + more + rest, with + more, with + without);
@@ -106,7 +106,7 @@ pub(super) fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
     }
 }
 
-/// ln Γ(x) for x > 0 (Lanczos 1964, g = 5, six terms: relative error below 2e-10).
+/// ln Γ(x) for x > 0 (Lanczos 1964, g = 5, six terms; relative error below 2e-10).
 fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 6] = [
         76.180_091_729_471_46,
@@ -126,7 +126,7 @@ fn ln_gamma(x: f64) -> f64 {
         + (2.506_628_274_631_000_5 * (1.000_000_000_190_015 + series) / x).ln()
 }
 
-/// The lower regularised incomplete gamma function P(a, x), from its series.
+/// The lower regularised incomplete gamma function P(a, x), computed from its series.
 fn gamma_below(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -143,8 +143,8 @@ fn gamma_below(a: f64, x: f64) -> f64 {
     (sum * (a * x.ln() - x - ln_gamma(a)).exp()).min(1.0)
 }
 
-/// The 97.5 % quantile of Student's t distribution, by Cornish-Fisher expansion; within 1 % from
-/// three degrees of freedom up.
+/// The 97.5 % quantile of Student's t distribution by Cornish-Fisher expansion; accurate to 1 %
+/// from three degrees of freedom up.
 pub(crate) fn student(freedom: f64) -> f64 {
     const Z: f64 = 1.959_964;
     let z3 = Z.powi(3);
@@ -183,7 +183,7 @@ mod tests {
                     let tail: f64 = exact[hit as usize..].iter().sum();
                     let bound = binomial_tail(hit.into(), all.into(), share);
                     assert!(bound >= tail * 0.999_999, "{hit} of {all}, {share}");
-                    // The bound is reasonably tight, too.
+                    // The bound is also reasonably tight.
                     assert!(
                         bound <= tail * 20.0 || tail > 0.05,
                         "{hit} of {all}, {share}"

@@ -1,6 +1,6 @@
 //! Float-to-integer conversions.
 
-/// Rounds to the nearest integer. Times and slots of a recording lie far within ±2^53.
+/// Rounds to the nearest integer. Times and slot numbers in a recording are far within ±2^53.
 #[expect(clippy::cast_possible_truncation, reason = "saturates; see above")]
 pub(super) fn whole(x: f64) -> i64 {
     x.round() as i64

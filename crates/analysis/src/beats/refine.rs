@@ -1,64 +1,64 @@
 //! Estimates the period and its confidence interval from the times of a beat's events.
 //!
-//! Two kinds of jitter give the same residuals but very different precision. For a timer that fires
-//! on a grid, each event is late by an independent amount, and the period is known to ~
-//! √12·σ/n^1.5. For a timer re-armed at each event, each *interval* is off by an independent
-//! amount, and the period is known only to ~ σ/√n. A drifting clock lies in between. The local
-//! level model covers all of them (Harvey 1989, ch. 2):
+//! Two kinds of jitter give the same residuals but very different precision. If a timer fires on a
+//! grid, each event is late by an independent amount, and the period is known to ~ √12·σ/n^1.5. If
+//! a timer is re-armed at each event, each *interval* is off by an independent amount, and the
+//! period is known only to ~ σ/√n. A drifting clock lies in between. The local level model covers
+//! all three (Harvey 1989, ch. 2):
 //!
 //! ```text
 //! t(k) = level(k) + k·P + white noise of variance σ²,   level(k+1) = level(k) + noise of λσ²
 //! ```
 //!
-//! λ = 0 is the grid, λ → ∞ the re-armed timer. For many λ, the Kalman filter yields the restricted
-//! likelihood and the generalised least squares slope P with its standard error. Missing beats are
-//! longer steps; after a restart the level starts afresh.
+//! λ = 0 is the grid, λ → ∞ the re-armed timer. For each of many λ, the Kalman filter yields the
+//! restricted likelihood and the generalised least squares slope P with its standard error. Missing
+//! beats are longer steps; after a restart, the level starts afresh.
 //!
 //! # The interval
-//! A few events leave λ open, and the standard errors of the slopes differ by a factor of n/√12. So
-//! the estimate is averaged over λ with the reference prior of a ratio of variances (Berger, De
-//! Oliveira and Sansó 2001, *J. Am. Stat. Assoc.* 96, 1361): the square root of its information in
-//! the restricted likelihood. Let dᵢ be the variances of the walk's part in the n − 2 directions
-//! orthogonal to level and slope, and rᵢ = dᵢ/(1 + λdᵢ). The prior is √(½(Σrᵢ² − (Σrᵢ)²/(n − 2))).
-//! It vanishes where the data cannot distinguish λ from 0 or from ∞.
+//! A few events do not determine λ, and the standard errors of the slopes differ by a factor of up
+//! to n/√12. So the estimate is averaged over λ with the reference prior for a variance ratio
+//! (Berger, De Oliveira and Sansó 2001, *J. Am. Stat. Assoc.* 96, 1361): the square root of the
+//! information about λ in the restricted likelihood. Let dᵢ be the variances of the random walk in
+//! the n − 2 directions orthogonal to level and slope, and rᵢ = dᵢ/(1 + λdᵢ). The prior is √(½(Σrᵢ²
+//! − (Σrᵢ)²/(n − 2))). It vanishes where the data cannot distinguish λ from 0 or from ∞.
 //!
-//! A re-armed timer is the upper end of that range. Averaging over smaller λ gives an interval that
-//! is right on average over λ but too narrow at that end: 87.5 % instead of 95 % for ten events. So
-//! if the likelihood does not rule out a re-armed timer, the result also covers the interval for
-//! that timer: the one of the mean of independent intervals. The ratio that rules it out occurs by
-//! chance once in a hundred.
+//! A re-armed timer is at the upper end of that range. Averaging over smaller λ gives an interval
+//! that is right on average over λ but too narrow at that end: 87.5 % instead of 95 % for ten
+//! events. So unless the likelihood rules out a re-armed timer, the result also covers the interval
+//! for such a timer, which is that of the mean of independent intervals. A true re-armed timer is
+//! ruled out by chance once in a hundred trains.
 //!
-//! The model assumes one law for all intervals. If there are two, say 7 ticks or 15 (run-queue
-//! balancing), it finds a period between them that no interval has, to within a hundredth. So the
-//! interval also covers the mean of the one-slot intervals if that mean is further off than chance
-//! allows.
+//! The model assumes that all intervals have one distribution. If there are two lengths, say 7 or
+//! 15 ticks (run-queue balancing), it finds a period between them that no interval has, to within
+//! 1 %. So the result also covers the mean of the one-slot intervals if that mean is further off
+//! than chance allows.
 //!
 //! Suppose three in five intervals of a re-armed timer are within a quarter of their median, and
-//! their mean is that far from the fitted period. Then the other intervals are not jitter: the
-//! timer was re-armed before it was due. An example is `rcu_preempt`, which sleeps for two ticks
-//! and is woken early by the end of some grace periods. The mean of the majority is then the
-//! period, because no interval equals the mean of all.
+//! their mean differs from the fitted period by more than chance allows. Then the remaining
+//! intervals are not jitter: the timer was re-armed before it was due. An example is `rcu_preempt`,
+//! which sleeps for two ticks and is woken early by the end of some grace periods. The period is
+//! then the mean of the majority, because no interval equals the mean of all.
 
 use super::assign::Entry;
 use super::null::student;
 
-/// Values of λ tried besides 0: a tenth times these powers of √10. The last stands for ∞.
+/// Values of λ tried besides 0: √10 to these powers, divided by 10. The last stands for ∞.
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
-/// λn² above which the prior is not negligible.
+/// Minimum λn² at which the prior is not negligible.
 const FROM: f64 = 0.1;
-/// A λ is ruled out if its log likelihood is further below the maximum than this: half the 99 %
-/// quantile of χ² with one degree of freedom.
+/// Maximum distance of a plausible λ's log likelihood below the best: half the 99 % quantile of χ²
+/// with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
-/// One-slot intervals needed before their mean counts.
+/// The mean of the one-slot intervals counts only if there are at least this many.
 const STEPS: usize = 20;
-/// Standard errors by which that mean must be off.
+/// Minimum distance of that mean from the fitted period, in standard errors.
 const FAR: f64 = 4.0;
-/// Distance from the median, as a share of it, within which intervals belong to the same timer.
+/// Intervals belong to the same timer if they differ from the median by less than this share of it.
 const NEAR: f64 = 0.25;
-/// Share of the intervals that must be near the median for the rest to be early re-arming. It is
-/// well above half, so that a timer with two interval lengths does not qualify.
+/// If at least this share of the intervals is near the median, the rest counts as early re-arming.
+/// The share is well above half, so that a timer with two interval lengths does not qualify.
 const MOST: f64 = 0.6;
-/// Maximum number of groups of beats; beats within a group are averaged before the fit.
+/// Maximum number of groups of beats; the beats in a group are averaged before the fit.
 const GROUPS: usize = 20_000;
 
 /// Variance due to reading a clock in whole nanoseconds, ns².
@@ -78,13 +78,13 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Whether `count` beats suffice to distinguish this re-armed timer from a grid.
+    /// Whether `count` beats suffice to tell that this timer is re-armed and not on a grid.
     pub(super) fn is_rearmed(&self, count: usize) -> bool {
         self.walk * (count as f64).sqrt() > 2.0 * self.white
     }
 }
 
-/// One observation: slot, time, and the number of beats averaged.
+/// One observation: a group of `count` beats with their mean slot and time.
 #[derive(Clone, Copy)]
 struct Point {
     slot: f64,
@@ -93,12 +93,12 @@ struct Point {
     segment: u32,
 }
 
-/// Fits a period near `period` (ns) to the entries; `None` with fewer than three degrees of
+/// Fits a period near `period` (ns) to the entries; `None` if there are fewer than three degrees of
 /// freedom.
 ///
-/// Rounding contributes `rounding` (ns²) to the variance of each event, or of each interval if the
-/// next one is armed by it. The residuals can be smaller by luck, since a few events can all be
-/// rounded alike, but the period is not known any better.
+/// `rounding` (ns²) is the variance due to rounding of each event or, if each event arms the next,
+/// of each interval. It is a lower bound for the estimate: a few events can all be rounded alike by
+/// luck, which leaves smaller residuals without making the period better known.
 pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) -> Option<Fit> {
     let points = points(times, entries, period);
     let segments = f64::from(points.last()?.segment) + 1.0;
@@ -152,10 +152,10 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
     })
 }
 
-/// Intervals one slot long.
+/// The intervals that are one slot long.
 struct Steps {
     all: Vec<f64>,
-    /// Mean, ns; 0 if empty.
+    /// Mean, ns; 0 without intervals.
     mean: f64,
     /// Standard deviation, ns.
     spread: f64,
@@ -183,8 +183,8 @@ impl Steps {
         )
     }
 
-    /// The intervals near the median, if they make up most of the `intervals` (of one slot or
-    /// more). The rest is then not jitter.
+    /// The intervals near the median, if they make up most of all `intervals`, including longer
+    /// ones. If so, the rest is not jitter.
     fn most(&self, intervals: usize) -> Option<Self> {
         let mut all = self.all.clone();
         let middle = all.len() / 2;
@@ -206,7 +206,7 @@ impl Steps {
         self.all.len() >= STEPS && off > fit.margin + FAR * self.error()
     }
 
-    /// The fit of a timer re-armed for the mean interval.
+    /// The fit for a timer that is re-armed for the mean interval.
     fn fit(&self) -> Fit {
         let freedom = (self.all.len() as f64 - 1.0).max(1.0);
         Fit {
@@ -218,9 +218,9 @@ impl Steps {
     }
 }
 
-/// The reference prior of λ for evenly spaced beats.
+/// The reference prior for λ if the beats are evenly spaced.
 struct Prior {
-    /// Variances of the walk's part, relative to white noise of variance 1.
+    /// Variances of the random walk's components, relative to white noise of variance 1.
     walk: Vec<f64>,
 }
 
@@ -250,7 +250,8 @@ impl Prior {
     }
 }
 
-/// The entries as deviations from a grid of `period`, averaged in groups if there are many.
+/// Converts the entries to deviations from a grid of `period`, averaged in groups if there are
+/// many.
 fn points(times: &[f64], entries: &[Entry], period: f64) -> Vec<Point> {
     let size = entries.len().div_ceil(GROUPS).max(1);
     let middle = entries.get(entries.len() / 2).map_or(0, |e| e.slot);
@@ -292,7 +293,7 @@ fn solve(points: &[Point], lambda: f64, freedom: f64, rounding: f64) -> Option<S
     for &point in points {
         let noise = 1.0 / point.count;
         match last.filter(|l| l.segment == point.segment) {
-            // The first observation is all that is known of a new level.
+            // The first observation is all that is known about a new level.
             None => (state, level_x, level_y) = (noise, point.slot, point.time),
             Some(before) => {
                 let predicted = state + lambda * (point.slot - before.slot).abs();
@@ -335,8 +336,8 @@ mod tests {
 
     #[test]
     fn the_prior_matches_eigenvalues_of_the_detrended_walk() {
-        // From a numpy eigendecomposition of the walk's covariance, for n = 6 and 40:
-        // λ·√information.
+        // λ·√information for n = 6 and 40, from a numpy eigendecomposition of the walk's
+        // covariance.
         for (count, lambda, expected) in [
             (6, 1.0 / 3.0, 0.0922),
             (6, 1.0, 0.1573),
@@ -353,8 +354,8 @@ mod tests {
         }
     }
 
-    /// Counts how many of 2000 confidence intervals contain the true period of `count` events.
-    /// Either the events are off independently, or the intervals are.
+    /// Counts how many of 2000 confidence intervals contain the true period of `count` events. The
+    /// jitter is independent per interval if `rearmed`, else per event.
     fn covered(count: usize, rearmed: bool) -> usize {
         let mut draws = Draws::new(count as u64 + u64::from(rearmed) * 1_000);
         let entry = |k| Entry {
@@ -382,8 +383,8 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_shorter_of_two_interval_lengths() {
-        // A timer armed for either 7 or 15 ticks of 4 ms looks like 29.4 ms with every other beat
-        // missing.
+        // A timer armed for either 7 or 15 ticks of 4 ms looks like one of 29.4 ms with every other
+        // beat missing.
         let mut draws = Draws::new(5);
         let (mut times, mut entries) = (vec![0.0], Vec::new());
         let (mut at, mut slot) = (0.0, 0);
@@ -404,13 +405,13 @@ mod tests {
         let fit = fit(&times, &entries, 29.4e6, 4e6_f64.powi(2) / 12.0).unwrap();
         assert!((fit.period - 29.4e6).abs() < 0.3e6, "{fit:?}");
         assert!((fit.period - 28e6).abs() <= fit.margin, "{fit:?}");
-        // The interval is not much wider than that.
+        // The interval is not much wider than necessary.
         assert!(fit.margin < 2e6, "{fit:?}");
     }
 
     #[test]
     fn a_timer_rearmed_early_has_the_period_of_most_intervals() {
-        // Two ticks of 4 ms, but one tick in one case out of ten; each slightly late.
+        // Two ticks of 4 ms, but only one tick in one case out of ten; each event is slightly late.
         let mut draws = Draws::new(9);
         let (mut times, mut entries, mut at) = (Vec::new(), Vec::new(), 0.0);
         for event in 0..600 {
@@ -435,7 +436,7 @@ mod tests {
         for count in [5, 6, 10, 40] {
             for rearmed in [false, true] {
                 let covered = covered(count, rearmed);
-                // At 95 % coverage, fewer than 93.5 % of 2000 happens once in 1000 runs.
+                // At 95 % coverage, fewer than 93.5 % of 2000 occurs once in 1000 trials.
                 assert!(covered >= 1_870, "{count} {rearmed}: {covered} of 2000");
             }
         }

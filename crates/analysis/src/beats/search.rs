@@ -14,18 +14,19 @@ use super::trial::{FILL, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
 
-/// Highest false-alarm probability of an accepted beat.
+/// Maximum false-alarm probability of an accepted beat.
 const ALARM: f64 = 1e-3;
-/// The same for the test of a few clean intervals, which runs once per source.
+/// Maximum false-alarm probability in the test of a few clean intervals, which runs once per
+/// source.
 const ALARM_CLEAN: f64 = 5e-3;
-/// Widest accepted spread around the path, in periods.
+/// Maximum accepted spread around the path, in periods.
 const WIDEST: f64 = 0.21;
-/// If chance hits a larger share of the slots than this, the period is unknown: among so many
-/// unrelated events the path finds some that confirm it.
+/// Maximum share of slots that chance may hit. Among so many unrelated events, the path always
+/// finds some that confirm a period.
 const CROWDED: f64 = 0.8;
-/// Slots used to compare candidates.
+/// Number of slots used to compare candidates.
 const TRIAL_SLOTS: f64 = 1024.0;
-/// Ways to follow a path; each counts as a trial.
+/// Number of drift models tried; each counts as a trial.
 const MANNERS: f64 = 12.0;
 
 /// A beat that passed every test.
@@ -35,7 +36,7 @@ pub(super) struct Found {
     pub(super) alarm: f64,
 }
 
-/// The events not yet assigned to a beat.
+/// Searches the events not yet assigned to a beat.
 pub(super) struct Search<'a> {
     pub(super) events: &'a Events,
     pub(super) begin: i64,
@@ -43,12 +44,12 @@ pub(super) struct Search<'a> {
     pub(super) seen: f64,
     pub(super) shortest: f64,
     pub(super) longest: f64,
-    /// Remaining event times, ns from the start of the window.
+    /// Times of the remaining events, ns from the start of the window.
     pub(super) times: Vec<f64>,
-    /// Index of each remaining event among the source's events.
+    /// Index of each remaining event in the source's list of events.
     pub(super) origin: Vec<usize>,
     pub(super) stretches: Vec<Range<usize>>,
-    /// The ticks that most of the remaining events lie on, if they occur only on ticks.
+    /// The ticks that most of the remaining events lie on; `None` if they also occur between ticks.
     lattice: Option<Lattice>,
 }
 
@@ -71,7 +72,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Splits the remaining times at the holes of the observation.
+    /// Splits the remaining times where the observation has holes.
     pub(super) fn cut(&mut self) {
         let place = |t: Nanos| {
             self.times
@@ -84,7 +85,7 @@ impl<'a> Search<'a> {
             .map(|&(from, to)| place(from)..place(to + Nanos(1)))
             .filter(|range| !range.is_empty())
             .collect();
-        // Drop events outside the observed intervals: their surroundings are unknown.
+        // Drop events outside the observed intervals, because their surroundings are unknown.
         let total: usize = self.stretches.iter().map(ExactSizeIterator::len).sum();
         if total != self.times.len() {
             let kept: Vec<usize> = self.stretches.iter().cloned().flatten().collect();
@@ -102,14 +103,14 @@ impl<'a> Search<'a> {
         self.lattice = self.events.tick.and_then(lattice);
     }
 
-    /// Remaining times used to weigh evidence, snapped to the lattice if there is one.
+    /// The remaining times, snapped to the lattice if there is one, for weighing the evidence.
     fn weighed(&self) -> Cow<'_, [f64]> {
         self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
             Cow::Owned(lattice.snap(&self.times))
         })
     }
 
-    /// The beat of the tick itself, if nearly every tick has an event.
+    /// The tick's own beat, if nearly every tick has an event.
     fn every_tick(&self) -> Option<Found> {
         let lattice = self.lattice?;
         let chance = lattice.every_tick(&self.times, self.seen);
@@ -125,7 +126,7 @@ impl<'a> Search<'a> {
             .then_some(found)
     }
 
-    /// The strongest beat among the remaining events.
+    /// Finds the strongest beat among the remaining events.
     pub(super) fn strongest(&self) -> Option<Found> {
         if self.times.len() < FEWEST {
             return None;
@@ -165,7 +166,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Candidate periods with a first score, best first.
+    /// Candidate periods with a preliminary score, best first.
     fn ranked(&self) -> Vec<(f64, f64)> {
         let shortest = (0.4 * self.seen / self.times.len() as f64).max(self.shortest);
         let mut candidates = Vec::new();
@@ -208,7 +209,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// The events used to compare periods near `period`.
+    /// Selects the events that are used to compare periods near `period`.
     fn trial(&self, period: f64) -> Trial {
         let wanted = TRIAL_SLOTS * period;
         let dense = self.times.len() as f64 * period / self.seen > 8.0;
@@ -229,7 +230,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let share = (to - from) / self.seen;
-            // A short interval is one piece; a long one gives four, far apart.
+            // A short stretch is one piece; a long one yields four, far apart.
             let count = if share > 0.5 { 4 } else { 1 };
             let part = (wanted * share / f64::from(count))
                 .max(64.0 * period)
@@ -257,7 +258,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows, fits and tests a period over the whole window; `None` if it is not a beat.
+    /// Follows, fits and tests a period over the whole window. Returns `None` if it is not a beat.
     fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>) -> Option<Found> {
         let weighed = self.weighed();
         let stretches = self.stretches.iter();
@@ -306,7 +307,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The factor by which the true period is longer, if the missing slots are regular rather than
+/// The factor by which the true period is longer, if slots are missing regularly rather than at
 /// random.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
@@ -322,7 +323,7 @@ fn every_other(train: &Train) -> Option<f64> {
     })
 }
 
-/// Whether the beat is present throughout: in all but one of the window's quarters.
+/// Whether the beat is present in at least three of the window's four quarters.
 fn covers(train: &Train) -> bool {
     let quarters = train.parts.chunks(train.parts.len() / 4);
     quarters

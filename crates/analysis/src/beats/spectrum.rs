@@ -1,12 +1,12 @@
-//! Candidate periods from the averaged power spectrum of binned events.
+//! Finds candidate periods from the averaged power spectrum of binned events.
 //!
 //! The events are binned and Fourier-transformed in segments, and the segments' powers are averaged
-//! (Bartlett 1948). This is repeated for every factor of four in period. A segment holds 128 to 512
-//! periods, so a drifting clock or a restarted timer spoils one segment and not the sum.
+//! (Bartlett 1948). This is repeated for every factor of four in period. A segment is 128 to 512
+//! periods long, so a drifting clock or a restarted timer spoils one segment and not the sum.
 //!
-//! A window too short for several segments is one segment, padded with zeros so that no period
-//! falls between two frequencies. For the power of unevenly spaced samples at any frequency see
-//! Lomb 1976 and Scargle 1982; for events instead of samples it is the Rayleigh power, Z²₁ of
+//! A window too short for several segments is treated as one, padded with zeros so that no period
+//! falls between two frequencies. For the power of unevenly spaced samples at any frequency, see
+//! Lomb 1976 and Scargle 1982; for events instead of samples, it is the Rayleigh power, Z²₁ of
 //! Buccheri et al. 1983.
 
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use rustfft::{Fft, FftDirection, Length};
 
 use super::number::index;
 
-/// Bins per shortest period of a scale: enough for its fourth harmonic.
+/// Number of bins per shortest period of a scale: enough for its fourth harmonic.
 const BINS: f64 = 8.0;
 /// Ratio between the longest and the shortest period of a scale.
 const SCALE: f64 = 4.0;
-/// Bins per segment in a long window.
+/// Number of bins per segment in a long window.
 const SEGMENT: usize = 4096;
-/// Peaks kept per scale.
+/// Maximum number of peaks kept per scale.
 const KEPT: usize = 6;
 /// Minimum strength of a kept peak, in nats: about one frequency in twenty reaches it by chance.
 const MIN: f64 = 1.2;
@@ -37,8 +37,8 @@ pub(super) struct Candidate {
     pub(super) strength: f64,
 }
 
-/// Spectral peaks between two periods, strongest first. `times` are sorted, in ns from the start of
-/// the window, which is `span` ns long.
+/// Finds spectral peaks between two periods, strongest first. `times` are sorted, in ns from the
+/// start of the window, which is `span` ns long.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -50,7 +50,8 @@ pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Ve
     found
 }
 
-/// All peaks between two periods, not just the strongest of each scale, in no particular order.
+/// Finds all peaks between two periods, not just the strongest ones of each scale, in no particular
+/// order.
 pub(super) fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -76,18 +77,19 @@ fn each_scale(
     }
 }
 
-/// Transforms by length.
+/// FFT plans by transform length.
 type Transforms = HashMap<usize, Radix4<f32>>;
 
-/// Sums the segments' powers. Two real segments a and b are transformed as one complex one, z = a +
-/// ib; then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
+/// Sums the power of segments. Two real segments a and b are transformed as one complex segment, z
+/// = a + ib; then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
 struct Pair<'a> {
     transform: &'a Radix4<f32>,
-    /// Segments not transformed yet; the real parts hold the first.
+    /// Segments not transformed yet: the first in the real parts, the second in the imaginary
+    /// parts.
     waiting: Vec<Complex<f32>>,
     is_half: bool,
     scratch: Vec<Complex<f32>>,
-    /// Twice the power of each frequency up to half the length.
+    /// Twice the summed power at each frequency, up to half the transform's length.
     sum: Vec<f64>,
 }
 
@@ -103,7 +105,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Adds a segment, padded with zeros to the transform's length.
+    /// Adds a segment. Zeros pad it to the transform's length.
     fn push(&mut self, segment: &[f32]) {
         let waiting = self.waiting.iter_mut().zip(segment);
         if self.is_half {
@@ -126,7 +128,7 @@ impl<'a> Pair<'a> {
         z.fill(Complex::default());
     }
 
-    /// Summed power of each frequency.
+    /// Summed power at each frequency.
     fn finish(mut self) -> Vec<f64> {
         if self.is_half {
             self.transform();
@@ -149,7 +151,7 @@ struct Scale {
 impl Scale {
     fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
         let bins = index(span / bin).max(1);
-        // Up to twice the segment length, use one segment: averaging two would only lose
+        // Use one segment for a window of up to two segments: averaging two would only lose
         // resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
             (bins + 1, (bins * 4).next_power_of_two())
@@ -169,7 +171,8 @@ impl Scale {
                 if at / segment != number {
                     break;
                 }
-                // A bin is either hit or not, so that a cluster of events in it counts as one.
+                // A bin counts once, however many events it contains, so that a cluster counts as
+                // one event.
                 input[at % segment] = 1.0;
                 next += 1;
             }
@@ -232,9 +235,9 @@ impl Scale {
         local
     }
 
-    /// Noise at frequency `i`: the median power of the surrounding half-octave, because clustered
-    /// events raise the power at low frequencies. With too few frequencies, the level of white
-    /// noise.
+    /// Noise level at frequency `i`: the median power of the surrounding half-octave, because
+    /// clustered events raise the power at low frequencies. With too few frequencies, it is the
+    /// level of white noise.
     fn level(&self, i: usize) -> f64 {
         let (low, high) = (i * 4 / 5, (i * 5 / 4).min(self.power.len() - 1));
         if high - low < 24 {
@@ -249,8 +252,8 @@ impl Scale {
             .collect();
         let middle = around.len() / 2;
         let median = *around.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // The median of one exponential variable is ln 2 of its mean; that of an average of many
-        // tends to 1.
+        // The median of an exponential variable is ln 2 times its mean; the median of an average of
+        // many tends to the mean.
         (median / (1.0 - 0.307 / self.segments.max(1.0))).max(0.5)
     }
 }

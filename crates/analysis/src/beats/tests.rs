@@ -1,4 +1,4 @@
-//! The detector's guarantees, on generated events.
+//! Tests the detector's guarantees with generated events.
 
 mod nulls;
 
@@ -8,7 +8,7 @@ use ticktax_fixture::Draws;
 use super::{Events, FEWEST, Rhythm, Unknown, detect, knowable};
 use ticktax_model::Nanos;
 
-/// Events of 1 µs at these times (ns), in a window from 0 to `window` ns.
+/// Events of 1 µs at `times` (ns), observed from 0 to `window` ns.
 #[expect(clippy::cast_possible_truncation, reason = "times of hours at most")]
 fn events(mut times: Vec<f64>, window: f64) -> Events {
     times.retain(|t| (0.0..window).contains(t));
@@ -57,7 +57,7 @@ fn a_rearmed_timer_has_a_wider_confidence_interval() {
     let period = beats[0].period;
     assert_eq!(beats[0].rhythm, Rhythm::Rearmed);
     assert!(period.low <= 1e7 && 1e7 <= period.high, "{period:?}");
-    // σ/√n; a grid with that jitter would give a hundredth of it.
+    // The width is ~ σ/√n; on a grid with that jitter, it would be a hundredth of this.
     assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
 }
 
@@ -100,7 +100,7 @@ fn too_few_events_or_too_short_a_window_are_reported() {
     let few = events(vec![1e9, 2e9, 3e9, 4e9], 5e9);
     assert_eq!(knowable(&few), Err(Unknown::FewEvents(4)));
     assert!(detect(&few).is_empty());
-    // Four periods of 31 s need 124 s; nothing can be known about them after 90 s.
+    // Four periods of 31 s take 124 s, so nothing is known about them after 90 s.
     let short = events(grid(&mut Draws::new(4), 31e9, 3, 0.0), 9e10);
     assert!(detect(&short).is_empty());
     let six = events((0..6).map(|k| 1e9 * (f64::from(k) + 0.5)).collect(), 6e9);
@@ -119,8 +119,8 @@ fn regular_clusters_at_random_times_are_not_a_beat() {
     assert!(detect(&events(times, 1e11)).is_empty());
 }
 
-/// A sleeper of 50 ms that is sometimes woken late, among the ticks of its CPU. Any tick near its
-/// next wake-up could be mistaken for it.
+/// A thread sleeps 50 ms at a time and is sometimes woken late. Its CPU's ticks are among the
+/// events, and any tick near the next wake-up could be mistaken for it.
 #[test]
 fn unrelated_events_do_not_produce_a_wrong_period() {
     for seed in 0..6 {

@@ -1,37 +1,37 @@
 //! Follows the phase of a period through the window and computes the evidence for the period.
 //!
-//! The window is cut into *slots* of one trial period each; the phase of an event is its place in
-//! its slot. If the period is real, the phases lie around a path that stays, drifts slowly,
-//! wanders, or (if a timer is restarted) jumps. A path has a prior probability, set by
-//! [`DriftModel`]. Given a path, a slot has the likelihood ratio against chance
+//! The window is cut into *slots* one trial period long; the phase of an event is its position in
+//! its slot. If the period is real, the phases lie around a path that stays constant, drifts
+//! slowly, wanders, or (if a timer is restarted) jumps. A path has a prior probability, set by
+//! [`DriftModel`]. Given a path, a slot has the following likelihood ratio against chance:
 //!
 //! ```text
 //! R = 1 − w + w · mean over the slot's events of g(phase − path)
 //! ```
 //!
-//! Here g is a normal density wrapped around the circle and w is the share of slots with a beat.
+//! Here g is a normal density wrapped around the circle, and w is the share of slots with a beat.
 //! Dynamic programming finds the path with the highest product (Viterbi 1967).
 //!
 //! **Why this is safe.** By chance, a phase is uniform regardless of earlier slots (Poisson
-//! arrivals, at any rate that varies over more than a period). So each R has expectation 1, and so
-//! does the prior-weighted sum over all paths. By Markov's inequality, chance gives the best path a
-//! score s = ln(prior · ΠR) with a probability of at most e^−s.
+//! arrivals, at any rate that varies only over more than a period). So each R has expectation 1,
+//! and so does the prior-weighted sum over all paths. By Markov's inequality, chance gives the best
+//! path a score s = ln(prior · ΠR) with a probability of at most e^−s.
 //!
-//! That bound needs no large numbers, unlike the χ² law of epoch folding (Leahy et al. 1983), of
-//! Z²ₙ (Buccheri et al. 1983) and of the H-test (de Jager et al. 1989), which test the same
-//! hypothesis. These tests multiply over a slot's events; averaging makes a cluster in one slot
-//! weigh as one event. The expectation stays 1 however the members of a cluster depend on each
-//! other.
+//! Unlike the χ² approximations of epoch folding (Leahy et al. 1983), Z²ₙ (Buccheri et al. 1983)
+//! and the H-test (de Jager et al. 1989), which test the same hypothesis, that bound does not need
+//! many events. Those tests multiply over a slot's events. Averaging instead gives a cluster in one
+//! slot the weight of one event, and the expectation stays 1 however the members of a cluster
+//! depend on each other.
 
 use super::lattice::{Comb, Lattice};
 
-/// Resolution of the phase.
+/// Number of steps in which the phase is resolved.
 pub(super) const PHASES: usize = 64;
 const LAST: usize = PHASES - 1;
 const CIRCLE: i32 = 64;
 /// Log probability of a restart at a block, spread evenly over the phases.
 const JUMP: f32 = -10.5;
-/// Blocks decided together; bounds the memory, at 64 bytes per block.
+/// Number of blocks decided together. Limits the memory, at 64 bytes per block.
 const PIECE: usize = 1 << 14;
 
 /// How a path may move, and how sharp the beat is.
@@ -55,7 +55,7 @@ impl DriftModel {
     }
 }
 
-/// The best path of a period.
+/// The best path for a period.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
     /// Trial period, ns.
@@ -64,11 +64,11 @@ pub(super) struct Track {
     pub(super) drift_model: DriftModel,
     /// ln(prior · likelihood ratio), nats.
     pub(super) score: f64,
-    /// Blocks with events, in order: (block number from time 0, phase of the path).
+    /// Blocks with events, in order, each as its number from time 0 and the path's phase.
     pub(super) path: Vec<(i64, u8)>,
     /// Index in `path` at which each stretch starts.
     pub(super) starts: Vec<usize>,
-    /// Slots with an event.
+    /// Number of slots with an event.
     pub(super) occupied: u64,
 }
 
@@ -94,9 +94,9 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
-/// Follows `period` (ns) through the events. Each of the `stretches` holds sorted times (ns from
-/// the start of the window) observed without a hole; the path starts afresh in each. If the times
-/// lie on a `lattice`, chance means any point of it instead of any time.
+/// Follows `period` (ns) through the events. Each of the `stretches` contains sorted times (ns from
+/// the start of the window) observed without a break; the path starts afresh in each. If the times
+/// lie on a `lattice`, the null hypothesis is any lattice point instead of any time.
 pub(super) fn follow(
     stretches: &[&[f64]],
     period: f64,
@@ -129,8 +129,8 @@ pub(super) fn follow(
     track
 }
 
-/// Log likelihood ratio of the first block of `times` for every phase. Also returns the block's
-/// number, its number of events, and its number of occupied slots.
+/// Computes the log likelihood ratio of the first block in `times` for every phase. Returns the
+/// block's number, its number of events, the ratios, and its number of occupied slots.
 fn block_gain(
     times: &[f64],
     drift_model: DriftModel,
@@ -185,9 +185,9 @@ impl Pulse {
         }
     }
 
-    /// Adds the likelihood ratio of an event, by phase of the path.
+    /// Adds an event's likelihood ratio for each phase of the path to `to`.
     fn add(&self, time: f64, slot: i64, phase: usize, to: &mut [f32; PHASES]) {
-        // kernel[PHASES + d] is the density at d, for d from −PHASES up.
+        // kernel[PHASES + d] is the density at phase difference d, for d from −PHASES up.
         let at = |phase: usize| &self.kernel[PHASES - phase..2 * PHASES - phase];
         let Some(comb) = &self.comb else {
             to.iter_mut().zip(at(phase)).for_each(|(d, k)| *d += k);
@@ -201,7 +201,7 @@ impl Pulse {
     }
 }
 
-/// The slot of a time, and its phase from 0 to 63.
+/// The slot that contains `time`, and the phase within it, 0 to 63.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -216,8 +216,8 @@ fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
     )
 }
 
-/// A wrapped normal density of mean 1, by phase difference, repeated twice so that any shift of it
-/// is one slice. The width includes that of a phase step.
+/// A wrapped normal density with mean 1, by phase difference, repeated twice so that any shift of
+/// it is one slice. The width includes that of a phase step.
 fn kernel(width: f64) -> [f32; 2 * PHASES] {
     let sd = (width * PHASES as f64).hypot(0.29);
     let mut once = [0.0_f64; PHASES];
@@ -241,7 +241,8 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
     twice
 }
 
-/// State of the dynamic programme: the best log probability of a path that ends at each phase.
+/// State of the dynamic programme: for each phase, the best log probability of a path that ends
+/// there.
 struct State {
     drift_model: DriftModel,
     /// Best log probability by phase, relative to `base`.
@@ -294,9 +295,9 @@ impl State {
         self.came_from.push(from);
     }
 
-    /// Extends every path by `blocks` and returns the phase that the best path to each phase came
-    /// from. Two sweeps around the circle find the best move, because the penalty is linear in its
-    /// size.
+    /// Extends every path by `blocks`. Returns, for each phase, the phase that the best path to it
+    /// came from. Two sweeps around the circle find the best move, because the penalty is linear in
+    /// the move's size.
     fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
         let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
         let (mut top, mut top_at) = (f32::NEG_INFINITY, 0);
@@ -310,11 +311,12 @@ impl State {
             self.best = [top - even; PHASES];
             return [top_at; PHASES];
         };
-        // Over empty blocks the steps add up to a wider law; more than four make no difference.
+        // Over empty blocks the steps add up to a wider distribution. More than four make no
+        // difference.
         let lapse = blocks.clamp(1, 4) as f32;
         let ratio = self.drift_model.ratio.powf(1.0 / lapse.sqrt());
         let per_step = -ratio.ln();
-        // The law of a move, minus the share of restarts: together they are at most 1.
+        // The distribution of moves, minus the share of restarts: together they sum to at most 1.
         let stay = ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32;
         for i in 0..2 * PHASES {
             let (here, before) = (i % PHASES, (i + LAST) % PHASES);
@@ -340,7 +342,8 @@ impl State {
         from
     }
 
-    /// Fixes the path up to here and drops the alternatives; all paths continue from its end.
+    /// Fixes the path up to the current block and drops the alternatives, so that all paths
+    /// continue from its end.
     fn settle(&mut self, path: &mut Vec<(i64, u8)>) {
         let mut at = 0;
         for (i, &b) in self.best.iter().enumerate() {

@@ -1,28 +1,28 @@
-//! Compares periods on a part of the events, and chooses among the multiples of a period.
+//! Compares periods using part of the events, and chooses among the multiples of a period.
 
 use super::lattice::Lattice;
 use super::track::{DriftModel, Track, follow};
 
-/// Smallest share of slots that a beat fills, beyond chance.
+/// Minimum share of slots that a beat must fill, beyond chance.
 pub(super) const FILL: f64 = 0.4;
-/// A multiple of a period is preferred if it explains this share of the period's evidence. Twice
+/// Minimum share of a period's evidence that a multiple of it must explain to be preferred. Twice
 /// the true period explains less than half; the true period explains as much as its own fractions.
 const AS_GOOD: f64 = 0.72;
 /// Share of slots with a beat that the likelihood assumes.
 const WEIGHT: f32 = 0.8;
 
-/// A part of the events, used to compare periods.
+/// The part of the events that is used to compare periods.
 pub(super) struct Trial {
-    /// Times in the window, ns; no piece spans a hole in the observation.
+    /// Event times in the window, ns. No piece spans a hole in the observation.
     pub(super) pieces: Vec<Vec<f64>>,
-    /// Observed time of all pieces, ns.
+    /// Total observed time of the pieces, ns.
     pub(super) length: f64,
-    /// The ticks that the times lie on, if they occur only on ticks.
+    /// The ticks that the times lie on; `None` if they also occur between ticks.
     pub(super) lattice: Option<Lattice>,
 }
 
 impl Trial {
-    /// Follows a period; `None` if too few slots have an event.
+    /// Follows a period. Returns `None` if too few slots have an event.
     pub(super) fn follow(&self, period: f64, mut drift_model: DriftModel) -> Option<Track> {
         let slots = self.length / period;
         let max = [1, 2, 4, 8]
@@ -41,7 +41,7 @@ impl Trial {
         (track.occupied as f64 >= FILL * slots.floor()).then_some(track)
     }
 
-    /// The best path for a period near this one.
+    /// Finds the best path for a period near `period`.
     pub(super) fn best(&self, period: f64) -> Option<Track> {
         let loose = self.follow(period, drift_model(0.06, 4, 0.4))?;
         let mut best = loose;
@@ -67,8 +67,8 @@ impl Trial {
         Some(best)
     }
 
-    /// The longest multiple or fraction of a period that explains the events about as well as the
-    /// best.
+    /// The longest multiple or fraction of `best`'s period that explains the events about as well
+    /// as the best one does.
     pub(super) fn fundamental(&self, best: Track, longest: f64, shortest: f64) -> Track {
         let mut current = best;
         for _ in 0..3 {
@@ -109,8 +109,8 @@ impl Trial {
     }
 }
 
-/// How to follow a path: width of the beat in periods, slots per block, and how readily the path
-/// moves. [`Trial::follow`] shortens the blocks if there are few slots.
+/// A drift model with a beat `width` (in periods), `block` slots per block, and `ratio`, which sets
+/// how readily the path moves. [`Trial::follow`] shortens the blocks if there are few slots.
 pub(super) fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
     DriftModel {
         width,

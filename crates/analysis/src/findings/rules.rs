@@ -38,14 +38,14 @@ mod watchdog_not_as_asked;
 
 use super::Rule;
 
-/// Lists the rules by id and module; each module has a `judge` function.
+/// Builds the list of rules from ids and modules. Each module has a `judge` function.
 macro_rules! rules {
     ($($id:literal => $module:ident),+ $(,)?) => {
         &[$(Rule { id: $id, judge: $module::judge }),+]
     };
 }
 
-/// Every rule.
+/// All rules, sorted by id.
 pub const RULES: &[Rule] = rules![
     "boot-parameter-unknown" => boot_parameter_unknown,
     "clocksource-gave-way" => clocksource_gave_way,

@@ -1,14 +1,15 @@
-//! What a thread did between two runs, from its wake-ups and from what its CPU did meanwhile.
+//! Determines what a thread did between two runs, from its wake-ups and from what its CPU did in
+//! the meantime.
 
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{MOVED, OffCpuReason};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-/// Longest idle time that a wait for a CPU may contain: it takes that long at most to wake a CPU,
-/// or to move the thread to it.
+/// Maximum idle time within a wait for a CPU: waking a CPU, or moving the thread to it, does not
+/// take longer.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 
-/// A thread had a CPU.
+/// An on-CPU period of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: Nanos,
@@ -16,22 +17,22 @@ pub(super) struct Run {
     pub(super) cpu: Cpu,
 }
 
-/// A thread was off its CPU, for one reason.
+/// A period that a thread was off its CPU for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) start: Nanos,
     pub(super) end: Nanos,
     pub(super) reason: OffCpuReason,
-    /// Whether the thread went on on another CPU.
+    /// Whether the thread continued on another CPU.
     pub(super) moved: bool,
     /// The CPU of the run that follows.
     pub(super) cpu: Cpu,
-    /// When that run began.
+    /// Start of that run.
     pub(super) until: Nanos,
 }
 
 impl Gap {
-    /// The detail of its source, as the tracer writes it.
+    /// The detail of the gap's source, in the form that the tracer writes.
     pub(super) fn detail(&self) -> String {
         let moved = if self.moved { MOVED } else { "" };
         format!("{}{moved}", self.reason.name())
@@ -43,21 +44,23 @@ impl Gap {
             cpu: self.cpu,
             start: self.start,
             dur,
-            // The own time of a wait is its throttled part, which is not known.
+            // The self time of a wait is its throttled part, which is unknown here.
             self_time: dur,
             source,
         }
     }
 }
 
-/// What the machine did that decides whether a wait without a wake-up is believed.
+/// Machine-wide activity that decides whether a wait without a wake-up is believed.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// No event was lost, and every CPU was watched: a thread that has no wake-up was not woken.
+    /// Whether no event was lost and every CPU was watched. If so, a thread without a wake-up was
+    /// not woken.
     is_complete: bool,
-    /// Long idle periods by CPU, in order.
+    /// Long idle periods of each CPU, in order.
     idle: Vec<Vec<(Nanos, Nanos)>>,
-    /// Runs of threads whose switch events are missing, on any CPU, in order, overlaps merged.
+    /// Periods in which a thread whose switch event is missing ran on any CPU. They are in order,
+    /// and overlaps are merged.
     unreported: Vec<(Nanos, Nanos)>,
 }
 
@@ -71,8 +74,8 @@ impl Machine {
         }
     }
 
-    /// A CPU idled. Idle periods that are shorter than [`MAX_IDLE`] do not matter, even several in
-    /// a wait: the CPU was busy in between.
+    /// Adds an idle period. Periods shorter than [`MAX_IDLE`] do not matter, even if there are
+    /// several in a wait, because the CPU was busy in between.
     pub(super) fn idled(&mut self, span: &Span) {
         if span.dur <= MAX_IDLE {
             return;
@@ -88,7 +91,7 @@ impl Machine {
         self.unreported.push((span.start, span.end()));
     }
 
-    /// All rows have come.
+    /// Sorts the periods. Call it after the last row.
     pub(super) fn settle(&mut self) {
         for of_cpu in &mut self.idle {
             of_cpu.sort_unstable();
@@ -103,16 +106,15 @@ impl Machine {
         });
     }
 
-    /// Why a thread was off its CPU, before and between its `runs`. Both lists are in order. The
-    /// idle time of a CPU does not count against the waits of a real-time thread, which the kernel
-    /// may keep from an idle CPU.
+    /// Determines why a thread was off its CPU before and between its `runs`. Both lists must be in
+    /// order. For a real-time thread, idle time does not disprove a wait, because the kernel can
+    /// keep such a thread from running even on an idle CPU.
     pub(super) fn gaps(&self, runs: &[Run], wakes: &[Nanos], is_real_time: bool) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut before: Option<Run> = None;
         for run in runs {
             let left = before.map(|run| run.end);
-            // A row that overlaps another is damaged, or its thread number was given to a new
-            // thread.
+            // If a row overlaps another, it is damaged, or its thread id was reused.
             if left.is_none_or(|left| left < run.start) {
                 self.gap(&mut gaps, before, *run, wakes, is_real_time);
             }
@@ -149,7 +151,7 @@ impl Machine {
         match (before, wakes.first().zip(wakes.last())) {
             (Some(before), Some((&first, &last))) => {
                 add(before.end, first, OffCpuReason::Sleeping);
-                // A thread that waits is not woken again: it ran in between.
+                // A waiting thread is not woken again, so it ran in between.
                 add(first, last, OffCpuReason::Missed);
                 add(last, run.start, OffCpuReason::Woken);
             }
@@ -166,7 +168,7 @@ impl Machine {
         }
     }
 
-    /// Whether a thread without a wake-up between two runs waited for a CPU all the time.
+    /// Whether a thread without a wake-up between two runs waited for a CPU throughout.
     fn is_preempted(&self, before: Run, run: Run, is_real_time: bool) -> bool {
         let (from, to) = (before.end, run.start);
         let was_busy = |cpu: Cpu| !overlaps(self.idle_of(cpu), from, to, MAX_IDLE);
@@ -180,8 +182,8 @@ impl Machine {
     }
 }
 
-/// Whether one of these intervals, which are in order and apart, has more than `least` in common
-/// with `from..to`.
+/// Whether one of `intervals` has more than `least` in common with `from..to`. Intervals must be in
+/// order and disjoint.
 fn overlaps(intervals: &[(Nanos, Nanos)], from: Nanos, to: Nanos, least: Nanos) -> bool {
     let first = intervals.partition_point(|&(_, end)| end <= from);
     let mut common = intervals[first..].iter();

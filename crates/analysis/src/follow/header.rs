@@ -1,4 +1,4 @@
-//! The header of a recording that follows a subject.
+//! Builds the header of a recording that follows a subject.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use ticktax_model::victim::{Target, VictimHeader};
 
 use super::{FollowError, Subject, Thread};
 
-/// The processes in the cgroup at `path` and in those below it.
+/// The processes in the cgroup at `path` and in its descendants.
 pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, FollowError> {
     let cgroups = header.cgroups.as_ref().ok_or(FollowError::NoCgroups)?;
     let path = path.trim_end_matches('/');
@@ -22,7 +22,7 @@ pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, Foll
     Ok(within.flat_map(|(_, pids)| pids).copied().collect())
 }
 
-/// Whether the tracer followed the subject when the recording was made.
+/// Whether the tracer followed the subject when it made the recording.
 pub(super) fn is_about(header: &Header, subject: &Subject) -> bool {
     let recorded = header.victim.as_ref().filter(|recorded| recorded.followed);
     recorded.is_some_and(|recorded| match (subject, &recorded.target) {
@@ -32,7 +32,7 @@ pub(super) fn is_about(header: &Header, subject: &Subject) -> bool {
     })
 }
 
-/// The header of a machine's recording, once its rows follow these threads.
+/// Changes a machine-wide recording's header to follow `threads`, which belong to `subject`.
 pub(super) fn followed(
     header: &Header,
     subject: &Subject,
@@ -83,12 +83,16 @@ pub(super) fn followed(
             before: None,
             after: None,
             threads: None,
+            only_thread: match subject {
+                Subject::Thread(tid) => Some(*tid),
+                _ => None,
+            },
         }),
         ..header
     }
 }
 
-/// The processes of these threads, and the names of their programs.
+/// The processes that the threads belong to, and the names of their programs.
 fn processes(threads: &HashMap<i32, Thread>, sources: &SourceTable) -> (Vec<i32>, String) {
     let mut pids = BTreeSet::new();
     let mut names = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Finds what made something run: the edges that led to it, from the last to the first.
+//! Determines what made something run: the edges that led to it, from the last to the first.
 
 use ticktax_model::recording::Effect;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
@@ -7,11 +7,11 @@ use super::own::Piece;
 use super::{IncidentAnalysis, ObservedEdge, ROUNDED, is_thread};
 use crate::victim::waker;
 
-/// Maximum number of steps reported.
+/// Maximum number of causes reported in a chain.
 const STEPS: usize = 4;
 
 impl IncidentAnalysis {
-    /// The last wake-up of a thread between two times, if it has a known cause.
+    /// The last wake-up of thread `tid` between two times, if its cause is known.
     pub(super) fn woken(
         &self,
         tid: i32,
@@ -21,8 +21,8 @@ impl IncidentAnalysis {
         self.last_edge((from, to), sources, |edge| edge.effect == Effect::Woke(tid))
     }
 
-    /// The last edge from `from` to `to` that fits. `None` if it was made on an idle CPU: then its
-    /// cause is an interrupt that no hook watches.
+    /// The last edge from `from` to `to` that `fits`. `None` if its CPU was idle, because its cause
+    /// is then an interrupt that no hook watches.
     fn last_edge(
         &self,
         (from, to): (Nanos, Nanos),
@@ -37,20 +37,20 @@ impl IncidentAnalysis {
         (sources.get(found.by).kind != Kind::Idle).then_some(found)
     }
 
-    /// The causes of an edge, first cause first, with the edge's own source last. Empty if nothing
-    /// is known beyond that source.
+    /// The chain of causes of an edge: first cause first, the edge's own source last. Empty if only
+    /// that source is known.
     pub(super) fn chain(&self, edge: &ObservedEdge, sources: &SourceTable) -> Vec<String> {
         self.steps((edge.by, edge.cpu, edge.at), sources)
     }
 
-    /// The causes of a piece, first cause first, with the piece itself last; empty if none is
-    /// known.
+    /// The chain of causes of a piece: first cause first, the piece itself last. Empty if no cause
+    /// is known.
     pub(super) fn chain_of_piece(&self, piece: &Piece, sources: &SourceTable) -> Vec<String> {
         self.steps((piece.source, piece.cpu, piece.row_start), sources)
     }
 
-    /// The causes of `source` being on its CPU at a time, first cause first, with the source itself
-    /// last. Empty if nothing is known.
+    /// The chain of causes for a source being on a CPU at a time, given as (source, CPU, time):
+    /// first cause first, the source itself last. Empty if no cause is known.
     fn steps(&self, last: (SourceId, Cpu, Nanos), sources: &SourceTable) -> Vec<String> {
         let mut chain = vec![waker(last.0, sources)];
         let (mut source, mut cpu, mut at) = last;
@@ -73,7 +73,7 @@ impl IncidentAnalysis {
         chain
     }
 
-    /// The edge that led to `source` being on `cpu` at the time `at`.
+    /// The edge that caused source `id` to be on `cpu` at time `at`.
     fn cause(
         &self,
         id: SourceId,
@@ -115,7 +115,8 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Start of the thread's run on `cpu` at the time `at`: rows without a break are one run.
+    /// Start of the thread's on-CPU period on `cpu` that includes the time `at`. The period
+    /// consists of rows without a break.
     fn run_start(&self, tid: i32, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut begin = at;
         let own = |span: &&Span| span.cpu == cpu && is_thread(sources.get(span.source), tid);
@@ -127,7 +128,7 @@ impl IncidentAnalysis {
         begin
     }
 
-    /// When the thread last left a CPU before the run that started at `begin`.
+    /// Time at which the thread last left a CPU before the on-CPU period that started at `begin`.
     fn left_before(&self, tid: i32, begin: Nanos, sources: &SourceTable) -> Option<Nanos> {
         let own = self
             .spans
@@ -136,8 +137,8 @@ impl IncidentAnalysis {
         own.filter(|span| span.start < begin).map(Span::end).max()
     }
 
-    /// When the thread that started to run at `begin` became runnable: its wake-up or, if it was
-    /// not woken, its preemption.
+    /// Time at which the thread that started to run at `begin` became runnable: its wake-up or, if
+    /// nothing woke it, its preemption.
     pub(super) fn runnable_since(
         &self,
         tid: i32,
@@ -153,7 +154,7 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Start of the softirq that was running on `cpu` at the time `at`.
+    /// Start of the softirq that was running on `cpu` at time `at`.
     fn softirq_start(&self, name: &str, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut frames = self.spans.iter().rev().filter(|span| {
             let source = sources.get(span.source);

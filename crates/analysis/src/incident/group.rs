@@ -1,4 +1,4 @@
-//! Groups similar incidents and finds the groups that are periodic.
+//! Groups similar incidents, and finds the groups that are periodic.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use ticktax_model::incident::{
 
 use crate::beats::{Beat, Events, FAMILY, FEWEST, detect};
 
-/// Maximum number of incidents of a group searched for beats: the latest.
+/// Maximum number of incidents per group that are searched for beats. Older ones are ignored.
 const SEARCHED: usize = 2_048;
-/// Incidents at most this far (ns) from a beat's grid belong to it even if its jitter is smaller:
-/// times are in whole milliseconds.
+/// An incident this close (ns) to a beat's grid belongs to the beat even if the jitter is smaller,
+/// because times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
-/// The incidents in a folder's index, from `since` on (ms since 1970) if given. `folder` is its
-/// name.
+/// Lists the incidents in a directory's index, omitting those before `since` (ms since 1970) if
+/// given. `folder` is the directory's name.
 pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) -> IncidentList {
     let watched = watched(index, since);
     let groups = alike(index, since);
@@ -35,8 +35,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
             group(signature, entries, beats)
         })
         .collect();
-    // Rare long delays first, frequent short ones last. Counts are compared by magnitude, since a
-    // few more or less make no difference.
+    // Rare long delays come first, frequent short ones last. Counts are compared by magnitude,
+    // since small differences do not matter.
     groups.sort_by_key(|group| (group.count.ilog2(), Reverse(group.time)));
     IncidentList {
         folder: folder.to_owned(),
@@ -51,8 +51,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
     }
 }
 
-/// The incident with this number and its group; `None` if it does not exist. `path` is where its
-/// recording lies.
+/// The incident `number` and its group; `None` if the index lacks it. `path` is the location of its
+/// recording.
 pub fn incident_sheet(
     index: &IncidentIndex,
     number: u64,
@@ -77,7 +77,7 @@ pub fn incident_sheet(
     })
 }
 
-/// Incidents by signature, each group in order of time.
+/// Groups incidents by signature. Each group is in order of time.
 fn alike(index: &IncidentIndex, since: Option<i64>) -> BTreeMap<Signature, Vec<&IncidentEntry>> {
     let mut groups: BTreeMap<Signature, Vec<&IncidentEntry>> = BTreeMap::new();
     for entry in index.entries() {
@@ -128,7 +128,7 @@ fn group(
     }
 }
 
-/// The beats of similar incidents, most certain first, given the number of groups searched.
+/// The beats in similar incidents, most certain first. `searched` is the number of groups searched.
 fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize) -> Vec<Beat> {
     if entries.len() < FEWEST {
         return Vec::new();
@@ -166,8 +166,8 @@ fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize
     beats
 }
 
-/// Whether an incident belongs to a beat: another incident is one period away or, if some are
-/// missing, two or three.
+/// Whether an incident belongs to `beat`: another one is one period away or, if some are missing,
+/// two or three periods.
 fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     let at = began(entry);
     alike.iter().any(|other| {
@@ -178,13 +178,14 @@ fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     })
 }
 
-/// The start of an incident's delay, ns since 1970.
+/// Start of an incident's delay, ns since 1970.
 fn began(entry: &IncidentEntry) -> Nanos {
     let at = entry.incident.at_unix_ms.saturating_mul(1_000_000);
     Nanos(at.saturating_sub(entry.incident.lasted.0))
 }
 
-/// The intervals in which a recorder watched, ns since 1970, from `since` on; ordered and disjoint.
+/// The intervals in which a recorder watched, in ns since 1970, not before `since`. They are sorted
+/// and disjoint.
 fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for line in &index.lines {
@@ -207,7 +208,7 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
             Nanos(to.saturating_mul(1_000_000)),
         );
         match watched.last_mut() {
-            // They can overlap if the clock was set back.
+            // Intervals can overlap if the clock was set back.
             Some(last) if from <= last.1 => last.1 = last.1.max(to),
             _ if from < to => watched.push((from, to)),
             _ => {}
@@ -216,14 +217,14 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     watched
 }
 
-/// Extends the last run to this time.
+/// Extends the last run to the time `at`.
 fn extend(runs: &mut [(i64, i64)], at: i64) {
     if let Some(run) = runs.last_mut() {
         run.1 = run.1.max(at);
     }
 }
 
-/// Incidents and recordings that were not kept, by cause.
+/// Number of incidents and recordings that were not kept, by cause.
 fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
     let mut counts: BTreeMap<LossCause, u64> = BTreeMap::new();
     for line in &index.lines {

@@ -1,4 +1,4 @@
-//! Incidents with known causes.
+//! Tests incidents with known causes.
 
 use ticktax_fixture::{books, header, process, replay, row, whole};
 use ticktax_model::incident::{Incident, Trigger, TriggerKind};
@@ -9,7 +9,7 @@ use super::IncidentAnalysis;
 
 const MS: i64 = 1_000_000;
 
-/// Two programs, a kernel thread, the idle task, a timer interrupt and a softirq.
+/// The sources: two programs, a kernel thread, the idle task, a timer interrupt and a softirq.
 struct Cast {
     sources: SourceTable,
     game: SourceId,
@@ -72,7 +72,7 @@ fn edge(cpu: u32, at: i64, by: SourceId, effect: Effect) -> Row {
     Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
 }
 
-/// Names and times (ms) of the sources that ran instead.
+/// The sources that ran instead: names, and times in ms.
 fn instead(incident: &Incident) -> Vec<(&str, i64)> {
     let ran = incident.ran.iter();
     ran.map(|ran| (&*ran.name, ran.time.0 / MS)).collect()
@@ -81,8 +81,8 @@ fn instead(incident: &Incident) -> Vec<(&str, i64)> {
 #[test]
 fn a_wait_is_explained_by_own_times_and_edges() {
     let cast = Cast::new();
-    // The timer wakes the game at 100 while the backup runs from 90 to 120. The timer woke the
-    // backup at 89 and interrupts it for 2 ms.
+    // The timer wakes the game at 100, while the backup runs from 90 to 120. The timer had woken
+    // the backup at 89, and interrupts it for 2 ms.
     let rows = [
         ran(0, 0, 80, cast.game),
         ran(0, 80, 90, cast.idle),
@@ -111,8 +111,8 @@ fn a_wait_is_explained_by_own_times_and_edges() {
 #[test]
 fn without_an_edge_no_cause_is_reported() {
     let cast = Cast::new();
-    // The backup continues after the game's slice, and nothing woke either: the wake-up at 10 led
-    // to an earlier run.
+    // The backup continues after the game's slice. Nothing woke either of them: the wake-up at 10
+    // led to an earlier run.
     let rows = [
         edge(0, 10 * MS, cast.timer, Effect::Woke(BACKUP)),
         ran(0, 11, 20, cast.backup),
@@ -123,7 +123,7 @@ fn without_an_edge_no_cause_is_reported() {
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
     assert_eq!(instead(&incident), [("backup", 20)]);
     assert_eq!((incident.woken_by, incident.chain), (None, Vec::new()));
-    // An interrupt that no hook watches woke it.
+    // An interrupt that no hook watches woke the game.
     let rows = [
         edge(0, 100 * MS, cast.idle, Effect::Woke(GAME)),
         ran(0, 100, 120, cast.backup),
@@ -135,7 +135,7 @@ fn without_an_edge_no_cause_is_reported() {
 #[test]
 fn a_wait_before_migration_is_explained_by_the_earlier_cpu() {
     let cast = Cast::new();
-    // Preempted on CPU 1 at 100, migrated at 118 to CPU 0, which idled until 115.
+    // The game is preempted on CPU 1 at 100 and migrates at 118 to CPU 0, which was idle until 115.
     let rows = [
         ran(1, 50, 100, cast.game),
         ran(1, 100, 140, cast.backup),
@@ -165,7 +165,7 @@ fn excess_rows_before_the_delay_are_dropped() {
         [vec![own], busy, other.to_vec()].concat()
     };
     let wait = [trigger(TriggerKind::Wait, 118, 18, GAME, "game")];
-    // More rows than fit, all before the delay and on another CPU.
+    // More rows than there is room for, all before the delay and on another CPU.
     let many = i64::try_from(super::MAX_ROWS).unwrap() + 10;
     let busy = (0..many).map(|at| whole(2, at, 1, cast.backup)).collect();
     let incident = cast.analyse(&wait, &around(busy));
@@ -179,7 +179,7 @@ fn time_without_rows_is_unseen() {
     let rows = [ran(0, 0, 105, cast.game), ran(0, 110, 120, cast.backup)];
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
     assert_eq!(incident.unseen, Nanos::from_millis(5));
-    // Without any rows, nothing is known.
+    // Without rows, nothing is known.
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &[]);
     assert_eq!(
         (incident.unseen, incident.ran),
@@ -192,7 +192,7 @@ fn a_gap_is_explained_by_what_ran_but_never_by_the_probe() {
     let mut cast = Cast::new();
     let probe = process(Owner::Probe, "ttx-spin/0", 40);
     let probe = cast.sources.intern(probe);
-    // The spin probe is not seen to leave its CPU while the hypervisor has taken it.
+    // While the hypervisor has its CPU, the spinning probe is not seen to leave it.
     let rows = [
         ran(0, 50, 106, probe),
         ran(0, 106, 118, cast.backup),
@@ -214,7 +214,8 @@ fn a_gap_is_explained_by_what_ran_but_never_by_the_probe() {
 #[test]
 fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
     let cast = Cast::new();
-    // Due at 100, when the timer woke it; the backup runs on its CPU until 148.
+    // The frame is due at 100, when the timer wakes the game. The backup runs on the game's CPU
+    // until 148.
     let rows = [
         ran(0, 80, 85, cast.game),
         edge(0, 100 * MS, cast.timer, Effect::Woke(GAME)),
@@ -234,7 +235,7 @@ fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
         Some("local_timer hrtimer_wakeup")
     );
     assert_eq!(&*incident.signature().by, "backup");
-    // Without an observed wake-up it is unknown what kept it waiting.
+    // Without an observed wake-up, it is unknown what kept the game waiting.
     let incident = cast.analyse(&late, &[rows[0].clone(), rows[3].clone()]);
     assert_eq!((incident.ran.len(), incident.unseen), (0, Nanos(48 * MS)));
 }
@@ -267,8 +268,8 @@ fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
 #[test]
 fn a_slot_overrun_by_the_previous_frame_shows_how_long() {
     let cast = Cast::new();
-    // The backup delayed it, mostly before 100, which is not examined. The thread sees the time and
-    // sleeps until the next slot.
+    // The backup delays the game, mostly before 100, which is not examined. The thread sees the
+    // time and sleeps until the next slot.
     let rows = [
         ran(0, 70, 80, cast.game),
         ran(0, 80, 102, cast.backup),
@@ -307,7 +308,7 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
     assert_eq!(instead(&incident), [("backup", 2)]);
     assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
     assert_eq!(incident.overran, Nanos::ZERO);
-    // Its last run was too long ago to be examined.
+    // The game's last run is too long ago to be examined.
     let incident = cast.analyse(&late, &rows[1..]);
     assert_eq!(
         (incident.asleep, incident.unseen),
@@ -318,7 +319,7 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
 #[test]
 fn each_nap_before_a_late_frame_is_examined() {
     let cast = Cast::new();
-    // It checks the clock every 10 ms; from 120 on the backup prevents that.
+    // The game checks the clock every 10 ms. From 120 on, the backup prevents that.
     let mut rows = vec![ran(0, 80, 81, cast.game)];
     for nap in [90, 100, 110] {
         rows.push(ran(0, nap - 9, nap, cast.idle));
@@ -330,7 +331,7 @@ fn each_nap_before_a_late_frame_is_examined() {
     rows.push(edge(0, 120 * MS, cast.timer, Effect::Woke(GAME)));
     let late = [trigger(TriggerKind::Frame, 150, 45, GAME, "game")];
     let incident = cast.analyse(&late, &rows);
-    // From 105 on: asleep until 110, one check of the clock, asleep until 120.
+    // From 105 on, the game sleeps until 110, checks the clock, and sleeps until 120.
     assert_eq!(instead(&incident), [("backup", 30), ("game", 1)]);
     assert_eq!(
         (incident.asleep, incident.unseen),
@@ -386,7 +387,7 @@ fn a_long_kernel_thread_run_keeps_the_next_runnable_thread_waiting() {
     let incident = cast.analyse(std::slice::from_ref(&stretch), &rows);
     assert_eq!(instead(&incident), [("kworker/0:1", 12)]);
     assert_eq!(incident.thread.map(|thread| thread.tid), Some(GAME));
-    // It was woken after the kernel run was over, so it did not wait.
+    // The thread is woken after the kernel work is over, so it does not wait.
     let rows = [
         ran(0, 100, 112, cast.worker),
         ran(0, 112, 113, cast.idle),
@@ -489,7 +490,8 @@ mod groups {
         }))
     }
 
-    /// A backup every 31 s for 40 min, a mailer at irregular times, and two single incidents.
+    /// An index with a backup every 31 s for 40 min, a mailer at irregular times, and two single
+    /// incidents.
     fn index() -> IncidentIndex {
         let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
         let mut number = 0;

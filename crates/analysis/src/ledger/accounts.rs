@@ -20,7 +20,7 @@ impl AccountId {
     }
 }
 
-/// The properties that identify an account.
+/// Identity of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     class: Class,
@@ -39,7 +39,7 @@ impl Key {
     }
 }
 
-/// Name of the account that `source`, a source of `class`, belongs to.
+/// Name of the account that `source` belongs to, if its class is `class`.
 pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     match (class, &source.thread) {
         (Class::Program, Some(thread)) => thread.program.clone(),
@@ -50,15 +50,12 @@ pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     }
 }
 
-/// The common prefix of kernel thread names of one kind: `kworker` for `kworker/0:1`.
+/// The common stem of kernel thread names: `kworker` for `kworker/0:1`.
 fn stem(name: &str) -> &str {
     name.split_once('/').map_or(name, |(stem, _)| stem)
 }
 
-/// Name of the account part that `source` forms, if any.
-///
-/// An interrupt's own frame is not a part: time that its functions do not explain belongs to the
-/// interrupt. Probe threads are not parts either, because time moves from their account to others.
+/// Name of the part of its account that `source` forms, if any.
 fn part_name(class: Class, source: &Source) -> Option<&str> {
     match (&*source.detail, class.is_thread()) {
         _ if class == Class::Probe => None,
@@ -68,15 +65,15 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
     }
 }
 
-/// Whether intervals of `source` count as intervals of its account. Functions within an interrupt
-/// do not: the number of interrupts is the number of frames around them.
+/// Whether the intervals of `source` count as intervals of its account. Functions within an
+/// interrupt do not count, because each is inside a frame that already does.
 pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` if rows of this source are not CPU time.
+    /// `None` if the source's rows are not CPU time.
     class: Option<Class>,
     account: AccountId,
     counted: bool,
@@ -87,12 +84,12 @@ struct Entry {
 struct Group {
     key: Key,
     lengths: LengthTally,
-    /// The longest interval, if it was a row, with its start on the recording's clock. It is
-    /// unknown for sums.
+    /// The longest interval, with its start on the recording's clock; `None` if it was only part of
+    /// a sum.
     longest: Option<Moment>,
 }
 
-/// All sources seen, by [`SourceId`], with their accounts.
+/// All sources seen, indexed by [`SourceId`], with their accounts.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     entries: Vec<Entry>,
@@ -101,7 +98,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Returns the entry of the event's source, adding entries up to it if needed.
+    /// Returns the entry for the event's source, adding entries up to it if needed.
     fn entry(&mut self, event: &Event<'_>) -> &mut Entry {
         let index = event.span.source.0 as usize;
         while self.entries.len() <= index {
@@ -110,7 +107,7 @@ impl Registry {
         &mut self.entries[index]
     }
 
-    /// Adds the next source of the table.
+    /// Adds an entry for the next source in the table.
     fn enter(&mut self, event: &Event<'_>) {
         let id = SourceId(u32::try_from(self.entries.len()).expect("a source's id has 32 bits"));
         let (source, class) = (event.sources.get(id), event.roles.class(id));
@@ -156,7 +153,7 @@ impl Registry {
         }
     }
 
-    /// Adds the sum of such rows over one window.
+    /// Adds the sum of a source's rows of CPU time over one window.
     pub(super) fn add_sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
@@ -171,7 +168,7 @@ impl Registry {
         }
     }
 
-    /// The account of a source that has had a row.
+    /// The account that a source belongs to. The source must have had a row.
     pub(super) fn account_of(&self, id: SourceId) -> AccountId {
         self.entries[id.0 as usize].account
     }
@@ -183,7 +180,7 @@ impl Registry {
     }
 
     /// The rows whose thread is unknown. They are only one part of the unexplained account, so
-    /// [`accounts`](Self::accounts) leaves them out.
+    /// [`accounts`](Self::accounts) omits them.
     pub(super) fn unreported(&self) -> LengthTally {
         let entries = self.entries.iter();
         let mut unreported = LengthTally::default();
@@ -195,7 +192,7 @@ impl Registry {
         unreported
     }
 
-    /// Accounts that had rows, in no particular order. `begin` is the start of the recording.
+    /// The accounts that have rows, in no particular order. `begin` is the start of the recording.
     pub(super) fn accounts(&self, sources: &SourceTable, begin: Nanos) -> Vec<Account> {
         let mut times = vec![Tally::default(); self.groups.len()];
         let mut parts: Vec<BTreeMap<&str, Tally>> = vec![BTreeMap::new(); self.groups.len()];
@@ -230,8 +227,8 @@ impl Group {
         // The first interval can have zero length.
         let max = self.lengths.tally.max();
         if Some(span.dur) >= max {
-            // Among equally long intervals keep the earliest, regardless of the order in which CPUs
-            // are drained.
+            // Among equally long intervals, keep the earliest, so that the result does not depend
+            // on the order in which CPUs are drained.
             let is_first = |longest: &Moment| (span.start, span.cpu) < (longest.at, longest.cpu);
             if Some(span.dur) > max || self.longest.as_ref().is_some_and(is_first) {
                 self.longest = Some(Moment {
@@ -258,11 +255,11 @@ impl Group {
             .to_account(self.key.class, &self.key.name, time);
         account.pid = self.key.pid;
         account.longest = self.longest.map(|longest| Moment {
-            // An interval already in progress when the recording began counts from the beginning.
+            // An interval already in progress when the recording started is placed at its start.
             at: (longest.at - begin).max(Nanos::ZERO),
             ..longest
         });
-        // Omit a single part that only repeats its account's name.
+        // Omit a lone part that only repeats the account's name.
         if !(parts.len() == 1 && parts.contains_key(&*self.key.name)) {
             let parts = parts
                 .into_iter()

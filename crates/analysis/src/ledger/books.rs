@@ -1,9 +1,9 @@
-//! Time per class on one CPU, and the balance check.
+//! Time per class on one CPU, and the check that accounts balance.
 
 use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuBooks};
 use ticktax_model::{Cpu, Nanos};
 
-/// Time by class.
+/// Time per class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClassTimes([Nanos; Class::ALL.len()]);
 
@@ -12,7 +12,7 @@ impl ClassTimes {
         self.0[class as usize] += time;
     }
 
-    /// Moves time from one class to another; the sum is unchanged.
+    /// Moves time from one class to another, which keeps the sum.
     pub(super) fn shift(&mut self, from: Class, to: Class, time: Nanos) {
         self.0[from as usize] -= time;
         self.0[to as usize] += time;
@@ -26,7 +26,7 @@ impl ClassTimes {
         self.0.iter().sum()
     }
 
-    /// Converts these times to the accounts of `cpu`.
+    /// Converts the times to the accounts of `cpu`, which ran for `elapsed`.
     pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuBooks {
         let classes = Class::ALL.into_iter().map(|class| ClassTime {
             class,
@@ -41,8 +41,8 @@ impl ClassTimes {
     }
 }
 
-/// Compares the statement's own figures: each CPU's classes with its elapsed time, and all accounts
-/// with the elapsed time of all CPUs.
+/// Checks the statement's own figures: compares each CPU's classes with its elapsed time, and all
+/// accounts with the elapsed time of all CPUs.
 pub(super) fn balance(cpus: &[CpuBooks], accounts: &[Account]) -> Balance {
     let off = cpus.iter().map(|books| {
         let accounted: Nanos = books.classes.iter().map(|part| part.time).sum();

@@ -33,7 +33,7 @@ impl<'a> Closing<'a> {
         self.ledger.map(|ledger| ledger.classes).unwrap_or_default()
     }
 
-    /// Its judged gaps, if it had rows.
+    /// The CPU's judged gaps; `None` if it has no rows.
     fn closed(&self, known: (&Bounds, &Registry), header: &Header) -> Option<Closed<'a>> {
         Some(Closed {
             gaps: &self.ledger?.gaps,
@@ -43,7 +43,7 @@ impl<'a> Closing<'a> {
         })
     }
 
-    /// The gaps of `probe`, assigned to accounts.
+    /// Assigns the gaps of `probe` to accounts.
     fn settled(
         &self,
         probe: ProbeKind,
@@ -71,17 +71,17 @@ pub(crate) struct Books {
     pub(crate) balance: Balance,
     /// Programs that were throttled.
     pub(crate) throttled: Vec<ThrottledProgram>,
-    /// The gaps that the probes saw.
+    /// Gaps that the probes saw.
     pub(crate) gaps: Option<GapStatement>,
-    /// The header's coverage plus the limitations that the ledger found.
+    /// The header's coverage, plus the limitations that the ledger found.
     pub(crate) coverage: Coverage,
-    /// The proof that an empty gap of the spinning probe gives on each CPU.
+    /// The proof that an empty gap of the spinning probe provides on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// The CPU time of each thread.
     pub(crate) ran: Ran,
 }
 
-/// Closes the accounts of everything that `ledger` took.
+/// Closes the accounts of all events booked in `ledger`.
 pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Books {
     let closings = closings(ledger, header);
     let bounds = bounds(ledger, &closings, header);
@@ -119,13 +119,13 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
     }
 }
 
-/// Bounds for entry and exit times, from the gaps of all CPUs.
+/// Computes the bounds for entry and exit times from the gaps on all CPUs.
 fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds {
     let books = closings.iter().filter_map(|closing| {
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;
         ledger.gaps.of(ProbeKind::Spin)
     });
-    // Each edge of a gap lies between two clock readings, and each reading can be wrong by `clock`.
+    // Each edge of a gap lies between two clock readings. Both can be off by `clock`.
     let spinning = header.probes.iter();
     let spinning = spinning.filter(|probe| probe.probe == ProbeKind::Spin);
     let loop_period = spinning.map(|probe| probe.period).max();
@@ -134,8 +134,8 @@ fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds 
     Bounds::new(&ledger.signatures, residuals(books), noise)
 }
 
-/// Every CPU with accounting times in the header, with rows, or with losses. A CPU without
-/// accounting times has zero elapsed time, so anything booked on it shows up as an error.
+/// Lists every CPU that has accounting times in the header, rows, or losses. A CPU without
+/// accounting times has zero elapsed time, so anything booked on it shows up as an imbalance.
 fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     let with_rows = (0u32..)
         .zip(&ledger.cpus)
@@ -160,7 +160,7 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     cpus.into_iter().map(closing).collect()
 }
 
-/// Times per class and CPU, and all accounts, computed from rows.
+/// Computes the time per class on each CPU, and all accounts, from rows.
 fn by_rows(
     ledger: &Ledger,
     closings: &[Closing<'_>],
@@ -189,7 +189,7 @@ fn by_rows(
     (classes, accounts)
 }
 
-/// Times per class and CPU, and all accounts, computed from the kernel's counters.
+/// Computes the time per class on each CPU, and all accounts, from the kernel's counters.
 fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, Vec<Account>) {
     let close = |closing: &Closing<'_>| {
         let gaps = closing
@@ -202,7 +202,7 @@ fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, V
     (classes, accounts)
 }
 
-/// Sorts accounts in statement order: by class, then largest first, then by name and pid.
+/// Sorts accounts in statement order: by class, then by time (largest first), then by name and pid.
 fn sort(accounts: &mut [Account]) {
     accounts.sort_by(|a, b| {
         let by_time = a.class.cmp(&b.class).then(b.time.cmp(&a.time));
@@ -212,8 +212,8 @@ fn sort(accounts: &mut [Account]) {
     });
 }
 
-/// The header's coverage plus what the ledger could not see. `unreported` is time that no event
-/// reported.
+/// The header's coverage, plus what the ledger could not see. `unreported` lists the time and
+/// switches that no event reported.
 fn coverage(header: &Header, closings: &[Closing<'_>], unreported: Vec<Limitation>) -> Coverage {
     let mut coverage = header.coverage.clone();
     let saw_gaps = |closing: &Closing<'_>| {

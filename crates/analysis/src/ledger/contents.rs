@@ -1,4 +1,4 @@
-//! The contents of a gap: nested rows, clipped to an interval.
+//! The contents of a gap: the nested rows in it, clipped to its interval.
 
 use std::cmp::Reverse;
 
@@ -8,15 +8,15 @@ use ticktax_model::{Nanos, SourceId, Span};
 use super::signatures::Shape;
 use crate::timeline::Piece;
 
-/// The time of one source within a gap.
+/// The rows and time of one source within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) source: SourceId,
-    /// Excludes rows nested in it.
+    /// Self time: excludes rows nested in the source's rows.
     pub(super) own: Nanos,
     /// Number of rows.
     pub(crate) count: u64,
-    /// Elapsed time of the longest row, as far as it lies in the gap.
+    /// Length of the longest row, counting only the part inside the gap.
     pub(super) longest: Nanos,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JudgedGap<'a> {
     pub(crate) span: Span,
-    /// The part of its length that no named row covers.
+    /// The part of the gap that no named row covers.
     pub(crate) residual: Nanos,
     /// Sources that ran in the gap.
     pub(crate) held: &'a [Held],
@@ -33,30 +33,30 @@ pub(crate) struct JudgedGap<'a> {
 /// The contents of one gap.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// One entry per source, in the order in which they first ran.
+    /// One entry per source, in order of first occurrence.
     pub(super) held: Vec<Held>,
-    /// Sum of the sources' own times: from 0 to the gap's length.
+    /// Total self time of the sources: 0 to the gap's length.
     pub(super) named: Nanos,
-    /// The part of `named` in rows whose thread is unknown. It is already booked as unexplained.
+    /// The part of `named` in rows whose thread is unknown, which is already booked as unexplained.
     pub(super) unknown: Nanos,
-    /// Distance to the nearest row outside the gap, as a power of two
+    /// Distance from the gap to the nearest row outside it, as a power of two
     /// ([`nearness`](super::gaps::nearness)).
     pub(super) near: Option<u8>,
-    /// Whether rows that were in the gap may be missing.
+    /// Whether some of the gap's rows may be missing.
     pub(super) incomplete: bool,
-    /// Whether a program ran in the gap, so the probe yielded to it.
+    /// Whether a program ran in the gap, which means that the probe yielded to it.
     pub(super) yielded: bool,
-    /// The kinds of row in the gap.
+    /// The kinds of rows in the gap.
     pub(super) shape: Shape,
     pieces: Vec<Piece>,
     open: Vec<Open>,
 }
 
-/// A row that is still open at the scan position.
+/// A row that has not ended at the scan position.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     end: Nanos,
-    /// Index of its source in `held`.
+    /// Index of the row's source in `held`.
     held: usize,
 }
 
@@ -74,8 +74,8 @@ impl Contents {
         self.shape = Shape::default();
     }
 
-    /// Classifies the rows in the gap: adds up those without a known thread, notes whether a
-    /// program ran, and sets the shape.
+    /// Classifies the rows in the gap: adds up time with an unknown thread, notes whether a program
+    /// ran, and sets the shape.
     pub(super) fn classify(&mut self, class: impl Fn(SourceId) -> Option<Class>) {
         for held in &self.held {
             let class = class(held.source);
@@ -88,27 +88,27 @@ impl Contents {
         }
     }
 
-    /// The part of the gap in rows with a known thread.
+    /// Time in rows whose thread is known.
     pub(super) fn explained(&self) -> Nanos {
         self.named - self.unknown
     }
 
-    /// Adds a row that overlaps the gap. Rows must come in the order in which they ended.
+    /// Adds a row that overlaps the gap. Rows must be added in the order in which they ended.
     pub(super) fn push(&mut self, piece: Piece) {
         self.pieces.push(piece);
     }
 
-    /// Computes each source's own time in the gap, once all rows are added.
+    /// Computes each source's self time in the gap. Call it once all rows are added.
     ///
-    /// Rows nest, so a source's own time is the time that its rows cover and no nested row covers.
-    /// This also holds for rows that the gap's edge cuts. Their `self_time` does not show on which
-    /// side of the edge it was spent. A row counts as entirely inside if it extends beyond the gap
-    /// by at most `tolerance` and is mostly inside. Nothing else can have run while the probe's
-    /// loop stood still, so the two clocks must disagree.
+    /// Rows nest, so a source's self time is the time that its rows cover and no nested row covers.
+    /// This also holds for rows cut by the gap's edge, whose `self_time` does not show on which
+    /// side of the edge it was spent. A row counts as entirely inside if most of it is inside and
+    /// it extends beyond the gap by at most `tolerance`. Nothing else can have run while the
+    /// probe's loop stood still, so the two clocks must disagree.
     pub(super) fn settle(&mut self, gap: (Nanos, Nanos), tolerance: Nanos) {
         let window = self.widened(gap, tolerance);
-        // If two rows have the same interval, the outer one ends later and so comes later. The sort
-        // is stable, so reverse the pieces first.
+        // If two rows have the same interval, the outer one arrives later. The sort is stable, so
+        // reverse the pieces first.
         self.pieces.reverse();
         self.pieces
             .sort_by_key(|piece| (piece.start, Reverse(piece.end)));
@@ -130,8 +130,8 @@ impl Contents {
         self.trim(gap.1 - gap.0);
     }
 
-    /// The gap, extended at each edge to the outermost row that crosses it. The row must be mostly
-    /// inside and extend beyond the gap by at most `tolerance`.
+    /// Extends the gap at each edge to the outermost row that crosses it, if most of that row is
+    /// inside and it extends beyond the gap by at most `tolerance`.
     fn widened(&self, gap: (Nanos, Nanos), tolerance: Nanos) -> (Nanos, Nanos) {
         let belongs = |piece: &&Piece| {
             let inside = Nanos::overlap(gap, (piece.start, piece.end));
@@ -158,7 +158,7 @@ impl Contents {
         )
     }
 
-    /// Adds a row of `length` to `source` and returns the source's index in `held`.
+    /// Adds a row of `length` to `source`, and returns the source's index in `held`.
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
         let found = self.held.iter().position(|held| held.source == source);
         let index = found.unwrap_or_else(|| {
@@ -178,8 +178,8 @@ impl Contents {
         index
     }
 
-    /// Removes any excess over the gap's length from the largest source. Only a widened gap can
-    /// have an excess.
+    /// Takes any excess over the gap's length from the source with the most time. Only a widened
+    /// gap can have an excess.
     fn trim(&mut self, length: Nanos) {
         let excess = self.named - length;
         if excess > Nanos::ZERO {
@@ -198,7 +198,7 @@ mod tests {
     use super::Contents;
     use crate::timeline::Piece;
 
-    /// Own time of each source in a gap from 0 to 1000 ns, and their sum.
+    /// Returns the self time of each source in a gap from 0 to 1000 ns, and their sum.
     fn settle(pieces: &[(i64, i64, u32)], tolerance: i64) -> (Vec<(u32, i64)>, i64) {
         let mut contents = Contents::default();
         for &(start, end, source) in pieces {

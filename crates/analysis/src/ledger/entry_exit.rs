@@ -1,26 +1,26 @@
-//! Bounds for the time of kernel entry and exit on this machine.
+//! Bounds for the time that kernel entry and exit take on this machine.
 //!
 //! The *residual* of a spinning-probe gap is the time that no named row covers. A gap's *signature*
-//! is its set of rows. Most residuals of one signature are alike. The model is log-normal: q50 is
-//! the median, q05 the lower 5 % quantile, and the spread is s = ln(q50 / q05) / 1.645. At most one
-//! in a thousand residuals should exceed B = q50 · e^(3.1 s). If a residual exceeds B, only q50 of
-//! it counts as entry and exit; the rest needs another explanation. The lower half sets the bound
-//! because the interruptions to be found are in the upper half. The spread s is at least
-//! [`LEAST_SPREAD`]: the kernel has code paths of several lengths, and all short residuals may come
-//! from one path.
+//! is the set of its rows. Residuals with the same signature are mostly similar. The model is
+//! log-normal: q50 is the median, q05 the 5 % quantile, and the spread is s = ln(q50 / q05) /
+//! 1.645. At most one in a thousand residuals should exceed B = q50 · e^(3.1 s). If a residual
+//! exceeds B, only q50 of it counts as entry and exit; the rest needs another explanation. The
+//! lower half determines the bound because the interruptions to be found are in the upper half. The
+//! spread s is at least [`LEAST_SPREAD`]: the kernel has code paths of several lengths, and all
+//! short residuals may come from one path.
 //!
-//! A signature with fewer than [`ENOUGH`] gaps is judged with a larger set:
+//! If a signature has fewer than [`ENOUGH`] gaps, a larger set determines its bound:
 //! 1. all gaps of its [`Shape`] whose first row has the same source;
 //! 2. if those are too few, all gaps of that shape;
-//! 3. if those are too few, all gaps of the machine. These show only how fast the machine is, so
-//!    the bound is [`OTHER_SHAPES`] times theirs;
+//! 3. if those are too few, all gaps on the machine. They only show how fast the machine is, so the
+//!    bound is [`OTHER_SHAPES`] times theirs;
 //! 4. if even those are too few, no bound applies.
 //!
-//! The gaps of sets 1 to 3 differ more from each other, so s is at least [`LEAST_SPREAD_OF_MANY`].
+//! The gaps in sets 1 to 3 differ more from each other, so s is at least [`LEAST_SPREAD_OF_MANY`].
 //!
 //! [`LEAST_SPREAD`], [`LEAST_SPREAD_OF_MANY`] and [`OTHER_SHAPES`] were chosen with guests whose
-//! clocks count their own instructions, so that no outside time exists. docs/kernels.md lists the
-//! rule's errors there, on kernels of two architectures.
+//! clocks count their own instructions, so that no time is outside. docs/kernels.md lists the
+//! rule's errors on those guests, for kernels of two architectures.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -33,19 +33,19 @@ use super::accounts::Registry;
 use super::signatures::{Shape, Signatures};
 use super::tally::Tally;
 
-/// Minimum number of gaps for a bound.
+/// Minimum number of gaps that determine a bound.
 const ENOUGH: u64 = 50;
-/// ln(q50 / q05) of a normal distribution, in standard deviations.
+/// ln(q50 / q05) of a log-normal distribution, in standard deviations.
 const LOWER_TAIL: f64 = 1.645;
-/// Standard deviations above the median that one in a thousand exceeds.
+/// Distance above the median that one in a thousand exceeds, in standard deviations.
 const UPPER_TAIL: f64 = 3.1;
-/// Maximum of s. A lower quantile of a few nanoseconds reflects only the clock's resolution.
+/// Maximum of s. If the 5 % quantile is a few nanoseconds, it only reflects the clock's resolution.
 const MAX_SPREAD: f64 = 1.26;
-/// Minimum of s for a single signature.
+/// Minimum of s for one signature.
 const LEAST_SPREAD: f64 = 0.2;
-/// Minimum of s for several signatures taken together.
+/// Minimum of s for several signatures together.
 const LEAST_SPREAD_OF_MANY: f64 = 0.3;
-/// Factor applied to the bound of all gaps, for a shape with too few gaps.
+/// Factor by which the bound from all gaps is widened for a shape with too few gaps.
 const OTHER_SHAPES: f64 = 8.0;
 
 /// Residuals of similar length.
@@ -61,7 +61,8 @@ impl Bucket {
         Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
     }
 
-    /// Time beyond entry and exit; `None` if all of it is entry and exit.
+    /// The time beyond entry and exit; `None` if the bucket does not exceed the bound, or without a
+    /// bound.
     fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
         let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
         let count = i64::try_from(self.count).unwrap_or(i64::MAX);
@@ -73,12 +74,12 @@ impl Bucket {
     }
 }
 
-/// Residuals by length, in buckets 4 to 6 % wide, with exact sums.
+/// Histogram of residuals with exact sums. Buckets are 4 to 6 % wide.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residuals(Vec<Bucket>);
 
 impl Residuals {
-    /// Sixteen buckets per octave.
+    /// Index of the bucket for `residual`, at sixteen buckets per octave.
     fn index(residual: Nanos) -> u16 {
         let value = residual.0.max(1).unsigned_abs();
         let octave = value.ilog2();
@@ -119,7 +120,7 @@ impl Residuals {
         self.0.iter().map(|bucket| bucket.count).sum()
     }
 
-    /// The residual below which the share `q` of all residuals lies.
+    /// The residual that the share `q` of all residuals does not exceed.
     fn quantile(&self, q: f64) -> Nanos {
         let rank = q * self.count() as f64;
         let mut below = 0;
@@ -132,7 +133,7 @@ impl Residuals {
         Nanos::ZERO
     }
 
-    /// Splits the residuals into entry and exit, and the excess.
+    /// Splits the residuals into entry and exit on one side and the excess on the other.
     pub(super) fn split(&self, bound: Option<Bound>) -> Split {
         let mut split = Split::default();
         for bucket in &self.0 {
@@ -153,23 +154,23 @@ impl Residuals {
 /// Residuals, split by a bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Split {
-    /// The longest residual that is entirely entry and exit.
+    /// Longest residual that is entirely entry and exit.
     pub(super) longest: Nanos,
-    /// The excess of all longer residuals.
+    /// Excess of all longer residuals over the median.
     pub(super) beyond: Tally,
 }
 
-/// Usual and maximum time of entry and exit for one set of gaps.
+/// Usual and maximum time that entry and exit take, for one set of gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) median: Nanos,
-    /// The longest residual that counts as entry and exit.
+    /// Longest residual that counts as entry and exit.
     pub(super) most: Nanos,
 }
 
 impl Bound {
-    /// Computes the bound if there are enough residuals. The spread is at least `least`; lengths
-    /// are accurate to `noise`.
+    /// Computes the bound from `residuals`, if there are enough of them. The spread is at least
+    /// `least`, and lengths are accurate to `noise`.
     fn of(residuals: &Residuals, least: f64, noise: Nanos) -> Option<Self> {
         if residuals.count() < ENOUGH {
             return None;
@@ -193,7 +194,7 @@ impl Bound {
     }
 }
 
-/// The bounds of all keys with enough gaps.
+/// Computes the bounds for all keys with enough gaps.
 fn bounds_of<K: Copy + Eq + Hash>(
     residuals: &HashMap<K, Residuals, FixedState>,
     bound: impl Fn(&Residuals) -> Option<Bound>,
@@ -213,7 +214,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// `residuals` yields each signature once per CPU and side. Lengths are accurate to `noise`.
+    /// Computes all bounds. `residuals` yields each signature once per CPU and side; lengths are
+    /// accurate to `noise`.
     pub(super) fn new<'a>(
         signatures: &Signatures,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,
@@ -250,17 +252,18 @@ impl Bounds {
         }
     }
 
-    /// The bound of a signature, if it has one.
+    /// The bound for a signature, if it has one.
     pub(super) fn of(&self, signature: usize) -> Option<Bound> {
         self.bounds.get(signature).copied().flatten()
     }
 
-    /// The source of the first row of a signature.
+    /// Source of the first row in gaps with this signature.
     pub(super) fn first(&self, signature: usize) -> SourceId {
         self.first[signature].0
     }
 
-    /// The excess that the bounds moved, by the account of the gaps' first row, largest first.
+    /// The excess that the bounds took out of entry and exit, grouped by the account of the gaps'
+    /// first row, largest first.
     pub(super) fn statement<'a>(
         &self,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,
@@ -311,7 +314,8 @@ mod tests {
     use super::super::signatures::tests::held;
     use super::{Bound, Bounds, LEAST_SPREAD, Residuals, Shape, Signatures};
 
-    /// Residuals with median `median` ns whose logarithms have a standard deviation of 10 %.
+    /// `count` residuals with a median of `median` ns, whose logarithms have a standard deviation
+    /// of 10 %.
     fn residuals(median: f64, count: u32) -> Residuals {
         let mut residuals = Residuals::default();
         for n in 0..count {
@@ -354,7 +358,7 @@ mod tests {
         assert_eq!(few.split(None).beyond.time, Nanos::ZERO);
     }
 
-    /// Here every interrupt takes 3.6 µs, and a switch to a thread and back takes about 13 µs.
+    /// In this test an interrupt takes 3.6 µs, and a switch to a thread and back takes about 13 µs.
     #[test]
     fn gaps_are_judged_with_those_of_their_shape() {
         let mut signatures = Signatures::default();
@@ -394,7 +398,8 @@ mod tests {
         let most = |signature| bounds.of(signature).unwrap().most.0;
         assert!((6_000..7_000).contains(&most(tick)), "{}", most(tick));
         assert!((30_000..35_000).contains(&most(rare)), "{}", most(rare));
-        // Too few gaps of its shape: judged by all gaps, with a much higher bound.
+        // There are too few gaps of this shape, so all gaps determine the bound, which is much
+        // higher.
         assert!((60_000..80_000).contains(&most(alone)), "{}", most(alone));
     }
 

@@ -1,4 +1,4 @@
-//! Causes of gaps over all CPUs, and the longest gaps.
+//! Causes of gaps on all CPUs, and the longest gaps.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use super::settled::{Settled, residuals};
 use super::signatures::Signatures;
 use super::tally::{LengthTally, Tally, sort_parts};
 
-/// The accounts with the most time in a gap, as a set, and whether there were more.
+/// The set of accounts with the most time in a gap, and whether there were more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CauseKey {
     accounts: [Option<AccountId>; Self::NAMED],
@@ -26,15 +26,15 @@ struct CauseKey {
 }
 
 impl CauseKey {
-    /// Number of accounts that a cause names before `…`.
+    /// Maximum number of accounts that a cause names before `…`.
     const NAMED: usize = 3;
-    /// Stands for all causes beyond the maximum number.
+    /// Replaces all causes beyond the maximum number.
     const OTHER: Self = Self {
         accounts: [None; Self::NAMED],
         more: true,
     };
 
-    /// The cause of a gap that held these sources. `ranking` is scratch space.
+    /// The cause of a gap that contained `held`. `ranking` is scratch space.
     fn new(held: &[Held], registry: &Registry, ranking: &mut Vec<(AccountId, Nanos)>) -> Self {
         ranking.clear();
         for held in held {
@@ -87,7 +87,7 @@ struct Cause {
     named: Nanos,
 }
 
-/// A gap that may be among the longest.
+/// A gap that could be among the longest.
 #[derive(Debug)]
 struct Noted {
     gap: Gap,
@@ -119,7 +119,7 @@ impl Closed<'_> {
 }
 
 impl Noted {
-    /// Sorts longest first, then earliest, then by CPU.
+    /// Sort key: longest first, then earliest, then by CPU.
     fn rank(gap: &Gap) -> (Reverse<Nanos>, Nanos, Cpu) {
         (Reverse(gap.span.dur), gap.span.start, gap.span.cpu)
     }
@@ -163,7 +163,7 @@ impl Noted {
         }
     }
 
-    /// Time of the gap outside named rows, by name.
+    /// Names what the part of the gap outside named rows was, with the time of each.
     fn rest(&self, settled: Option<&Settled>, bounds: &Bounds) -> [(&'static str, Nanos); 2] {
         let residual = self.gap.span.dur - self.named;
         let nothing = ("entry and exit", Nanos::ZERO);
@@ -185,17 +185,17 @@ impl Noted {
     }
 }
 
-/// Gaps that one probe saw, over all CPUs.
+/// Gaps that one probe saw on any CPU.
 #[derive(Debug, Default)]
 struct View {
     causes: Vec<(CauseKey, Cause)>,
     by_key: HashMap<CauseKey, usize, FixedState>,
-    /// For each signature, the index of its cause, if the cause never varies.
+    /// Index of each signature's cause; `None` if the cause can vary.
     by_signature: Vec<Option<usize>>,
     worst: Vec<Noted>,
 }
 
-/// Gaps that all probes saw, over all CPUs.
+/// Gaps that the probes saw on any CPU.
 #[derive(Debug, Default)]
 pub(super) struct GapCauses {
     spin: View,
@@ -205,7 +205,7 @@ pub(super) struct GapCauses {
 }
 
 impl GapCauses {
-    /// Number of longest gaps kept.
+    /// Number of gaps kept as the longest.
     const WORST: usize = 10;
     /// Maximum number of distinct causes.
     const MAX_CAUSES: usize = 1_024;
@@ -237,8 +237,8 @@ impl GapCauses {
         view.note_worst(gap, contents, signature);
     }
 
-    /// Statement about the gaps of the probe that ran. If both probes ran, the spinning one is
-    /// used.
+    /// The statement about the gaps of one probe: the one that ran or, if both did, the spinning
+    /// one.
     pub(super) fn statement(
         &self,
         header: &Header,
@@ -297,7 +297,7 @@ impl GapCauses {
 }
 
 impl View {
-    /// Index of a cause, added if it is new, for a gap with this signature.
+    /// Index of the cause `key`, which is added if it is new. The gap has this `signature`.
     fn place(&mut self, mut key: CauseKey, signature: Option<usize>) -> usize {
         if self.causes.len() >= GapCauses::MAX_CAUSES && !self.by_key.contains_key(&key) {
             key = CauseKey::OTHER;
@@ -306,8 +306,8 @@ impl View {
             self.causes.push((key, Cause::default()));
             self.causes.len() - 1
         });
-        // If only some accounts are named, the choice depends on the times in the gap, so it cannot
-        // be cached.
+        // If only some of the accounts are named, which ones depends on their times in the gap, so
+        // the cause cannot be cached.
         if let Some(signature) =
             signature.filter(|&signature| Signatures::is_exact(signature) && !key.more)
         {

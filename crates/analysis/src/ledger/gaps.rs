@@ -1,7 +1,7 @@
-//! Sums of each probe's gaps on each CPU.
+//! Sums up each probe's gaps on each CPU.
 //!
-//! Only at the end is it known whether an empty gap proves that the hypervisor or the firmware ran.
-//! Until then, separate sums are kept for time around named rows, for empty gaps, and for gaps
+//! Whether an empty gap proves that the hypervisor or the firmware ran is only known at the end.
+//! Until then, there are separate sums for time around named rows, for empty gaps, and for gaps
 //! whose rows may be missing.
 
 use std::cmp::Reverse;
@@ -18,13 +18,13 @@ use super::matching::Gap;
 use super::settled::Shares;
 use super::tally::{LengthTally, Tally};
 
-/// The ledger looks for rows up to this distance from an empty gap. No clock has a larger
-/// uncertainty.
+/// The ledger looks for rows up to this distance from an empty gap. A clock with a larger
+/// uncertainty proves nothing.
 pub(super) const NEAR_MAX: Nanos = Nanos(1 << NEAR_STEPS);
 const NEAR_STEPS: usize = 14;
 
-/// Distance from an empty gap to the nearest row, rounded down to a power of two; `None` from
-/// [`NEAR_MAX`] on.
+/// Distance from an empty gap to the nearest row, as the exponent of the next lower power of two;
+/// `None` if the distance is [`NEAR_MAX`] or more.
 pub(super) fn nearness(distance: Nanos) -> Option<u8> {
     let distance = distance.0.max(1).unsigned_abs();
     u8::try_from(distance.ilog2())
@@ -32,13 +32,13 @@ pub(super) fn nearness(distance: Nanos) -> Option<u8> {
         .filter(|&step| usize::from(step) < NEAR_STEPS)
 }
 
-/// Whether a row at this distance may be in the gap, if the gap's edges are accurate to
+/// Whether a row with nearness `near` could be inside the gap if the gap's edges are accurate to
 /// `uncertainty`.
 pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
     near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
 
-/// One CPU's long or short gaps, split into the parts that can be decided immediately.
+/// One CPU's long, short or yielded gaps, split into parts that are known before the end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     gaps: LengthTally,
@@ -46,12 +46,12 @@ pub(super) struct Side {
     pub(super) around: Nanos,
     pub(super) empty: Nanos,
     unmatched: Nanos,
-    /// Empty gaps by distance to the nearest row.
+    /// Empty gaps, indexed by distance to the nearest row.
     near: [Tally; NEAR_STEPS],
 }
 
 impl Side {
-    /// The empty gaps that may hold a row, if their edges are accurate to `uncertainty`.
+    /// Empty gaps that could contain a row if their edges are accurate to `uncertainty`.
     pub(super) fn near(&self, uncertainty: Nanos) -> Tally {
         let mut near = Tally::default();
         for (step, tally) in (0u8..).zip(&self.near) {
@@ -78,30 +78,30 @@ pub(super) struct EmptyGap {
 pub(super) struct GapBook {
     pub(super) long: Side,
     pub(super) short: Side,
-    /// Gaps of the spinning probe in which a program or the tool ran.
+    /// Gaps of the spinning probe in which a program or ticktax ran.
     pub(super) yielded: Side,
-    /// Residuals around named rows, by the account of the first row.
+    /// Residuals around named rows, indexed by the account of the first row.
     pub(super) around: Vec<Tally>,
-    /// Residuals around named rows, all accounts together.
+    /// Residuals around named rows, for all accounts together.
     pub(super) all_around: LengthTally,
     /// Gaps without any row.
     pub(super) empty: LengthTally,
     /// Residuals of gaps whose rows may be missing.
     pub(super) unmatched: LengthTally,
-    /// Gaps of `unmatched` that held no known row.
+    /// The gaps in `unmatched` that contained no known row.
     pub(super) nameless: LengthTally,
-    /// Residuals around named rows, by signature and side.
+    /// Residuals around named rows, indexed by signature and side.
     pub(super) residuals: Vec<[Residuals; 3]>,
-    /// The longest empty gaps, in a heap with the shortest on top.
+    /// The longest empty gaps, in a heap with the shortest of them on top.
     longest_empty: BinaryHeap<Reverse<EmptyGap>>,
 }
 
 impl GapBook {
-    /// Number of longest empty gaps kept. If more entries than this were missed, none of the
-    /// shorter gaps proves anything either.
+    /// Number of gaps kept as the longest empty ones. If more entries than this were missed, the
+    /// shorter gaps prove nothing either.
     const LONGEST: usize = 256;
 
-    /// Long gaps, short gaps and yielded gaps, in this order.
+    /// The long, short and yielded gaps, in this order.
     pub(super) fn sides(&self) -> [&Side; 3] {
         [&self.long, &self.short, &self.yielded]
     }
@@ -111,8 +111,8 @@ impl GapBook {
         self.longest_empty.iter().map(|gap| gap.0)
     }
 
-    /// The length from which an empty gap may hold one of `unseen` missed entries: the length of
-    /// the `unseen`-th longest gap. It is 0 if any gap may hold one.
+    /// Minimum length of an empty gap that could contain one of `unseen` missed entries: the length
+    /// of the `unseen`-th longest gap, or 0 if any gap could contain one.
     pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {
         let known = self.longest_empty();
         let mut lengths: Vec<Nanos> = known
@@ -137,7 +137,7 @@ impl GapBook {
         }
     }
 
-    /// The time of all gaps.
+    /// Total time of all gaps.
     pub(super) fn time(&self) -> Nanos {
         self.long.gaps.tally.time + self.short.gaps.tally.time + self.yielded.gaps.tally.time
     }
@@ -200,7 +200,7 @@ impl GapBook {
     }
 
     /// Adds gaps that were summed over a window. Only the histogram shows how much of their time is
-    /// in short gaps. The bucket that contains the floor counts as long.
+    /// in short gaps. The bucket that contains the threshold counts as long.
     fn note_sum(&mut self, time: Nanos, count: u64, max: Nanos, histogram: &Histogram) {
         let floor = Histogram::bucket(GapStatement::FLOOR);
         let (mut short, mut long) = (histogram.counts().to_vec(), histogram.counts().to_vec());
@@ -263,7 +263,7 @@ impl CpuGaps {
         book.get_or_insert_default()
     }
 
-    /// Adds one gap. A spinning probe's gap with named rows has a `signature`.
+    /// Adds one gap. It has a `signature` if it is a spinning probe's and contains named rows.
     pub(super) fn note(
         &mut self,
         gap: &Gap,
@@ -288,7 +288,7 @@ impl CpuGaps {
     }
 }
 
-/// Splits the gaps of all CPUs into their four parts.
+/// Adds up the four parts of the gaps on all CPUs.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = LengthTally::default();

@@ -2,9 +2,9 @@
 //!
 //! A CPU's rows arrive in the order in which they ended, and so do its gaps. But rows and gaps come
 //! through different buffers that are drained in turn, so a gap can arrive before or after its
-//! rows. Recent rows of each CPU are in its [`History`]. Gaps wait here until their rows must have
-//! arrived. Both are bounded. If rows of a gap may have been forgotten, the gap is marked
-//! incomplete instead of being taken for empty.
+//! rows. Each CPU's recent rows are in its [`History`]. Gaps wait here until their rows must have
+//! arrived. Both are bounded: if some of a gap's rows may have been forgotten, the gap is marked
+//! incomplete instead of being mistaken for an empty one.
 
 use std::collections::VecDeque;
 
@@ -27,21 +27,21 @@ impl Gap {
         Self { probe, span: *span }
     }
 
-    /// Whether the time in the gap was charged to the probe.
+    /// Whether the time in the gap was charged to the probe and must be moved.
     pub(super) fn moves_time(&self) -> bool {
         self.probe == ProbeKind::Spin
     }
 }
 
-/// The gaps of one CPU that wait for their rows.
+/// Gaps on one CPU that are waiting for their rows.
 #[derive(Debug, Default)]
 pub(super) struct GapQueue {
     gaps: VecDeque<Gap>,
-    /// The latest end of any gap.
+    /// Latest end of any gap.
     newest: Nanos,
-    /// The latest end of a judged gap.
+    /// Latest end of a judged gap.
     judged_until: Option<Nanos>,
-    /// Own time of rows that may be in gaps but were not found there.
+    /// Self time of rows that may be in gaps but were not found there.
     unplaced: Nanos,
     unplaceable: bool,
     /// Whether all rows have arrived.
@@ -49,19 +49,19 @@ pub(super) struct GapQueue {
 }
 
 impl GapQueue {
-    /// A gap's rows have all arrived once a row has ended this long after the gap. The order of
-    /// rows alone would allow 0. A quarter of a second tolerates a producer that merges rows
-    /// loosely, and is five times the live producer's drain interval.
+    /// Once a row ends this long after a gap, all of the gap's rows have arrived. The order of rows
+    /// alone would allow 0. A quarter of a second tolerates a producer that merges rows loosely,
+    /// and is five times the live producer's drain interval.
     const SETTLED: Nanos = Nanos::from_millis(250);
-    /// The same, judged by a later gap, which is weaker evidence about rows. It makes gaps ripe on
-    /// a CPU where only the probe runs.
+    /// Like [`Self::SETTLED`], with a later gap instead of a row. A gap is weaker evidence, but it
+    /// makes gaps ripe on a CPU where only the probe runs.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
-    /// Number of rows after a gap that are checked for the nearest one.
+    /// Number of rows after a gap that are searched for the nearest one.
     const LATER: u32 = 4;
-    /// Maximum number of waiting gaps: 3 MiB per CPU.
+    /// Maximum number of waiting gaps, which take 3 MiB per CPU.
     const MAX: usize = 1 << 16;
 
-    /// Notes a row that is not the probe's. It may have arrived too late for its gap.
+    /// Notes a row that is not the probe's, in case it arrived too late for its gap.
     #[inline]
     pub(super) fn note_row(&mut self, span: &Span) {
         if self.judged_until.is_some_and(|judged| span.end() <= judged) {
@@ -74,36 +74,36 @@ impl GapQueue {
         self.gaps.push_back(gap);
     }
 
-    /// Notes `time` that may be in any gap: rows summed over a window, or a row that arrived after
-    /// its gap had been judged. From now on, the contents of this CPU's gaps are not fully known.
+    /// Notes self time that could be in any gap: rows summed over a window, or a row that arrived
+    /// after its gap was judged. From now on, the contents of this CPU's gaps are not fully known.
     pub(super) fn cannot_place(&mut self, time: Nanos) {
         self.unplaced += time;
         self.unplaceable = true;
     }
 
-    /// Whether some rows cannot be assigned to a gap or ruled out.
+    /// Whether there are rows that can neither be assigned to a gap nor be ruled out.
     pub(super) fn is_unplaceable(&self) -> bool {
         self.unplaceable
     }
 
-    /// Own time of rows that may be in gaps but were not found there. Final after
+    /// Self time of rows that may be in gaps but were not found there. Final after
     /// [`settle`](Self::settle).
     pub(super) fn unplaced(&self) -> Nanos {
         self.unplaced
     }
 
-    /// Notes that no more rows will arrive, so that all gaps are ripe.
+    /// Notes that no more rows will arrive, which makes all gaps ripe.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Adds rows that were forgotten without being found in a gap. Call it after all gaps are
+    /// Adds the rows that were forgotten without being found in a gap. Call it after all gaps are
     /// judged.
     pub(super) fn settle(&mut self, history: &History) {
         self.unplaced += history.forgotten().unplaced;
     }
 
-    /// Whether all rows of the first gap must have arrived, or too many gaps wait.
+    /// Whether all rows of the first gap must have arrived, or too many gaps are waiting.
     #[inline]
     pub(super) fn has_ripe_gap(&self, history: &History) -> bool {
         self.gaps.front().is_some_and(|gap| {
@@ -115,7 +115,7 @@ impl GapQueue {
         })
     }
 
-    /// The next gap to judge, if it is ripe.
+    /// Removes and returns the next gap to judge, if it is ripe.
     pub(super) fn next_ripe(&mut self, history: &History) -> Option<Gap> {
         if self.has_ripe_gap(history) {
             self.gaps.pop_front()
@@ -124,7 +124,7 @@ impl GapQueue {
         }
     }
 
-    /// Finds the rows in `gap`.
+    /// Finds the rows in `gap` and fills `contents` with them.
     pub(super) fn look_into(
         &mut self,
         gap: &Gap,
@@ -145,10 +145,10 @@ impl GapQueue {
                 nearest = begin - row.end;
                 continue;
             }
-            // The probe runs again at the gap's end, so a row that ends later also began later. The
-            // outermost of the following rows ends last. An unreported thread is the exception. It
-            // is found only when an interrupt hits the probe, and its row reaches back into the
-            // gap.
+            // The probe runs again at the gap's end, so a row that ends later also started later,
+            // and the outermost of the following rows ends last. The exception is an unreported
+            // thread: it is only discovered when an interrupt hits the probe, and its row reaches
+            // back into the gap.
             if row.start >= end && (row.end > end || later > 0) {
                 nearest = nearest.min(row.start - end);
                 later += 1;
@@ -182,7 +182,7 @@ mod tests {
     use super::{Contents, Gap, GapQueue};
     use crate::timeline::{Keep, Timeline};
 
-    /// One CPU's gaps and rows.
+    /// The gaps and rows of one CPU.
     struct Line {
         queue: GapQueue,
         timeline: Timeline,
@@ -226,7 +226,7 @@ mod tests {
             self.queue.push(Gap::new(ProbeKind::Spin, &span));
         }
 
-        /// Judges the next ripe gap: returns the time of named rows and whether rows may be
+        /// Judges the next ripe gap. Returns the time of its named rows, and whether rows may be
         /// missing.
         fn judge(&mut self) -> Option<(Nanos, bool)> {
             let (history, _) = self.timeline.history(0)?;
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(line.judge(), Some((Nanos(300), false)));
     }
 
-    /// The interrupt that reveals the thread ends before the thread's row does.
+    /// The interrupt that reveals the thread ends before the thread's row.
     #[test]
     fn a_thread_found_after_the_gap_is_in_the_gap() {
         let mut line = Line::default();

@@ -1,4 +1,4 @@
-//! CPU time and number of runs of each process, from its rows.
+//! CPU time and number of on-CPU periods per process, from the process' rows.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use crate::ran::Ran;
 
-/// Row lengths including interruptions. This is the most that the scheduler can count: a kernel
-/// without interrupt accounting charges interrupts to the thread.
+/// Row lengths including interruptions. The scheduler cannot count more than this: a kernel without
+/// interrupt accounting charges interrupts to the thread.
 #[derive(Debug, Default)]
 pub(super) struct OnCpuTimes {
     by_source: Vec<Times>,
-    /// Time of summed interrupts. Any thread may have been interrupted by them.
+    /// Time of interrupts that were only summed. They can have interrupted any thread.
     summed_interrupts: Nanos,
 }
 
@@ -20,18 +20,18 @@ pub(super) struct OnCpuTimes {
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     time: Nanos,
-    /// Upper limit of the number of switches to the thread.
+    /// Upper bound on the number of switches to the thread.
     runs: u64,
 }
 
 impl OnCpuTimes {
-    /// Adds a thread's row. `continues` means that the thread was already running before it.
+    /// Adds a thread's row. `continues` is true if the thread was already running before it.
     #[inline]
     pub(super) fn add(&mut self, span: &Span, continues: bool) {
         self.note(span.source, span.dur, u64::from(!continues));
     }
 
-    /// Adds the sum of such rows over a window. Only their own time is known.
+    /// Adds the sum of a thread's rows over a window. Only their self time is known.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
         self.note(sum.span.source, sum.span.self_time, sum.count);
     }
@@ -51,7 +51,7 @@ impl OnCpuTimes {
         self.by_source[index].runs += runs;
     }
 
-    /// Maximum shortfall of the times per process.
+    /// Maximum time by which the times per process can be too small.
     pub(super) fn shortfall(&self) -> Nanos {
         self.summed_interrupts
     }
@@ -94,10 +94,10 @@ impl OnCpuTimes {
 /// Totals of one process' rows.
 #[derive(Debug, Default)]
 pub(super) struct ProcessRows {
-    /// Time that its threads were on CPUs.
+    /// Time that the process' threads were on a CPU.
     pub(super) time: Nanos,
-    /// Upper limit of the number of switches to its threads.
+    /// Upper bound on the number of switches to the process' threads.
     pub(super) runs: u64,
-    /// Thread ids with at least one row, sorted.
+    /// Ids of the threads with at least one row, sorted.
     pub(super) threads: Vec<i32>,
 }

@@ -1,4 +1,4 @@
-//! Decides what an empty gap of the spinning probe proves on each CPU, from all witnesses.
+//! Decides, from all witnesses, what an empty gap of the spinning probe proves on each CPU.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,15 @@ use ticktax_model::{Cpu, Nanos};
 use super::gaps::NEAR_MAX;
 use crate::timeline::{Event, EventKind, MAX_TIME};
 
-/// When the probe's thread was switched away from, according to the rows. The first and last times
-/// are kept, because they may lie outside the probe's measurement. The others are only counted.
+/// Times at which the CPU switched away from the probe's thread, according to the rows. The first
+/// and last times are kept, because they may lie outside the probe's measurement. The times in
+/// between are only counted.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     first: Vec<Nanos>,
     last: VecDeque<Nanos>,
     between: u64,
-    /// Until when the probe ran, if the latest row was the probe's.
+    /// When the probe's latest row ended, if no other row followed it.
     probe_until: Option<Nanos>,
 }
 
@@ -25,7 +26,7 @@ impl Departures {
     /// Number of times kept at each end.
     const KEPT: usize = 64;
 
-    /// Notes a row of a thread or of idle time that ended at `end`.
+    /// Notes that a thread or idle row ended at `end`.
     #[inline]
     pub(super) fn note(&mut self, is_probe: bool, end: Nanos) {
         if is_probe {
@@ -47,7 +48,7 @@ impl Departures {
         }
     }
 
-    /// Number of departures from `begin` to `end`; `None` if too many were outside that interval.
+    /// Number of departures from `begin` to `end`; `None` if too many others were before or after.
     fn within(&self, begin: Nanos, end: Nanos) -> Option<u64> {
         let inside = |at: &&Nanos| (begin..=end).contains(*at);
         let count = |times: &mut dyn Iterator<Item = &Nanos>| times.filter(inside).count() as u64;
@@ -60,12 +61,12 @@ impl Departures {
     }
 }
 
-/// The proof that an empty gap gives on each CPU, for callers that need no other part of the
+/// Determines what an empty gap proves on each CPU, for callers that need no other part of the
 /// ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
-    /// By CPU number: when the probe's thread was switched away from, and whether rows were summed
-    /// without a time.
+    /// Indexed by CPU number: departures of the probe's thread, and whether some rows were summed
+    /// and have no times.
     cpus: Vec<(Departures, bool)>,
 }
 
@@ -89,7 +90,7 @@ impl Proofs {
         }
     }
 
-    /// Computes the proof of each CPU that had an event.
+    /// Computes the proof for each CPU that had an event.
     pub(crate) fn finish(&self, header: &Header) -> Vec<CpuProof> {
         let cpus = (0..).map(Cpu).zip(&self.cpus);
         cpus.map(|(cpu, (departures, unplaceable))| {
@@ -99,8 +100,8 @@ impl Proofs {
     }
 }
 
-/// Decides what an empty gap on `cpu` proves. `unplaceable` means that some rows there cannot be
-/// placed in time.
+/// Decides what an empty gap on `cpu` proves. `unplaceable` is true if some of that CPU's rows
+/// cannot be placed in time.
 pub(super) fn proof(
     cpu: Cpu,
     header: &Header,
@@ -142,7 +143,7 @@ pub(super) fn proof(
         });
         doubt(witness.faults, |count| Doubt::PageFaults { count });
     } else {
-        // Without a witness on this CPU, the missing switches may have been on any CPU.
+        // Without a witness on this CPU, the missing switches could have been on any CPU.
         let switches = witnesses.switches.unwrap_or_default();
         doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
             count,
@@ -166,7 +167,7 @@ pub(super) fn proof(
     CpuProof { cpu, proof, doubts }
 }
 
-/// Maximum error of a gap's edges.
+/// Maximum error in the position of a gap's edges.
 pub(super) fn uncertainty(header: &Header) -> Nanos {
     let clock = header.clock.as_ref();
     clock.map_or(Nanos::ZERO, |clock| clock.uncertainty)
@@ -183,7 +184,7 @@ mod tests {
         let mut departures = Departures::default();
         for at in 1..=1_000 {
             departures.note(true, Nanos(at * 10));
-            // Two threads in a row displace the probe once.
+            // Two threads in a row displace the probe only once.
             departures.note(false, Nanos(at * 10 + 1));
             departures.note(false, Nanos(at * 10 + 2));
         }
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(within(21, 9_985), Some(996));
         assert_eq!(within(5_000, 20_000), None, "too many were before");
         assert_eq!(within(0, 5_000), None, "too many were after");
-        // Page faults split the probe's rows, but the probe is not switched away from.
+        // Page faults split the probe's rows, but the CPU does not switch away from the probe.
         let mut stays = Departures::default();
         (0..5).for_each(|at| stays.note(true, Nanos(at)));
         assert_eq!(stays.within(Nanos(0), Nanos(9)), Some(0));

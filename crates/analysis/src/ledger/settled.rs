@@ -1,5 +1,5 @@
-//! Assigns the residuals of one CPU's gaps to accounts. This happens at the end, when the proofs,
-//! the clock uncertainty and the entry and exit bounds are known.
+//! Assigns the residuals of one CPU's gaps to accounts. This is done at the end, once the proofs,
+//! the clock uncertainty and the bounds for entry and exit are known.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use super::entry_exit::{Bounds, Residuals};
 use super::gaps::{GapBook, is_near};
 use super::tally::{LengthTally, Tally};
 
-/// Destination of one side's residual time.
+/// How the residuals of one side are divided among accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     pub(super) entry_exit: Nanos,
@@ -23,30 +23,30 @@ pub(super) struct Shares {
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) proof: Proof,
-    /// Whether some rows there cannot be placed in time.
+    /// Whether some rows on this CPU cannot be placed in time.
     pub(super) unplaceable: bool,
-    /// For long, short and yielded gaps.
+    /// Indexed by side: long, short and yielded gaps.
     pub(super) shares: [Shares; 3],
-    /// Empty gaps during which this machine provably ran nothing.
+    /// Empty gaps during which the kernel provably ran nothing.
     pub(super) outside: LengthTally,
-    /// The other empty gaps.
+    /// All other empty gaps.
     pub(super) unproven: LengthTally,
-    /// The part of residuals that is entry and exit.
+    /// The part of the residuals that is entry and exit.
     pub(super) entry_exit: LengthTally,
-    /// The same, by the account of the first row.
+    /// Entry and exit time in residuals, indexed by the account of the first row.
     pub(super) around: Vec<Tally>,
-    /// Residuals beyond entry and exit that are outside time.
+    /// Excess over entry and exit that is outside time.
     pub(super) beyond_outside: Tally,
-    /// Residuals beyond entry and exit that may hold a missed entry.
+    /// Excess over entry and exit that could include a missed entry.
     pub(super) beyond_unexplained: Tally,
-    /// The length from which an empty gap may hold a missed entry.
+    /// Minimum length of an empty gap that could contain a missed entry.
     suspect_from: Nanos,
-    /// Maximum error of a gap's edges.
+    /// Maximum error in the position of a gap's edges.
     uncertainty: Nanos,
 }
 
 impl Settled {
-    /// Assigns the gaps of `book`. `bounds` apply to the residuals of a spinning probe.
+    /// Assigns the gaps in `book` to accounts. `bounds` apply to the residuals of a spinning probe.
     pub(super) fn new(
         book: &GapBook,
         proof: &CpuProof,
@@ -77,7 +77,7 @@ impl Settled {
         !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unwitnessed)
     }
 
-    /// Whether an empty gap of this length was outside time. `near` is the distance to the nearest
+    /// Whether an empty gap of this length was outside time. `near` is its distance to the nearest
     /// row.
     pub(super) fn is_outside(&self, length: Nanos, near: Option<u8>) -> bool {
         let known = self.is_proven() || matches!(self.proof, Proof::Bounded(_));
@@ -117,8 +117,7 @@ impl Settled {
             shares.outside = side.empty - unproven.time;
             self.unproven.tally.merge(&unproven);
         }
-        // The two sums have no separate distributions. The few gaps that were moved are the longest
-        // ones.
+        // The two sums have no separate distributions, but only the few longest gaps were moved.
         if !self.unproven.tally.is_empty() {
             self.unproven.histogram.record(self.unproven.tally.longest);
             self.outside.tally.time -= self.unproven.tally.time;
@@ -164,9 +163,9 @@ impl Settled {
 }
 
 impl Settled {
-    /// Residuals beyond entry and exit are outside time. The longest ones are the exception: as
-    /// many as there may be missed entries. `beyond` groups such residuals by length and gives the
-    /// side of each group.
+    /// Assigns the excess over entry and exit to outside time, except for the longest residuals,
+    /// which could include missed entries: they stay unexplained. `beyond` groups residuals by
+    /// length and gives the side of each group.
     fn settle_beyond(&mut self, mut beyond: Vec<(usize, Tally)>) {
         let mut suspect = match self.proof {
             _ if self.is_proven() => 0,
@@ -202,7 +201,7 @@ impl Settled {
     }
 }
 
-/// All residuals of these gap books, by signature.
+/// All residuals in `books`, each with its signature.
 pub(super) fn residuals<'a>(
     books: impl Iterator<Item = &'a GapBook> + 'a,
 ) -> impl Iterator<Item = (usize, &'a Residuals)> + 'a {

@@ -1,4 +1,5 @@
-//! Signatures of gap contents, used to compare similar gaps ([`entry_exit`](super::entry_exit)).
+//! Assigns signatures to gaps, so that similar gaps can be compared
+//! ([`entry_exit`](super::entry_exit)).
 
 use std::collections::HashMap;
 
@@ -8,10 +9,10 @@ use ticktax_model::statement::Class;
 
 use super::contents::Held;
 
-/// Maximum number of exact signatures. Further gaps are identified by their first row only.
+/// Maximum number of exact signatures. Beyond it, gaps are identified only by their first row.
 const MAX_SIGNATURES: usize = 4_096;
 
-/// The way the kernel was entered and left in a gap. Durations depend on this more than on anything
+/// How the kernel was entered and left in a gap. Durations depend on this more than on anything
 /// else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
@@ -21,11 +22,11 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Adds a row of this class. `None` means that the row belongs to no account.
+    /// Adds a row of `class`, which is `None` if the row belongs to no account.
     pub(super) fn add(&mut self, class: Option<Class>) {
         match class {
             Some(Class::Softirq) => self.softirqs = true,
-            // The time of an unreported thread is unexplained.
+            // An unreported thread is booked as unexplained, but it was switched to.
             Some(
                 Class::Program
                 | Class::KernelThread
@@ -40,20 +41,20 @@ impl Shape {
     }
 }
 
-/// Numbers the sets of sources that gaps held.
+/// Assigns a number to each set of sources found in a gap.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
     by_sources: HashMap<Box<[SourceId]>, u32, FixedState>,
-    /// For each source, the signature of gaps that held only this source. Most gaps do.
+    /// For each source, the signature of gaps that contain only this source, as most gaps do.
     alone: Vec<Option<u32>>,
-    /// For each signature, the source of the first row and the shape of the first gap.
+    /// For each signature, the source of the first row, and the shape of the first gap.
     pub(super) first: Vec<(SourceId, Shape)>,
     /// Reused between look-ups to avoid allocation.
     sources: Vec<SourceId>,
 }
 
 impl Signatures {
-    /// The signature number of a gap of `shape` that held these sources; `None` if it was empty.
+    /// The signature of a gap of `shape` that contained `held`; `None` if the gap was empty.
     pub(super) fn of(&mut self, held: &[Held], shape: Shape) -> Option<usize> {
         let first = (held.first()?.source, shape);
         if held.len() > 1 {
@@ -71,7 +72,7 @@ impl Signatures {
         Some(number)
     }
 
-    /// Looks up the signature by its set of sources, in which `first` is the first row's.
+    /// Looks up or adds the signature for a set of sources. `first` is the source of the first row.
     fn look_up(&mut self, first: (SourceId, Shape), held: &[Held]) -> usize {
         self.sources.clear();
         self.sources.extend(held.iter().map(|held| held.source));
@@ -80,7 +81,7 @@ impl Signatures {
             return known as usize;
         }
         if self.first.len() >= MAX_SIGNATURES {
-            // No real set contains a source twice, so this key cannot collide.
+            // No real set contains a source twice, so this key is unique.
             self.sources.clear();
             self.sources.extend([first.0, first.0]);
             if let Some(&known) = self.by_sources.get(&self.sources[..]) {
@@ -95,8 +96,8 @@ impl Signatures {
         new
     }
 
-    /// Whether all gaps of this signature held the same sources. Otherwise only the first source is
-    /// common.
+    /// Whether all gaps with this signature contain the same sources. If not, they only share the
+    /// first source.
     pub(super) fn is_exact(signature: usize) -> bool {
         signature < MAX_SIGNATURES
     }
@@ -110,7 +111,7 @@ pub(super) mod tests {
 
     use super::{Held, MAX_SIGNATURES, Shape, Signatures};
 
-    /// Gap contents with these sources.
+    /// The contents of a gap with these sources.
     pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<Held> {
         let one = |&source| Held {
             source: SourceId(source),

@@ -1,4 +1,4 @@
-//! Sums of time with the number and length of their intervals.
+//! Total times, with the number and lengths of their intervals.
 
 use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
@@ -15,7 +15,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds `time`, which is all or part of one interval of elapsed time `length`.
+    /// Adds an interval of elapsed time `length`. Only `time` is added to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
@@ -28,12 +28,12 @@ impl Tally {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// The longest interval, if any.
+    /// The longest interval; `None` without intervals.
     pub(crate) fn max(&self) -> Option<Nanos> {
         (self.count > 0).then_some(self.longest)
     }
 
-    /// Whether nothing was added.
+    /// Whether no time and no interval was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.time == Nanos::ZERO
     }
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-/// A tally with the distribution of its intervals' lengths.
+/// A tally with the distribution of its interval lengths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LengthTally {
     pub(crate) tally: Tally,
@@ -56,13 +56,13 @@ pub(crate) struct LengthTally {
 }
 
 impl LengthTally {
-    /// Adds `time`, which is all or part of one interval of elapsed time `length`.
+    /// Adds an interval of elapsed time `length`. Only `time` is added to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.tally.add(time, length);
         self.histogram.record(length);
     }
 
-    /// Adds a sum over a window of the recording.
+    /// Adds the sum of a source's rows over a window.
     pub(crate) fn add_sum(&mut self, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
@@ -78,9 +78,8 @@ impl LengthTally {
         self.histogram.merge(&other.histogram);
     }
 
-    /// The length below which the share `q` (0 to 1) of the intervals lies. The middle of a
-    /// histogram bucket can exceed the longest interval in it, so the result is capped at the
-    /// longest interval.
+    /// The length that the share `q` (0 to 1) of the intervals does not exceed. It is capped at the
+    /// longest interval, which the middle of its histogram bucket may exceed.
     pub(crate) fn quantile(&self, q: f64) -> Option<Nanos> {
         Some(self.histogram.quantile(q)?.min(self.tally.longest))
     }
@@ -91,7 +90,7 @@ impl LengthTally {
         self.quantile(0.99).filter(|_| known)
     }
 
-    /// The statement's summary of these intervals.
+    /// Summary of these intervals for a statement.
     pub(crate) fn intervals(&self) -> Intervals {
         Intervals {
             count: self.tally.count,
@@ -101,7 +100,7 @@ impl LengthTally {
         }
     }
 
-    /// An account with these intervals and this `time`.
+    /// An account that has these intervals and, in total, `time`.
     pub(crate) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
         Account {
             class,
@@ -116,7 +115,7 @@ impl LengthTally {
     }
 }
 
-/// Sorts parts in statement order: largest first, then by name.
+/// Sorts parts in statement order: by time (largest first), then by name.
 pub(crate) fn sort_parts(parts: &mut [Part]) {
     parts.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
 }

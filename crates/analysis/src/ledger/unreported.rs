@@ -1,4 +1,4 @@
-//! Finds time and switches that the kernel's counters have but no event reported.
+//! Finds time and context switches that the kernel counted but no event reported.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use ticktax_model::{Kind, Nanos, SourceTable};
 
 use super::on_cpu::{OnCpuTimes, ProcessRows};
 
-/// A process that ran for less than this is ignored.
+/// Missing CPU time below this is not reported.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
-/// Missing time below this fraction (1/`PART`) of a process' time is ignored.
+/// Missing time below 1/`PART` of a process' time is ignored.
 const PART: i64 = 100;
 /// Tick period assumed if the kernel's is unknown (`CONFIG_HZ_100`, the longest).
 const LONGEST_TICK: Nanos = Nanos::from_millis(10);
-/// Longest interval between updates of a CPU's clock if the tick stops while the CPU is busy
+/// Maximum interval between updates of a CPU's clock if the tick stops while the CPU is busy
 /// (`sched_tick_remote`).
 const REMOTE_TICK: Nanos = Nanos::from_secs(1);
 
-/// Most time that the scheduler charges to a thread before the switch to it. A thread that preempts
-/// another is charged from its wake-up on (docs/accounting.md: median 24 µs, 90th percentile 37
-/// µs).
+/// Maximum time that the scheduler charges to a thread before it switches to it. A thread that
+/// preempts another is charged from its wake-up on (docs/accounting.md: median 24 µs, 90th
+/// percentile 37 µs).
 const CHARGED_AHEAD: Nanos = Nanos::from_micros(50);
 
-/// Returns unreported context switches, and processes whose time is missing from the events in
-/// whole or in part. The counters also ran before the recording started and after it ended. Time
+/// Reports unreported context switches, and processes whose time is missing from the events in
+/// whole or in part. The counters also ran before the recording started and after it ended, so time
 /// that may fall there is allowed for.
 pub(super) fn unreported(
     header: &Header,
@@ -91,14 +91,14 @@ pub(super) fn unreported(
     unreported
 }
 
-/// Largest plausible excess of a process' counters over its rows, if `threads` of its threads had
-/// rows. Before and after the recording, it can have used as many CPUs as it has threads. A running
-/// thread's counter is only as recent as the last tick that updated it. `None` if the time of
-/// reading is unknown.
+/// Maximum plausible excess of a process' counters over its rows, if `threads` of its threads had
+/// rows. Before and after the recording, the process can have used as many CPUs as it has threads.
+/// A running thread's counter is only as recent as the last tick that updated it. `None` if it is
+/// unknown when the counters were read.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.books.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // On a busy machine the counters are read before the recording ends.
+    // The counters can be read before the recording ends if the machine is busy. That is not late.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
     let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {
@@ -122,7 +122,7 @@ fn unwatched(header: &Header) -> Nanos {
     before + (header.after.at - end).max(Nanos::ZERO)
 }
 
-/// The processes with at least one row on a CPU.
+/// Ids of the processes with at least one row on a CPU.
 fn traced(sources: &SourceTable) -> BTreeSet<i32> {
     let threads = sources
         .iter()

@@ -1,4 +1,4 @@
-//! Programs that were ready to run but throttled.
+//! Programs that could have run but were throttled.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ticktax_model::{SourceId, SourceTable, Span};
 use super::tally::LengthTally;
 use crate::timeline::OffCpu;
 
-/// Waits of every throttled source. Other waits belong to the victim's own statement.
+/// Throttled waits by source. All other waits belong to the victim's own statement.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     by_source: BTreeMap<SourceId, LengthTally>,
@@ -20,8 +20,8 @@ impl Waits {
     /// Notes one wait.
     pub(super) fn note(&mut self, off: OffCpu, span: &Span) {
         if let Some(lengths) = self.of(off, span.source) {
-            // The full wait until the thread ran again. The row's own time is the throttled part,
-            // if that was seen.
+            // Count the full wait until the thread ran again. The row's self time is the throttled
+            // part, if that was seen.
             lengths.add(span.dur, span.dur);
         }
     }
@@ -38,7 +38,7 @@ impl Waits {
         throttled.then(|| self.by_source.entry(source).or_default())
     }
 
-    /// All waits by program, longest first.
+    /// The throttled programs with their waits, longest first.
     pub(super) fn statement(&self, sources: &SourceTable) -> Vec<ThrottledProgram> {
         let mut programs: BTreeMap<(&str, Option<i32>), LengthTally> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {

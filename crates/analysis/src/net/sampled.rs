@@ -1,18 +1,18 @@
-//! Counts a sampler's samples during the traffic.
+//! Counts the samples that a sampler took during the traffic.
 
 use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{Doing, Sample, SampleCount, Sampled, SampledCode};
 
-/// The threads that samples are classified by.
+/// The threads by which samples are classified.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficThreads {
-    /// The sender, if it runs on this machine.
+    /// Thread id of the sender, if it runs on this machine.
     pub sender: Option<i32>,
-    /// The receiver, if it runs on this machine.
+    /// Thread id of the receiver, if it runs on this machine.
     pub receiver: Option<i32>,
-    /// Threads that use up idle CPU time.
+    /// Thread ids of the soakers, which use up idle CPU time.
     pub soakers: Vec<i32>,
 }
 
@@ -29,8 +29,8 @@ impl TrafficThreads {
         }
     }
 
-    /// Counts the samples from `begin` until just before `end`, both by the code that ran and by
-    /// the thread it interrupted. `None` without samples.
+    /// Counts the samples from `begin` until just before `end`, both by the kind of code that ran
+    /// and by the thread that it ran in or interrupted. `None` without samples.
     pub fn count(
         &self,
         samples: &[Sample],

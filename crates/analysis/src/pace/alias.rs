@@ -1,19 +1,21 @@
 //! Aliasing between a loop's rhythm and the kernel's tick samples.
 //!
-//! Let the period of a loop on a grid be p/q tick lengths L (p and q without a common factor). Its
-//! frames then begin at q equally spaced phases of the tick. Every tick that falls into a frame of
-//! length w samples it. Over q consecutive frames, the number of samples is the number of multiples
-//! of L/q in an interval of length w: ⌊qw/L⌋ or one more. Which one depends only on when the loop
-//! was started.
+//! Suppose a loop on a grid has a period of p/q tick lengths L, where p and q have no common
+//! factor. Its frames then start at q equally spaced phases of the tick. A tick samples a frame of
+//! length w if it falls into the frame. Over q consecutive frames, the number of samples is the
+//! number of multiples of L/q in an interval of length w: ⌊qw/L⌋ or one more. Which of the two
+//! depends only on when the loop was started.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::TickAlias;
 
-/// Maximum number of phases reported. With more phases, the samples are accurate to a few percent.
+/// Maximum number of phases of a reported alias. With more, the samples are accurate to a few
+/// percent.
 const MAX_PHASES: i64 = 50;
 
-/// The alias of a loop that is busy for `work` in every `period`, over `frames` frames, with a tick
-/// every `tick`. `None` if the phases drift through the tick, or if there are too few frames.
+/// The alias of a loop that is busy for `work` in every `period`, over `frames` frames, if the
+/// kernel ticks every `tick`. `None` if the phases drift relative to the tick, or if there are too
+/// few frames.
 pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Option<TickAlias> {
     if period <= Nanos::ZERO || tick <= Nanos::ZERO || work < Nanos::ZERO {
         return None;
@@ -21,7 +23,7 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
     let frames = i64::try_from(frames).ok()?;
     let phases = (1..=MAX_PHASES).find(|&q| stays(period, tick, q, frames))?;
     let ticks = (phases * period.0 + tick.0 / 2) / tick.0;
-    // In units of 1/q tick, to avoid rounding.
+    // Count in units of 1/q tick to avoid rounding.
     let found = work.0.saturating_mul(phases) / tick.0;
     let exact = work.0.saturating_mul(phases) % tick.0 == 0;
     let share = |ticks_found: i64| {
@@ -37,9 +39,9 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
     })
 }
 
-/// Whether frames keep to `phases` phases. After that many frames, the tick must be at the same
-/// phase again. The remaining error must add up to less than a quarter of the phase distance over
-/// all frames.
+/// Whether the frames keep to `phases` phases: after that many frames, the tick must be at the same
+/// phase again. The remaining error must add up to less than a quarter of the distance between
+/// phases over all frames.
 fn stays(period: Nanos, tick: Nanos, phases: i64, frames: i64) -> bool {
     if frames < 4 * phases {
         return false;
@@ -73,8 +75,8 @@ mod tests {
 
     #[test]
     fn a_period_of_fractional_ticks_is_sampled_more_evenly() {
-        // 60 frames per second: six frames take 25 ticks. Frames of 3 ms are sampled four or five
-        // times out of six.
+        // At 60 frames per second, six frames take 25 ticks. Of six frames of 3 ms, four or five
+        // are sampled.
         let (frames, ticks, min, max) = alias(16_666_667, 3_000_000).unwrap();
         assert_eq!((frames, ticks), (6, 25));
         assert!(
@@ -85,14 +87,14 @@ mod tests {
 
     #[test]
     fn drifting_phases_have_no_alias() {
-        // The phase moves by 137 µs per frame: through the whole tick in 29 frames.
+        // The phase moves by 137 µs per frame, and so through the whole tick in 29 frames.
         assert_eq!(alias(20_136_700, 3_000_000), None);
         assert_eq!(tick_alias(Nanos::from_millis(20), Nanos(1), TICK, 3), None);
         assert_eq!(alias(0, 1), None);
     }
 
     proptest! {
-        /// Counts the sampling ticks one by one, for any start time.
+        /// Compares with a count of the sampling ticks one by one, for any start time.
         #[test]
         fn the_bounds_hold_and_are_reached(
             p in 1_i64..60, q in 1_i64..12, work in 0_i64..20_000_000, start in 0_i64..4_000_000,
@@ -115,9 +117,11 @@ mod tests {
             let share = |found: i64| found as f64 * tick as f64 / (round * period) as f64;
             let here = share(found(start));
             prop_assert!(here >= alias.min - 1e-9 && here <= alias.max + 1e-9);
-            // Averaged over all starts the samples are right, so the bounds enclose the true share.
+            // Averaged over all start times, the samples are right, so the bounds enclose the true
+            // share.
             prop_assert!(alias.min <= alias.truth + 1e-9 && alias.truth <= alias.max + 1e-9);
-            // A start just after a tick is sampled least, a start at a tick most.
+            // A loop that starts just after a tick is sampled least, one that starts at a tick
+            // most.
             prop_assert!((share(found(1)) - alias.min).abs() < 1e-9 || work * round % tick < round);
             prop_assert!((share(found(0)) - alias.max).abs() < 1e-9);
         }

@@ -1,4 +1,4 @@
-//! Counts a loop's frames and computes their figures.
+//! Counts a loop's frames and computes its statistics.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use super::times::Times;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// Definitions by which frames are counted.
+/// How frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Time from one slot to the next.
+    /// Time between the starts of two slots.
     pub period: Nanos,
-    /// If set, a step also counts as overshot if its frame begins later than this after it was due.
-    /// The same threshold then defines late frames. With `None`, only steps without a frame in time
+    /// If set, a step also counts as overshot if its frame starts more than this after it was due,
+    /// and the same threshold defines late frames. If `None`, only steps without a frame in time
     /// count as overshot, and [`late_from`] defines late frames.
     pub overshot_from: Option<Nanos>,
-    /// Whether the period was requested, not found in the frames. Only a requested rate can have
-    /// missing frames.
+    /// Whether the period was requested rather than found in the frames. Only a requested rate can
+    /// have missing frames.
     pub asked_for: bool,
 }
 
 impl Terms {
-    /// Delay from which a frame is late.
+    /// Delay after which a frame counts as late.
     fn late_from(&self) -> Nanos {
         self.overshot_from.unwrap_or_else(|| late_from(self.period))
     }
 }
 
-/// Collects a loop's frames, which must come in order. The terms are defined in
-/// [`ticktax_model::pace`].
+/// Collects a loop's frames, which must be added in order. [`ticktax_model::pace`] defines the
+/// terms.
 #[derive(Clone, Debug)]
 pub struct FrameStats {
     terms: Terms,
@@ -39,25 +39,25 @@ pub struct FrameStats {
     schedule: Schedule,
     first: Option<Frame>,
     last: Frame,
-    /// The second being counted, from the first due time on, and its number of frames.
+    /// The second being counted, numbered from the first due time, and its number of frames so far.
     second: (i64, u64),
     last_second: Option<u64>,
 }
 
-/// The final counts of one run of a loop, or of several runs of the same loop.
+/// Final counts of one loop, or of several runs of the same loop added up.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     terms: Terms,
     sums: Sums,
     wanted: u64,
     slipped: u64,
-    /// Time from the first frame's start to the last frame's start.
+    /// Time from the start of the first frame to the start of the last.
     span: Nanos,
-    /// Intervals within that time.
+    /// Number of intervals between frames within `span`.
     intervals: u64,
 }
 
-/// Sums over frames.
+/// Counts and times, summed over frames.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     frames: u64,
@@ -75,7 +75,7 @@ struct Sums {
 }
 
 impl FrameStats {
-    /// Starts counting by `terms`.
+    /// Starts counting according to `terms`.
     pub fn new(terms: Terms) -> Self {
         Self {
             terms,
@@ -94,7 +94,7 @@ impl FrameStats {
         let dropped = frame.dropped(period).unsigned_abs();
         let wait = frame.began - frame.due;
         self.schedule.begin(frame.due);
-        // A rhythm found in the frames has slots but no schedule that could be missed.
+        // A rhythm found in the frames has slots, but no schedule that they could miss.
         let missed = if self.terms.asked_for {
             self.schedule.take(frame.began).unwrap_or_default()
         } else {
@@ -103,7 +103,7 @@ impl FrameStats {
         let in_slot = frame.began - frame.slot(period);
         let is_overshot = self.terms.overshot_from.is_some_and(|from| in_slot > from);
         let late_from = self.terms.late_from();
-        // If the frame before ended in time, the thread was asleep when this frame was due.
+        // If the previous frame ended in time, the thread was asleep when this frame was due.
         let slept = self.first.is_none() || self.last.ended <= frame.due;
         let sums = &mut self.sums;
         sums.frames += 1;
@@ -111,7 +111,7 @@ impl FrameStats {
         sums.slept_through += if slept { dropped } else { 0 };
         sums.overshot += missed + u64::from(is_overshot);
         sums.late += u64::from(wait > late_from);
-        // Each slot that this frame serves waited for it since the slot's start.
+        // Each slot that this frame serves has waited for it since the slot's start.
         let mut due = frame.due;
         for _ in 0..=dropped {
             sums.wait.add(frame.began - due);
@@ -131,13 +131,13 @@ impl FrameStats {
         self.count_in_second(frame.began - origin);
     }
 
-    /// Numbers of frames, dropped slots and overshot steps so far.
+    /// Number of frames, dropped slots and overshot steps so far.
     pub fn so_far(&self) -> (u64, u64, u64) {
         let sums = &self.sums;
         (sums.frames, sums.dropped, sums.overshot)
     }
 
-    /// Number of frames that began in the last full second; `None` before the first full second.
+    /// Number of frames that started in the last full second; `None` if no second has passed.
     pub fn last_second(&self) -> Option<u64> {
         self.last_second
     }
@@ -152,7 +152,7 @@ impl FrameStats {
         self.second.1 += 1;
     }
 
-    /// Finishes counting.
+    /// Finishes counting and returns the totals.
     pub fn close(self) -> Accounts {
         let period = self.terms.period.0.max(1);
         let first = self.first.unwrap_or_default();
@@ -171,7 +171,7 @@ impl FrameStats {
 }
 
 impl Accounts {
-    /// Adds another run of the same loop with the same terms.
+    /// Adds the totals of another run of the same loop, counted according to the same terms.
     pub fn merge(&mut self, other: &Self) {
         let (sums, more) = (&mut self.sums, &other.sums);
         sums.frames += more.frames;
@@ -194,7 +194,7 @@ impl Accounts {
         self.intervals += other.intervals;
     }
 
-    /// The figures of all frames; `None` without any frame.
+    /// The statistics of all frames; `None` without frames.
     pub fn figures(&self) -> Option<Figures> {
         let sums = &self.sums;
         if sums.frames == 0 {
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Figures of frames given as (due, began, ended) in ms.
+    /// The statistics of frames given as (due, began, ended), in ms.
     fn figures(period_ms: i64, frames: &[(i64, i64, i64)]) -> Figures {
         let mut stats = FrameStats::new(terms(period_ms));
         for &(due, began, ended) in frames {
@@ -280,8 +280,8 @@ mod tests {
         assert_eq!(figures.wakeup.unwrap().count, 351);
     }
 
-    /// The frame due at 40 ms stalls for 50 ms. The slot at 60 ms gets no frame. The frame of the
-    /// slot at 80 ms is 10 ms late. Both slots waited for it.
+    /// The frame due at 40 ms takes 50 ms. The slot at 60 ms gets no frame, and the one at 80 ms
+    /// gets its frame 10 ms late. Both slots waited for that frame.
     #[test]
     fn a_stall_counts_for_every_slot_that_it_delayed() {
         let figures = self::figures(
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
         let frame_time = figures.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
-        // Counted by busy time alone, the stall is one long frame of five.
+        // If only busy time is counted, the stall is one long frame out of five.
         assert_eq!(figures.busy.unwrap().count, 5);
         assert_eq!(
             figures.wakeup.unwrap().count,
@@ -322,8 +322,8 @@ mod tests {
         assert_eq!(figures.wakeup.unwrap().max, Nanos(45 * MS));
     }
 
-    /// Of four frames, the first is in time, the second is 5 ms late, and the third serves two
-    /// slots.
+    /// The first two of four frames are on time and 5 ms late. The third serves two slots, and the
+    /// fourth is 3 ms late.
     #[test]
     fn a_threshold_adds_steps_that_began_later_than_it() {
         let frames = [(0, 0, 3), (20, 25, 28), (40, 65, 68), (80, 83, 85)];
@@ -348,8 +348,8 @@ mod tests {
         assert_eq!(counts(Some(Nanos(10 * MS))), (1, 1, Nanos(10 * MS)));
     }
 
-    /// Each frame is due one period after the previous start, and 1 ms late. After 20 frames, one
-    /// slot of the grid has passed without any dropped frame.
+    /// Each frame is due one period after the previous one started, and is 1 ms late. After 20
+    /// frames, one slot of the grid has passed without a dropped frame.
     #[test]
     fn a_loop_that_drifts_slips() {
         let frames: Vec<_> = (0..41)

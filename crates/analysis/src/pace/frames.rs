@@ -1,9 +1,9 @@
-//! Finds out when each frame of a rhythm was due.
+//! Determines when each frame of a rhythm was due.
 //!
-//! Only the loop knows when its frames are due. But a timer can only be late, never early, so the
-//! earliest wake-ups show it. A loop on a grid is due on the grid defined by its period and its
-//! earliest wake-ups. A loop that rearms its timer after each frame is due its shortest interval
-//! after the previous frame. A delay common to all wake-ups is invisible.
+//! Only the loop itself knows when its frames are due. But a timer can only be late, never early,
+//! so the earliest wake-ups show it. A loop on a grid is due on the grid given by its period and
+//! its earliest wake-ups. If a loop rearms its timer after each frame, a frame is due one shortest
+//! interval after the previous one. A delay common to all wake-ups is invisible.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -11,17 +11,17 @@ use ticktax_model::pace::Frame;
 use super::watch::Run;
 use crate::beats::Beat;
 
-/// This share of wake-ups is assumed to have been in time.
+/// Share of wake-ups assumed to have been on time.
 const EARLIEST: f64 = 0.1;
-/// Number of wake-ups on each side that define the local grid. A restart can shift the grid, and an
-/// error of the period makes it drift.
+/// Number of wake-ups on each side that determine the grid locally. The grid can shift at a
+/// restart, and drifts if the period has an error.
 const NEIGHBOURS: usize = 16;
-/// A wake-up may come this much before its slot, in periods. A wake-up at most this much before the
+/// Maximum time by which a wake-up can precede its slot, in periods. A wake-up this close to the
 /// next slot counts for that slot.
 const EARLY: f64 = 0.25;
 
-/// The frames among `runs`, and the period that they are counted by. `nap` is explained at
-/// [`delays_add_up`].
+/// Finds the frames among `runs`; returns the period by which they are counted, and the frames. See
+/// [`delays_add_up`] for `nap`.
 pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame>) {
     if delays_add_up(runs, beat.period.value, nap) {
         rearmed(runs, beat.period.value)
@@ -30,22 +30,22 @@ pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame
     }
 }
 
-/// Number of intervals over which delays may add up.
+/// Number of intervals over which delays are given time to add up.
 const MANY: usize = 16;
 
-/// Minimum number of frames to distinguish delays that add up from delays within one nap. By then,
-/// delays of up to a nap each have spread over two naps.
+/// Minimum number of frames needed to tell delays that add up from delays within one nap. Over that
+/// many, delays of up to one nap each have spread over two naps.
 const POLLS: usize = 100;
 
-/// Whether each interval starts from the last wake-up, so that delays add up.
+/// Whether each interval starts from the previous wake-up, so that delays add up.
 ///
-/// A beat has its own test ([rhythm](crate::beats::Beat::rhythm)), but that one finds any drift.
-/// Wake-ups on the strictest grid drift a little, because how deeply the CPU sleeps changes slowly.
-/// Here, the question is whether delays persist in full. If they do, the spread over 16 intervals
-/// is √16 times that over one interval; on a grid it is the same. The limit is between the two, at
-/// 2. The spread is the median absolute deviation, which stalls do not affect.
+/// A beat has its own test ([rhythm](crate::beats::Beat::rhythm)), but that test finds any drift,
+/// and even wake-ups on the strictest grid drift a little, because how deeply the CPU sleeps
+/// changes slowly. This function tests whether delays persist in full. If they do, the spread over
+/// 16 intervals is √16 times the spread over one; on a grid the two are equal. The limit is in
+/// between, at 2. The spread is the median absolute deviation, which stalls do not affect.
 ///
-/// A loop that naps until a frame is due is late by up to a nap. If its period is nearly a whole
+/// A loop that naps until a frame is due is late by up to one nap. If its period is nearly a whole
 /// number of naps, consecutive delays are similar, so they seem to add up even on a grid. But on a
 /// grid they stay within one nap. `nap` is the length of a nap, or 0 for a loop that sleeps until
 /// its frame is due.
@@ -79,15 +79,15 @@ pub(crate) fn delays_add_up(runs: &[Run], period: f64, nap: Nanos) -> bool {
     let spread = |over: usize| {
         let pairs = residuals.iter().zip(&residuals[over..]);
         let grown: Vec<f64> = pairs.map(|(a, b)| b - a).collect();
-        // A growth common to all comes from the error of the period.
+        // Growth common to all pairs is due to the error of the period.
         let usual = middle(grown.clone());
         middle(grown.iter().map(|growth| (growth - usual).abs()).collect())
     };
     spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
 }
 
-/// Whether 80 % of the residuals lie within `limit` of each other, after subtracting the
-/// best-fitting straight line. That line is the error of the period.
+/// Whether 80 % of the residuals are within `limit` of each other after the best-fitting line is
+/// subtracted. The line is due to the error of the period.
 fn keep_within(residuals: &[f64], limit: f64) -> bool {
     let count = residuals.len() as f64;
     let middle = (count - 1.0) / 2.0;
@@ -117,11 +117,11 @@ fn frame(run: &Run, due: Nanos) -> Frame {
     }
 }
 
-/// A wake-up and its slot.
+/// A wake-up assigned to a slot.
 struct Placed<'a> {
     run: &'a Run,
     slot: i64,
-    /// Time since the start of the slot in ns, as far as known before all wake-ups are placed.
+    /// Time since the start of the slot, ns. It is preliminary until all wake-ups are assigned.
     after: f64,
 }
 
@@ -132,7 +132,7 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     for run in runs {
         let time = (run.woken - first).0 as f64;
         let slot = rounded(((time - phase) / period + EARLY).floor());
-        // There is one frame per slot. Further wake-ups in a slot are not frames.
+        // A slot has only one frame. Further wake-ups in it are not frames.
         if placed.last().is_some_and(|last| last.slot >= slot) {
             continue;
         }
@@ -146,8 +146,8 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
         let to = (i + NEIGHBOURS + 1).min(placed.len());
         let phase = earliest(&placed[i.saturating_sub(NEIGHBOURS)..to]);
         let due = first + Nanos(rounded(wakeup.slot as f64 * period + phase));
-        // A frame that began so late that it serves a later slot too is the only frame of that
-        // slot.
+        // If a frame started so late that it also serves a later slot, it is that slot's only
+        // frame.
         let free = next_slot.unwrap_or(wakeup.slot).min(wakeup.slot);
         let due = due.min(wakeup.run.began) - Nanos((wakeup.slot - free) * whole_period.0);
         let frame = frame(wakeup.run, due);
@@ -157,21 +157,21 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     (whole_period, frames)
 }
 
-/// Position of the earliest wake-ups within their slots, in ns.
+/// Position of the earliest wake-ups within their slots, ns.
 fn earliest(placed: &[Placed<'_>]) -> f64 {
     let mut after: Vec<f64> = placed.iter().map(|wakeup| wakeup.after).collect();
     after.sort_by(f64::total_cmp);
     low(&after).unwrap_or(0.0)
 }
 
-/// The element that a tenth of a sorted list lies below.
+/// The element that is greater than a tenth of a sorted list.
 fn low<T: Copy>(sorted: &[T]) -> Option<T> {
     let place = rounded((sorted.len() as f64 * EARLIEST).floor());
     sorted.get(usize::try_from(place).unwrap_or(0)).copied()
 }
 
 fn rearmed(runs: &[Run], period: f64) -> (Nanos, Vec<Frame>) {
-    // Two wake-ups closer than half a period belong to the same frame.
+    // Two wake-ups less than half a period apart belong to the same frame.
     let apart = Nanos(rounded(period / 2.0));
     let mut starts: Vec<&Run> = Vec::new();
     for run in runs {
@@ -224,8 +224,8 @@ mod tests {
         woken.map(run).collect()
     }
 
-    /// Four seconds of a precise grid. After 16 slots, the error of the estimated period exceeds
-    /// the spread of the wake-ups.
+    /// Four seconds on a precise grid. Over 16 slots, the error of the estimated period exceeds the
+    /// spread of the wake-ups.
     #[test]
     fn an_error_of_the_period_is_not_a_persistent_delay() {
         let late = [0, 700, 300, 1_100, 200, 900, 500];
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Frames every 20 ms of loops that nap for 1.01 to 1.27 ms until a frame is due.
+    /// Loops with frames every 20 ms that nap for 1.01 to 1.27 ms at a time until a frame is due.
     #[test]
     fn delays_of_a_napping_loop_add_up_if_it_counts_from_the_previous_frame() {
         let nap = 1_010_000;

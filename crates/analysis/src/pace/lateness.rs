@@ -1,11 +1,11 @@
 //! Finds a loop's late frames and their causes.
 //!
-//! A frame is late if it begins more than [`late_from`](ticktax_model::pace::late_from) after it
-//! was due. Its delay is examined from the time it was due. If the previous frame overran, it is
-//! examined from the time that frame was due. Everything that kept the thread from running in that
-//! interval counts. If the previous frame ended in time, the rest of the interval was sleep. If it
-//! overran, its CPU time counts as far as it exceeds the median frame's, and the rest is
-//! unexplained. The late frame is attributed to the largest cause.
+//! A frame is late if it starts more than [`late_from`](ticktax_model::pace::late_from) after it
+//! was due. Its delay is examined from its due time or, if the previous frame overran, from that
+//! frame's due time. Everything that kept the thread from running in that interval counts. If the
+//! previous frame ended in time, the rest of the interval was sleep. If it overran, the CPU time by
+//! which it exceeds the median frame counts as the loop's own work, and the rest is unexplained.
+//! The late frame is attributed to the largest cause.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,30 +25,30 @@ use crate::ledger::Books;
 use crate::ran::Ran;
 use crate::victim::{Loss, beat_of, in_rhythm, timer_of};
 
-/// Maximum number of frames listed individually.
+/// Maximum number of late frames listed individually.
 const LATEST: usize = 10;
 
-/// A cause: the kind of delay and, if known, the name and kind of the culprit.
+/// Identifies a cause: the kind of delay and, if known, the culprit's name and kind.
 type Key = (HoldUp, Option<(String, Kind)>);
 
 /// A source's name, kind and process id.
 pub(crate) type Named = (String, Kind, Option<i32>);
 
-/// Time that the hypervisor took from a loop's CPUs.
+/// Time that the hypervisor took from a loop's CPUs, with its uncertainty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outside {
-    /// The loop's CPU, if it ran on only one. Stolen time cannot be related to a loop that may have
-    /// been on another CPU.
+    /// The loop's CPU, if it ran on only one. Otherwise, stolen time cannot be attributed to the
+    /// loop, which may have been on another CPU.
     pub(crate) cpu: Option<Cpu>,
-    /// Number of the probe's empty gaps that may hold something else. `None` if it may be any of
-    /// them, or without a hypervisor.
+    /// Number of the probe's empty gaps that could contain something other than stolen time. `None`
+    /// if any gap could, or without a hypervisor.
     pub(crate) unseen: Option<usize>,
-    /// Upper limit of the stolen time in total; `None` if the hypervisor does not report it.
+    /// Upper bound on the total stolen time; `None` if the hypervisor does not report it.
     stolen: Option<Nanos>,
 }
 
 impl Outside {
-    /// For a thread that was pinned to a CPU, based on rows only.
+    /// Describes a thread pinned to `cpu` if only its rows are available.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,
@@ -56,7 +56,7 @@ impl Outside {
         }
     }
 
-    /// For a loop that ran on `cpus`, based on the recording's header and accounts.
+    /// Describes a loop that ran on `cpus`, from the recording's header and accounts.
     pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {
@@ -91,7 +91,7 @@ impl Outside {
     }
 }
 
-/// The causes of one late frame.
+/// A late frame with its causes.
 struct Delayed {
     frame: Frame,
     lost: u64,
@@ -99,10 +99,10 @@ struct Delayed {
     by: BTreeMap<Key, LostTo>,
 }
 
-/// Finds what delayed each of `frames` that began more than `late_from` after it was due. `terms`
-/// are the period and `late_from`. `frames` and `losses` must be in order of start, and `losses`
-/// belong to the same thread. If there were too many, losses are missing after `full_at`. `name`
-/// names the source of a loss.
+/// Finds the causes of each of the `frames` that started more than `late_from` after it was due.
+/// `terms` is (period, `late_from`). `frames` and `losses` must be sorted by start, and `losses`
+/// must belong to the same thread. If there were too many losses, those after `full_at` are
+/// missing. `name` returns the source of a loss.
 pub(crate) fn late_frames(
     frames: &[Frame],
     terms: (Nanos, Nanos),
@@ -142,7 +142,7 @@ fn delayed(
     let to = frame.began;
     let mut by: BTreeMap<Key, LostTo> = BTreeMap::new();
     let mut taken = Nanos::ZERO;
-    // CPU time of a frame includes its page faults.
+    // CPU time of the previous frame that is due to page faults and reclaim.
     let mut on_cpu = Nanos::ZERO;
     let mut stolen_until = Nanos::ZERO;
     // An earlier loss can extend into the interval, so start a few losses before it.
@@ -150,7 +150,7 @@ fn delayed(
     let before_it = losses[..first].iter().rev().take(8).rev();
     for loss in before_it.chain(losses[first..].iter().take_while(|loss| loss.start < to)) {
         let (hold_up, named) = hold_up(loss, name(loss));
-        // The probe may have seen the same steal as the rows.
+        // The probe may have seen the same stolen time as the rows.
         let start = match hold_up {
             HoldUp::Steal => loss.start.max(stolen_until),
             _ => loss.start,
@@ -213,7 +213,7 @@ fn delayed(
     }
 }
 
-/// The kind of delay of a loss, and the culprit if it adds information.
+/// The kind of delay that a loss is, and its culprit unless the kind says it all.
 fn hold_up(loss: &Loss, named: Option<Named>) -> (HoldUp, Option<Named>) {
     match named.as_ref().map(|(_, kind, _)| *kind) {
         Some(Kind::Idle) if loss.moved => (HoldUp::Migration, None),
@@ -306,7 +306,7 @@ fn latest(late: &Delayed, begin: Nanos) -> LateFrame {
     }
 }
 
-/// Removes kinds that could not have been seen, and adds the total stolen time.
+/// Removes kinds of delay that could not have been seen, and adds the total stolen time.
 pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> LateFrames {
     let watched = |hooks: &[Hook]| hooks.iter().all(|hook| attached.contains(hook));
     let could_be = |late: &LateTime| match late.kind {
@@ -324,8 +324,8 @@ pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> La
     }
 }
 
-/// Adds period, timer and scheduling policy to each cause that is a single process. `behind` lists
-/// what ran while the program waited, costliest first.
+/// Adds the period, timer and scheduling policy to each cause that is a single process. `behind`
+/// lists the sources that ran while the program waited, costliest first.
 pub(crate) fn link(
     late: &mut LateFrames,
     (behind, beats): (&[Interferer], &[BeatLine]),
@@ -360,8 +360,8 @@ mod tests {
     const MS: i64 = 1_000_000;
     const NAMES: [&str; 2] = ["backupd", "cc1"];
 
-    /// Frames every 20 ms with 3 ms of work. Exceptions are given as (number, began, ended, CPU
-    /// time), in ms since the frame's slot.
+    /// The late frames among 20 frames, one every 20 ms with 3 ms of work. `others` lists
+    /// exceptions as (number, began, ended, CPU time), in ms since the frame's slot.
     fn late(
         others: &[(i64, i64, i64, i64)],
         losses: &[(i64, i64, HoldUp, Option<u32>)],
@@ -402,8 +402,8 @@ mod tests {
         late_frames(&frames, terms, Nanos::ZERO, (&losses, None), &name)
     }
 
-    /// Frame 3 begins 30 ms late: `backupd` ran for 22 ms of that time, and `cc1` for 7 ms. Frame 9
-    /// sleeps 8 ms too long.
+    /// Frame 3 starts 30 ms late: `backupd` ran for 22 ms of that time and `cc1` for 7 ms. The
+    /// thread oversleeps before frame 9 by 8 ms.
     #[test]
     fn a_late_frame_is_attributed_to_its_largest_cause() {
         use HoldUp::{OwnSleep, Waiting};
@@ -442,8 +442,8 @@ mod tests {
         assert_eq!((interrupts.time, interrupts.frames), (Nanos::ZERO, 0));
     }
 
-    /// Frame 5 takes 26 ms and makes the next one late. In one case 23 ms of that are its own work,
-    /// in the other page faults.
+    /// Frame 5 takes 26 ms and so makes the next one late. In the first case, 23 ms of that are its
+    /// own work, then page faults, then a quota.
     #[test]
     fn a_frame_that_overran_makes_the_next_one_late() {
         let next = (6, 6, 9, 3);
@@ -476,12 +476,12 @@ mod tests {
         link(&mut late_frames, (&[], &[]), (&ran, &policies));
         assert_eq!(late_frames.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
         assert_eq!(late_frames.causes[0].period, None);
-        // The real-time thread is another one.
+        // The real-time thread belongs to another process.
         link(&mut late_frames, (&[], &[]), (&Ran::default(), &policies));
         assert_eq!(late_frames.causes[0].policy, None);
     }
 
-    /// A frame whose time nothing explains is not blamed on the loop's own work.
+    /// Time that nothing explains is not blamed on the loop's own work.
     #[test]
     fn unknown_time_is_not_the_loops_own_work() {
         let next = (6, 6, 9, 3);
@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(disk.causes[0].kind, HoldUp::Disk);
     }
 
-    /// The second frame began after the losses became incomplete.
+    /// The second frame started after the list of losses became incomplete.
     #[test]
     fn frames_whose_delays_were_not_kept_are_only_counted() {
         let frames = |began: i64| Frame {

@@ -1,4 +1,5 @@
-//! The statement about ticktax's own loop, from its frames and the readings taken while it ran.
+//! The statement about ticktax's own loop, made from its frames and from readings taken while it
+//! ran.
 
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
@@ -14,8 +15,8 @@ use super::{Accounts, FrameStats, Terms};
 use crate::accounting::counting;
 
 impl FrameStats {
-    /// Statistics of one of ticktax's own loops with this `period`. `overshot_from` is explained at
-    /// [`Terms`].
+    /// Statistics for one of ticktax's own loops with this `period`. See [`Terms`] for
+    /// `overshot_from`.
     pub fn of_loop(period: Nanos, overshot_from: Option<Nanos>) -> Self {
         Self::new(Terms {
             period,
@@ -33,7 +34,7 @@ impl RowSink for FrameStats {
     }
 }
 
-/// The statement about a loop that ticktax ran, from the `accounts` of its frames.
+/// The statement about a loop that ticktax ran. `accounts` contains its frames.
 pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> PaceStatement {
     let machine = &header.machine;
     let figures = accounts.figures();
@@ -61,14 +62,14 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     }
 }
 
-/// The tick aliasing of the loop. Frames keep to phases of the tick only on a grid, and only if the
-/// loop sleeps between them.
+/// The alias between the loop and the tick. Frames only keep to phases of the tick if the loop is
+/// on a grid and sleeps between frames.
 fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> Option<TickAlias> {
     let grid = report.spec.rule == PaceRule::Deadline && report.spec.sleep.sleeps();
     if !grid || sampled_at_tick(machine) != Some(true) {
         return None;
     }
-    // If sleeps end on the tick, every frame begins at the same phase.
+    // If sleeps end on the tick, every frame starts at the same phase.
     if machine.high_resolution == Some(false) {
         return None;
     }
@@ -79,8 +80,8 @@ fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> O
     keeps_to_phases(&alias, report.spec.work, figures).then_some(alias)
 }
 
-/// Whether frames kept to their phases: 90 % began and ended within a quarter of the distance
-/// between phases.
+/// Whether frames kept to their phases, that is, whether 90 % of them started and ended within a
+/// quarter of the distance between phases.
 fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
     let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
     let within = |times: &Option<Distribution>, min: Nanos| {

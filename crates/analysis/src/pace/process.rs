@@ -1,4 +1,4 @@
-//! The statement about another program's loop, from a recording that followed its process.
+//! The statement about another program's loop, made from a recording that followed its process.
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -12,8 +12,8 @@ use super::tick::sampled_at_tick;
 use super::watch::{Process, Watched};
 
 impl Process {
-    /// The statement about the process' frames, from all rows and the header. `late` lists late
-    /// frames and their causes.
+    /// The statement about the process' frames, from all rows and the header. `late` lists the late
+    /// frames with their causes.
     pub(crate) fn statement(&self, header: &Header, late: Option<LateFrames>) -> PaceStatement {
         let pid = self.pid();
         let victim = header.victim.as_ref();
@@ -56,7 +56,7 @@ impl Process {
     }
 }
 
-/// Limitations of the recording that affect the frames.
+/// The recording's limitations that affect frames.
 fn unseen(header: &Header) -> Vec<Limitation> {
     let lost = header.coverage.events_lost();
     let mut unseen = Vec::new();
@@ -86,7 +86,7 @@ fn unseen(header: &Header) -> Vec<Limitation> {
     unseen
 }
 
-/// CPU time of the chosen thread, by each clock.
+/// The chosen thread's CPU time according to each clock.
 fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReading> {
     let chosen = watched.chosen.and_then(|place| watched.threads.get(place));
     let Some(thread) = chosen else {
@@ -145,7 +145,7 @@ mod tests {
     const FRAMES: i64 = 200;
     const BEGIN: Nanos = Nanos::from_secs(1);
 
-    /// A process with one thread that works for 2 ms out of every 10.
+    /// An audit of a process with one thread that works for 2 ms in every 10, and its sources.
     fn watch() -> (Auditor, SourceTable) {
         let thread = |kind, detail: &str| Source {
             thread: Some(Thread {
@@ -224,6 +224,7 @@ mod tests {
                         after: usage(Nanos::from_millis(450)),
                     }],
                 }),
+                only_thread: None,
             }),
             ..Header::new(World::Live, Level::Kernel, "1.2.3")
         }
@@ -291,8 +292,8 @@ mod tests {
         );
     }
 
-    /// It is unknown how many events a part lacks, so the whole recording's number is given, and
-    /// marked as such.
+    /// It is unknown how many events a part of a recording lacks, so the whole recording's number
+    /// is reported and marked as such.
     #[test]
     fn a_part_reports_the_lost_events_of_the_whole_recording() {
         let mut header = header();

@@ -1,4 +1,4 @@
-//! Finds a thread's rhythm: which of its runs are frames, and their period.
+//! Finds a thread's rhythm: which of its runs are frames, and with which period.
 
 use std::cmp::Ordering;
 
@@ -10,16 +10,16 @@ use super::frames;
 use super::watch::Run;
 use crate::beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 
-/// A run with at least this many times the usual CPU time is long.
+/// Minimum CPU time of a long run, as a multiple of the usual run's.
 const LONG: i64 = 8;
 
-/// Rhythms with a lower false-alarm probability than this count as equally certain.
+/// Rhythms with a false-alarm probability below this count as equally certain.
 const CERTAIN: f64 = 1e-9;
 
-/// Rhythms found in one thread.
+/// The rhythms found in one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Strongest first.
+    /// Rhythms and the runs they apply to, strongest first.
     pub(crate) beats: Vec<(FrameMark, Beat)>,
     pub(crate) long_from: Nanos,
     why: Option<String>,
@@ -46,7 +46,7 @@ impl Found {
         self.why.clone()
     }
 
-    /// The runs that may be frames.
+    /// The runs that can be frames of a rhythm with this `mark`.
     pub(crate) fn marked(&self, mark: FrameMark, runs: &[Run]) -> Vec<Run> {
         match mark {
             FrameMark::Wakeups => runs.to_vec(),
@@ -55,7 +55,7 @@ impl Found {
     }
 }
 
-/// Usual nap of a thread between two looks at the clock, if only its long runs are frames;
+/// The thread's usual nap between two looks at the clock, if only its long runs are frames;
 /// otherwise 0.
 pub(crate) fn nap(mark: FrameMark, runs: &[Run]) -> Nanos {
     if mark == FrameMark::Wakeups {
@@ -76,8 +76,8 @@ fn long(runs: &[Run], from: Nanos) -> Vec<Run> {
 /// Looks for periodic wake-ups of a thread that was watched from `begin` to `end`.
 ///
 /// A loop that naps and looks at the clock until a frame is due wakes up far more often than it has
-/// frames. In such a loop, the runs that do the work are the frames. They take at least eight times
-/// the CPU time of the usual run, and together most of the thread's CPU time.
+/// frames. In such a loop, the frames are the runs that do the work. Each takes at least eight
+/// times the CPU time of the usual run, and together they take most of the thread's CPU time.
 pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: bool) -> Found {
     let mut cpu: Vec<Nanos> = runs.iter().map(|run| run.cpu).collect();
     cpu.sort_unstable();
@@ -110,7 +110,7 @@ pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
     found
 }
 
-/// Treats every wake-up of a thread without a rhythm as a frame of a loop with the requested
+/// For a thread without a rhythm: treats every wake-up as a frame of a loop with the requested
 /// `period`. `None` if there are too few wake-ups. The resulting beat has `seen` = 0.
 pub(crate) fn asked_for(runs: &[Run], period: Nanos) -> Option<Found> {
     let first = runs.first().filter(|_| runs.len() >= FEWEST)?.woken;
@@ -149,7 +149,7 @@ impl Found {
             .extend(beats.into_iter().map(|beat| (mark, beat)));
     }
 
-    /// False-alarm probability of the strongest rhythm, and its share of the time.
+    /// The strongest rhythm's false-alarm probability, and its share of the time.
     fn strength(&self) -> (f64, f64) {
         let strongest = self.beats.first();
         strongest.map_or((f64::INFINITY, 0.0), |(_, beat)| {

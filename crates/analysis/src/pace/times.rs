@@ -1,29 +1,29 @@
-//! Distributions of times, and the quantiles that their number supports.
+//! Distributions of times, with those quantiles that the number of times supports.
 
 use ticktax_model::pace::{Bucket, Distribution, Quantile};
 use ticktax_model::{Histogram, Nanos};
 
-/// Quantiles reported if there are enough times.
+/// Quantiles that are reported if there are enough times.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// Required probability that at least one observed time exceeds the quantile.
+/// Required probability that at least one of the observed times exceeds the quantile.
 const CONFIDENCE: f64 = 0.95;
 
-/// Whether `count` times are enough for the quantile `q`. At least one of them must exceed the true
+/// Whether `count` times suffice to report the quantile `q`. At least one time must exceed the true
 /// quantile with 95 % probability; the probability that none does is `q^count`. The minimum is 5
-/// for the median, 29 for 0.9, 299 for 0.99, and 2995 for 0.999.
+/// times for the median, 29 for 0.9, 299 for 0.99, and 2995 for 0.999.
 pub fn tellable(q: f64, count: u64) -> bool {
     count as f64 * q.ln() <= (1.0 - CONFIDENCE).ln()
 }
 
-/// Maximum number of times kept individually: 512 KiB.
+/// Maximum number of times kept individually, which take 512 KiB.
 const KEPT: usize = 1 << 16;
 
 /// Collects times in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     histogram: Histogram,
-    /// All times, as long as there is room.
+    /// All times, up to [`KEPT`].
     kept: Vec<Nanos>,
     count: u64,
     sum: i128,
@@ -32,7 +32,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Adds a time. A negative time counts as 0.
+    /// Adds a time; a negative one counts as 0.
     pub(super) fn add(&mut self, time: Nanos) {
         let time = time.max(Nanos::ZERO);
         self.histogram.record(time);
@@ -58,7 +58,7 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// The distribution; `None` without any time.
+    /// The distribution of the times; `None` without times.
     pub(super) fn distribution(&self) -> Option<Distribution> {
         let min = self.min?;
         let mean = i64::try_from(self.sum / i128::from(self.count)).unwrap_or(i64::MAX);
@@ -101,7 +101,7 @@ pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     .collect()
 }
 
-/// The smallest of some sorted times such that at least the share `q` of them does not exceed it.
+/// The smallest of the `sorted` times that is not exceeded by at least the share `q` of them.
 fn of_sorted(sorted: &[Nanos], q: f64) -> Option<Nanos> {
     #[expect(
         clippy::cast_possible_truncation,

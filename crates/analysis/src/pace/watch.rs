@@ -1,11 +1,11 @@
-//! Another program's loop, seen through its threads' wake-ups and runs in a recording.
+//! Finds another program's loop in its threads' wake-ups and on-CPU periods.
 //!
 //! A *run* is everything that a thread does from a wake-up until it sleeps, blocks or is throttled
 //! again. Preemption and interrupts do not end it. Only the threads' own wake-ups are used: the
 //! program is not changed and need not cooperate.
 //!
 //! # Memory
-//! At most [`MAX`] rows of the process are kept, 40 bytes each. If there are more, the time from
+//! At most [`MAX`] rows of the process are kept, at 40 bytes each. If there are more, the time from
 //! which rows are missing is recorded.
 
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use super::frames;
 use super::rhythm::{self, Found};
 use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 
-/// Maximum number of rows kept: 40 MiB.
+/// Maximum number of rows kept, which take 40 MiB.
 const MAX: usize = 1 << 20;
 
-/// A thread with less than this share of the process' CPU time is not the one that makes the
-/// frames; it only checks something.
+/// Minimum share of the process' CPU time that the thread with the frames must have. A thread with
+/// less only checks something.
 const FEW: f64 = 0.05;
 
-/// The rows kept of one process.
+/// The rows kept for one process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: i32,
@@ -39,18 +39,18 @@ pub(crate) struct Process {
 struct Rows {
     name: String,
     on_cpu: Vec<Piece>,
-    /// Intervals in which it slept, was blocked or was throttled.
+    /// Intervals in which the thread slept, was blocked or was throttled.
     off: Vec<(Nanos, Nanos)>,
     cpus: Vec<Cpu>,
 }
 
-/// An uninterrupted stay on a CPU.
+/// An uninterrupted on-CPU period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) cpu: Cpu,
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
-    /// CPU time without interruptions.
+    /// CPU time, excluding interruptions.
     pub(crate) own: Nanos,
     pub(crate) after_idle: bool,
 }
@@ -60,38 +60,38 @@ pub(crate) struct Piece {
 pub(crate) struct Run {
     /// Time of the wake-up.
     pub(crate) woken: Nanos,
-    /// When it first ran after the wake-up.
+    /// Time at which the thread first ran after the wake-up.
     pub(crate) began: Nanos,
-    /// When it slept again.
+    /// Time at which the thread slept again.
     pub(crate) ended: Nanos,
     /// CPU time during the run.
     pub(crate) cpu: Nanos,
-    /// The CPU on which it began.
+    /// The CPU on which the run started.
     pub(crate) on: Cpu,
-    /// Whether that CPU had been idle until then.
+    /// Whether that CPU was idle before.
     pub(crate) ended_idle: bool,
 }
 
-/// Threads, rhythms and frames found in a process.
+/// The threads, rhythms and frames found in a process.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// Its threads, strongest rhythm first.
+    /// The process' threads, strongest rhythm first.
     pub threads: Vec<ThreadReport>,
     /// Index of the thread whose rhythm defines the frames.
     pub chosen: Option<usize>,
-    /// Minimum CPU time of a frame, if only long runs are frames.
+    /// Minimum CPU time of a frame; `None` if every wake-up counts.
     pub long_from: Option<Nanos>,
-    /// Figures of the frames; `None` without a rhythm.
+    /// Statistics of the frames; `None` if no thread has a rhythm.
     pub figures: Option<Figures>,
     /// The frames, in order.
     pub frames: Vec<Frame>,
-    /// Number of frames in the last full second.
+    /// Number of frames in the last full second; `None` if no second has passed.
     pub last_second: Option<u64>,
-    /// Wake-ups of the chosen thread.
+    /// Number of wake-ups of the chosen thread.
     pub wakeups: Option<Wakeups>,
-    /// The CPUs that the chosen thread ran on.
+    /// CPUs that the chosen thread ran on.
     pub cpus: CpuList,
-    /// Time from which no rows were kept, because there were too many.
+    /// Time after which no rows were kept because there were too many.
     pub full_at: Option<Nanos>,
 }
 
@@ -109,14 +109,15 @@ impl Process {
         self.pid
     }
 
-    /// Result for the recording's process; `None` if the recording did not follow one.
+    /// The rhythm and frames of the process that the recording followed; `None` if it followed
+    /// none.
     pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
         let begin = header.followed_since()?;
         Some(self.judge(begin, header.end(), header.overshot_from))
     }
 
-    /// Result of the rows so far, watched from `begin` to `end`. `overshot_from` is explained at
-    /// [`Terms`].
+    /// Finds rhythm and frames in the rows so far, watched from `begin` to `end`. See [`Terms`] for
+    /// `overshot_from`.
     pub(crate) fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Option<Nanos>) -> Watched {
         let end = self.full_at.map_or(end, |full| full.min(end));
         let mut found: Vec<(i32, Vec<Run>, Found)> = self
@@ -220,7 +221,7 @@ impl Process {
         }
     }
 
-    /// The rows of the thread, if it belongs to the process and there is room for one more row.
+    /// The rows of `thread`, if it belongs to the process and there is room for one more row.
     fn rows_of(&mut self, thread: ThreadId, event: &Event<'_>) -> Option<&mut Rows> {
         if thread.pid != self.pid {
             return None;
@@ -239,10 +240,10 @@ impl Process {
 }
 
 impl Watched {
-    /// The data needed to wait for the next frame.
+    /// Returns the data needed to wait for the next frame.
     ///
     /// # Errors
-    /// The reason why no thread has a rhythm.
+    /// Returns the reason if no thread has a rhythm.
     pub fn rhythm(&self) -> Result<FrameRhythm, String> {
         let chosen = self.chosen.and_then(|index| self.threads.get(index));
         let found = chosen.and_then(|thread| Some((thread, thread.rhythms.first()?)));
@@ -277,8 +278,8 @@ impl Rows {
         self.on_cpu.iter().map(|piece| piece.own).sum()
     }
 
-    /// The thread's runs between its sleeps. Before the first and after the last recorded sleep,
-    /// the limits of a run are unknown.
+    /// The thread's runs between its sleeps. Runs before the first and after the last recorded
+    /// sleep are omitted, because their limits are unknown.
     fn runs(&self) -> Vec<Run> {
         let mut off = self.off.clone();
         off.sort_unstable();
@@ -288,7 +289,7 @@ impl Rows {
     }
 }
 
-/// A thread's runs between consecutive intervals off the CPU. Both lists must be in order.
+/// A thread's runs between consecutive intervals in `off`. Both lists must be sorted.
 pub(crate) fn runs_between(on: &[Piece], off: &[(Nanos, Nanos)]) -> Vec<Run> {
     let mut runs = Vec::with_capacity(off.len());
     let mut at = 0;

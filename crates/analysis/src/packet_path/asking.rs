@@ -1,5 +1,5 @@
-//! Questions about CPUs while a packet was underway: where `NET_RX` ran, and who ran during the
-//! longest step.
+//! Questions about what happened on a CPU while a packet was underway: where `NET_RX` ran, and who
+//! ran during the longest step.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use super::Arrival;
 use crate::timeline::{History, Piece};
 use crate::victim::MIN_IDLE;
 
-/// A completely followed packet.
+/// A packet followed to the end.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) arrival: Arrival,
     pub(super) received_in: ReceivedIn,
-    /// Occupants of the CPU during the longest step, in order. Empty if the step was short or they
-    /// are unknown.
+    /// Sources on the CPU during the longest step, in order. Empty if the step was short or the
+    /// sources are unknown.
     pub(super) by: Vec<(SourceId, Nanos)>,
 }
 
-/// A packet's path with an open question.
+/// A packet's path, while a question about it is open.
 #[derive(Debug)]
 pub(super) struct Asked {
     followed: Followed,
@@ -30,21 +30,21 @@ pub(super) struct Asked {
 
 #[derive(Debug)]
 enum Stage {
-    /// Where `NET_RX` ran, and who ran on its CPU before.
+    /// In which context (softirq or `ksoftirqd`) did `NET_RX` run?
     Receiving,
-    /// Occupants of the CPU on which the thread then ran.
+    /// Which sources ran on the CPU that then ran the thread?
     Waiting,
-    /// Occupants, until the given time, of the CPU that the thread came from. The pieces are the
-    /// known rest of the wait.
+    /// Which sources ran, until the given time, on the CPU that the thread came from? The pieces
+    /// cover the rest of the wait.
     Before(Nanos, Vec<Piece>),
 }
 
 /// Result of answering a question.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Everything is known.
+    /// No question is left.
     Done(Followed),
-    /// Another CPU must be asked.
+    /// A question about another CPU is left.
     AskOn(Asked),
 }
 
@@ -60,17 +60,17 @@ impl Asked {
         }
     }
 
-    /// Slot of the CPU in question, and the time until which its occupants must be known.
+    /// Index of the CPU in question, and the time until which its occupants must be known.
     fn place(&self) -> (usize, Nanos) {
         let arrival = &self.followed.arrival;
         match &self.stage {
-            Stage::Receiving => (arrival.way.slot, arrival.way.began + Nanos(1)),
+            Stage::Receiving => (arrival.path.slot, arrival.path.began + Nanos(1)),
             Stage::Waiting => (arrival.ran_slot, arrival.ran),
             Stage::Before(until, _) => (arrival.came_from.unwrap_or(arrival.ran_slot), *until),
         }
     }
 
-    /// Answers the question. `history` is the history of the CPU in question, if known.
+    /// Answers the question. `history` is that of the CPU in question, if known.
     pub(super) fn answer(mut self, history: Option<&History>, sources: &SourceTable) -> Answer {
         let arrival = self.followed.arrival;
         let did = |from: Nanos, to: Nanos| {
@@ -81,8 +81,8 @@ impl Asked {
         let (longest, time) = arrival.longest();
         match self.stage {
             Stage::Receiving => {
-                let way = &arrival.way;
-                let began = between(way.began, way.began + Nanos(1), way.softirq);
+                let path = &arrival.path;
+                let began = between(path.began, path.began + Nanos(1), path.softirq);
                 let occupant = history.and_then(|history| history.on_cpu_within(&began).next());
                 self.followed.received_in = occupant.map_or(ReceivedIn::Unknown, |piece| {
                     received_in(piece.source, sources)
@@ -92,14 +92,14 @@ impl Asked {
                 }
                 match longest {
                     Step::Interrupt => {
-                        let by = way.raised.map(|(_, by)| (by, time));
+                        let by = path.raised.map(|(_, by)| (by, time));
                         self.followed.by.extend(by);
                     }
                     Step::Raised => {
-                        let raised = way.raised.map_or(way.began, |(at, _)| at);
-                        self.followed.by = times(did(raised, way.began));
+                        let raised = path.raised.map_or(path.began, |(at, _)| at);
+                        self.followed.by = times(did(raised, path.began));
                     }
-                    Step::Receiving => self.followed.by.push((way.softirq, time)),
+                    Step::Receiving => self.followed.by.push((path.softirq, time)),
                     Step::Woken => {
                         self.stage = Stage::Waiting;
                         return Answer::AskOn(self);
@@ -108,12 +108,12 @@ impl Asked {
                 Answer::Done(self.followed)
             }
             Stage::Waiting => {
-                let pieces = did(arrival.way.woke, arrival.ran);
+                let pieces = did(arrival.path.woke, arrival.ran);
                 let idle = pieces.iter().rfind(|piece| {
                     let idles = sources.get(piece.source).kind == Kind::Idle;
                     idles && piece.end - piece.start >= MIN_IDLE
                 });
-                // The run queue of an idle CPU is empty, so the thread waited elsewhere before.
+                // The run queue of an idle CPU is empty, so until then the thread waited elsewhere.
                 if let (Some(_), Some(until)) = (arrival.came_from, idle.map(|idle| idle.end)) {
                     let after = pieces.into_iter().filter(|piece| piece.start >= until);
                     self.stage = Stage::Before(until, after.collect());
@@ -123,7 +123,7 @@ impl Asked {
                 Answer::Done(self.followed)
             }
             Stage::Before(until, after) => {
-                let mut pieces = did(arrival.way.woke, until);
+                let mut pieces = did(arrival.path.woke, until);
                 pieces.extend(after);
                 self.followed.by = times(pieces);
                 Answer::Done(self.followed)
@@ -149,7 +149,7 @@ fn times(pieces: Vec<Piece>) -> Vec<(SourceId, Nanos)> {
         .collect()
 }
 
-/// Where a softirq ran while `source` was on the CPU.
+/// Where a softirq ran, given the `source` that was on the CPU.
 fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     let source = sources.get(source);
     if source.owner == Owner::Kernel && source.kind == Kind::Task && is_ksoftirqd(&source.name) {
@@ -159,16 +159,16 @@ fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     }
 }
 
-/// Open questions per CPU, in the order in which they were asked.
+/// Open questions for each CPU, in the order in which they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Indexed by CPU slot.
+    /// Indexed by CPU.
     cpus: Vec<VecDeque<Asked>>,
     count: usize,
 }
 
 impl Questions {
-    /// Maximum number per CPU. A CPU that keeps doing the same thing delivers no rows.
+    /// Maximum number of questions per CPU. A CPU that keeps doing the same thing yields no rows.
     const MAX: usize = 1 << 14;
 
     /// Queues a question, or returns it if the queue is full.
@@ -185,7 +185,8 @@ impl Questions {
         None
     }
 
-    /// The next question about the CPU in `slot`, whose occupants are known until `known`.
+    /// Removes and returns the next question about CPU `slot`, if it can be answered: the CPU's
+    /// occupants are known up to the time `known`.
     pub(super) fn pop(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
         if self.count == 0 {
             return None;
@@ -196,7 +197,7 @@ impl Questions {
         Some(next)
     }
 
-    /// Slot of a CPU with an open question.
+    /// Index of a CPU with an open question.
     pub(super) fn any(&self) -> Option<usize> {
         self.cpus.iter().position(|asked| !asked.is_empty())
     }

@@ -1,21 +1,21 @@
-//! Events on one CPU: `NET_RX` is raised, runs, and wakes threads.
+//! The events on one CPU before a thread runs: `NET_RX` is raised, runs, and wakes threads.
 
 use std::collections::VecDeque;
 
 use ticktax_model::{Kind, Nanos, SourceId, SourceTable, Span};
 
-use super::Way;
+use super::Path;
 
-/// One raising of `NET_RX`.
+/// An event in which `NET_RX` was raised.
 #[derive(Clone, Copy, Debug)]
 struct Raise {
     at: Nanos,
     by: SourceId,
-    /// Start of the interrupt that raised it, once its row has arrived.
+    /// Start of the interrupt that raised it; `None` before the interrupt's row arrives.
     interrupt: Option<Nanos>,
 }
 
-/// Unfinished events of one CPU.
+/// Events on one CPU whose `NET_RX` has not ended.
 #[derive(Debug, Default)]
 pub(super) struct CpuFrames {
     /// Raises since `NET_RX` last ran, in order. There are only a few.
@@ -25,8 +25,8 @@ pub(super) struct CpuFrames {
 }
 
 impl CpuFrames {
-    /// Maximum number of raises kept. The kernel reports only the first raise until the softirq
-    /// runs, so there should be two at most. More than two mean lost rows.
+    /// Maximum number of raises kept. The kernel reports only the first raise before the softirq
+    /// runs, so there should be at most two. More than two mean that rows were lost.
     const RAISES: usize = 4;
     /// Maximum number of wake-ups kept. No softirq wakes this many threads, so its row must have
     /// been lost.
@@ -49,7 +49,7 @@ impl CpuFrames {
         }
     }
 
-    /// Takes a completed interrupt named `name`. It may have raised a softirq while it ran.
+    /// Adds an interrupt that has ended and is called `name`. It may have raised the softirq.
     pub(super) fn interrupt(&mut self, span: &Span, name: &str, sources: &SourceTable) {
         for raise in self.raises.iter_mut().rev() {
             if raise.at < span.start {
@@ -63,13 +63,13 @@ impl CpuFrames {
         }
     }
 
-    /// Takes a completed `NET_RX` on the CPU in `slot`. Passes the path to each thread that it woke
-    /// to `found`. Returns the threads woken by an earlier `NET_RX` whose row is missing.
+    /// Adds a `NET_RX` that has ended on CPU `slot`. Passes the path to each thread it woke to
+    /// `found`. Returns the threads woken by an earlier `NET_RX` whose row is missing.
     pub(super) fn softirq(
         &mut self,
         span: &Span,
         slot: usize,
-        found: &mut impl FnMut(Way),
+        found: &mut impl FnMut(Path),
     ) -> Vec<i32> {
         let mut raise = None;
         while let Some(first) = self.raises.pop_front_if(|raise| raise.at <= span.start) {
@@ -81,7 +81,7 @@ impl CpuFrames {
                 missing.push(tid);
                 continue;
             }
-            found(Way {
+            found(Path {
                 slot,
                 cpu: span.cpu,
                 interrupt: raise.and_then(|raise: Raise| raise.interrupt),

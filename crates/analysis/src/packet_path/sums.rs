@@ -1,4 +1,4 @@
-//! Sums over followed packets: step durations, who delayed them, and the longest delays.
+//! Sums over followed packets: durations of the steps, who delayed them, and the longest delays.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,23 +18,23 @@ use crate::victim::named;
 
 /// Maximum number of threads reported.
 const THREADS: usize = 20;
-/// Maximum number of kinds of path reported.
+/// Maximum number of kinds of paths reported.
 const WAYS: usize = 20;
-/// Maximum number of kinds of path kept per process.
+/// Maximum number of kinds of paths kept per process.
 const WAYS_KEPT: usize = 256;
 /// Maximum number of culprits reported per step.
 const HOLDERS: usize = 6;
 /// Maximum number of long delays reported.
 const LONGEST: usize = 10;
 
-/// The source that raised `NET_RX`: kind, name, and function.
+/// The source that raised `NET_RX`: its kind, name and function.
 type Raiser = (Kind, Arc<str>, Arc<str>);
 
-/// Sums by process id.
+/// Sums per process id.
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<Option<i32>, Process>);
 
-/// Sums of one process.
+/// Sums for one process.
 #[derive(Debug, Default)]
 struct Process {
     threads: BTreeMap<i32, Thread>,
@@ -45,7 +45,8 @@ struct Process {
     not_followed: NotFollowed,
 }
 
-/// Long delays in one step: their number, and the time of each source on the CPU during them.
+/// Long delays in one step: how many there were, and how long each source was on the CPU during
+/// them.
 #[derive(Debug, Default)]
 struct Held {
     count: u64,
@@ -90,7 +91,7 @@ fn add(tally: &mut LengthTally, time: Nanos) {
 }
 
 impl Sums {
-    /// Counts a packet whose thread was not seen to run.
+    /// Counts a packet whose thread was never seen to run.
     pub(super) fn not_run(&mut self, pid: Option<i32>) {
         self.0.entry(pid).or_default().not_followed.not_run += 1;
     }
@@ -100,11 +101,11 @@ impl Sums {
         self.0.entry(pid).or_default().not_followed.no_softirq += 1;
     }
 
-    /// Adds a completely followed packet.
+    /// Adds a packet followed to the end.
     pub(super) fn add(&mut self, followed: Followed, sources: &SourceTable) {
         let arrival = &followed.arrival;
         let process = self.0.entry(Some(arrival.pid)).or_default();
-        let thread = process.threads.entry(arrival.way.tid);
+        let thread = process.threads.entry(arrival.path.tid);
         let thread = thread.or_insert_with(|| Thread {
             source: arrival.source,
             cpus: BTreeSet::new(),
@@ -115,12 +116,12 @@ impl Sums {
         for (step, time) in arrival.steps() {
             add(&mut thread.lengths.steps[step as usize], time);
         }
-        let raiser = arrival.way.raised.map(|(_, by)| raiser(by, sources));
-        let mut way = (raiser, followed.received_in);
-        if process.ways.len() >= WAYS_KEPT && !process.ways.contains_key(&way) {
-            way.0 = Some((Kind::Task, OTHERS.into(), "".into()));
+        let raiser = arrival.path.raised.map(|(_, by)| raiser(by, sources));
+        let mut path = (raiser, followed.received_in);
+        if process.ways.len() >= WAYS_KEPT && !process.ways.contains_key(&path) {
+            path.0 = Some((Kind::Task, OTHERS.into(), "".into()));
         }
-        add(process.ways.entry(way).or_default(), arrival.length());
+        add(process.ways.entry(path).or_default(), arrival.length());
         let (step, time) = arrival.longest();
         if time >= PacketPaths::LOOKED_AT {
             let held = &mut process.steps[step as usize];
@@ -132,8 +133,8 @@ impl Sums {
         keep(&mut process.longest, followed);
     }
 
-    /// Statement about the wanted processes; `None` if it would be empty. `refused` packets woke
-    /// threads that could not be tracked.
+    /// Returns the statement about the processes that are `wanted`; `None` if it would be empty.
+    /// `refused` is the number of packets that woke threads that could not be tracked.
     pub(super) fn finish(
         self,
         header: &Header,
@@ -151,8 +152,8 @@ impl Sums {
                 pids.insert(tid, pid.unwrap_or_default());
                 threads.push((tid, thread));
             }
-            for (way, tally) in process.ways {
-                all.ways.entry(way).or_default().merge(&tally);
+            for (path, tally) in process.ways {
+                all.ways.entry(path).or_default().merge(&tally);
             }
             for (sum, held) in all.steps.iter_mut().zip(process.steps) {
                 sum.count += held.count;
@@ -204,7 +205,7 @@ impl Sums {
     }
 }
 
-/// Keeps a packet if it is among the longest. Among equals, the earlier one stays first.
+/// Adds a packet if it is among the longest. Of equally long ones, the earlier comes first.
 fn keep(longest: &mut Vec<Followed>, followed: Followed) {
     let length = followed.arrival.length();
     let place = longest.partition_point(|other| other.arrival.length() >= length);
@@ -230,7 +231,7 @@ fn words((_, name, function): &Raiser) -> String {
     format!("{name} {function}")
 }
 
-/// Kinds of path, most frequent first, and the number left out.
+/// The kinds of paths, most frequent first, and how many were omitted.
 fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<PacketWay>, u64) {
     let ways = all
         .into_iter()
@@ -241,13 +242,13 @@ fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<Packet
             delay: tally.intervals(),
         });
     let mut ways: Vec<PacketWay> = ways.collect();
-    ways.sort_by_key(|way| Reverse(way.delay.count));
+    ways.sort_by_key(|path| Reverse(path.delay.count));
     let left_out = ways.len().saturating_sub(WAYS) as u64;
     ways.truncate(WAYS);
     (ways, left_out)
 }
 
-/// Threads, longest delay first, and the number left out.
+/// The threads, longest delay first, and how many were omitted.
 fn threads(
     threads: Vec<(i32, Thread)>,
     pids: &BTreeMap<i32, i32>,
@@ -273,7 +274,7 @@ fn threads(
     (reported, left_out)
 }
 
-/// Time of each program on the CPU, largest first.
+/// Sums the time of each program on the CPU, longest first.
 fn holders(
     by: impl IntoIterator<Item = (SourceId, Nanos)>,
     sources: &SourceTable,
@@ -317,14 +318,14 @@ fn steps(
 
 fn delay(followed: &Followed, begin: Nanos, sources: &SourceTable) -> PacketDelay {
     let arrival = &followed.arrival;
-    let raised = arrival.way.raised;
+    let raised = arrival.path.raised;
     PacketDelay {
         thread: sources.get(arrival.source).name.to_string(),
         pid: arrival.pid,
-        tid: arrival.way.tid,
+        tid: arrival.path.tid,
         at: arrival.begin() - begin,
         length: arrival.length(),
-        cpu: arrival.way.cpu,
+        cpu: arrival.path.cpu,
         ran_on: arrival.ran_on,
         raised_by: raised.map(|(_, by)| words(&raiser(by, sources))),
         received_in: followed.received_in,

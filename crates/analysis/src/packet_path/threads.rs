@@ -1,31 +1,32 @@
-//! The threads that packets wake, and which run followed which wake-up.
+//! The threads woken by packets, and which run followed which wake-up.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-use super::{Arrival, Way};
+use super::{Arrival, Path};
 use crate::timeline::ThreadId;
 
-/// Rows from other CPUs can arrive this much late.
+/// Maximum delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_millis(200);
 /// A thread woken from another CPU may have been about to sleep if it left its own CPU within this
 /// time.
 const LEAVING: Nanos = Nanos::from_micros(100);
 /// Maximum number of threads tracked.
 const THREADS: usize = 1_024;
-/// If a thread was woken again this long ago and was not seen to run, it runs on an unwatched CPU.
+/// If a wake-up is followed by another but by no run within this time, the thread runs on an
+/// unwatched CPU.
 const KEPT: Nanos = Nanos::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     at: Nanos,
-    /// The packet that caused it, if any.
-    way: Option<Way>,
+    /// The path of the packet that caused the wake-up, if one did.
+    path: Option<Path>,
 }
 
-/// A stay of a thread on a CPU.
+/// An on-CPU period of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     thread: ThreadId,
@@ -38,7 +39,7 @@ pub(super) struct Run {
     continues: bool,
 }
 
-/// A run, ordered by its end.
+/// A run, ordered by its end and then by arrival.
 #[derive(Debug)]
 struct Ended {
     run: Run,
@@ -74,11 +75,11 @@ impl Ord for Ended {
 #[derive(Debug, Default)]
 struct Receiver {
     pid: Option<i32>,
-    /// Packets whose run never came.
+    /// Number of packets that woke the thread but led to no run.
     lost: usize,
     /// Sorted by time.
     wakes: VecDeque<Wake>,
-    /// The run processed last.
+    /// The run that was processed last.
     last: Option<Run>,
 }
 
@@ -86,40 +87,40 @@ struct Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: HashMap<i32, Receiver>,
-    /// Runs to be processed, by end and then by arrival.
+    /// Runs still to be processed, by end and then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
-    /// Number of runs so far.
+    /// Number of runs added so far.
     count: u64,
     refused: u64,
 }
 
 impl Receivers {
-    /// Starts tracking a thread that a packet wakes.
+    /// Starts tracking a thread that a packet woke.
     pub(super) fn meet(&mut self, tid: i32) {
         if self.threads.len() < THREADS {
             self.threads.entry(tid).or_default();
         }
     }
 
-    /// Takes a wake-up by a packet.
-    pub(super) fn woken(&mut self, way: Way) {
-        match self.threads.get_mut(&way.tid) {
+    /// Adds a wake-up by a packet.
+    pub(super) fn woken(&mut self, path: Path) {
+        match self.threads.get_mut(&path.tid) {
             Some(receiver) => receiver.woken(Wake {
-                at: way.woke,
-                way: Some(way),
+                at: path.woke,
+                path: Some(path),
             }),
             None => self.refused += 1,
         }
     }
 
-    /// Takes a wake-up by something else.
+    /// Adds a wake-up by anything else.
     pub(super) fn woken_otherwise(&mut self, tid: i32, at: Nanos) {
         if let Some(receiver) = self.threads.get_mut(&tid) {
-            receiver.woken(Wake { at, way: None });
+            receiver.woken(Wake { at, path: None });
         }
     }
 
-    /// Takes a thread's row. `continues` means that it was already on the CPU before.
+    /// Adds a thread's row. `continues` is true if the thread was already on the CPU before.
     pub(super) fn ran(&mut self, thread: ThreadId, (span, slot, continues): (&Span, usize, bool)) {
         if self.threads.is_empty() || !self.threads.contains_key(&thread.tid) {
             return;
@@ -140,7 +141,7 @@ impl Receivers {
         }));
     }
 
-    /// The next run whose surrounding rows must all have arrived by `now`.
+    /// Removes and returns the next run whose surrounding rows must have arrived by `now`.
     pub(super) fn settled(&mut self, now: Nanos) -> Option<Run> {
         let Reverse(first) = self.runs.peek()?;
         if first.run.end >= now - SETTLED {
@@ -149,26 +150,26 @@ impl Receivers {
         self.runs.pop().map(|Reverse(ended)| ended.run)
     }
 
-    /// Passes the packets that led to `run` to `found`, and those whose own run is missing as
-    /// errors.
+    /// Passes the packets that led to `run` to `found`. Packets that led to no run are passed as
+    /// errors, with the process id.
     pub(super) fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         if let Some(receiver) = self.threads.get_mut(&run.thread.tid) {
             receiver.look_at(run, found);
         }
     }
 
-    /// The process of a thread, if known.
+    /// The process that thread `tid` belongs to, if known.
     pub(super) fn process(&self, tid: i32) -> Option<i32> {
         self.threads.get(&tid)?.pid
     }
 
-    /// One entry per packet whose thread was not seen to run: its process. Call it after all runs
-    /// are processed.
+    /// For each packet whose thread was never seen to run, the thread's process. Call it after all
+    /// runs are processed.
     pub(super) fn waiting(&mut self) -> Vec<Option<i32>> {
         let threads = self.threads.values_mut();
         let rest = threads.flat_map(|receiver| {
             let wakes = std::mem::take(&mut receiver.wakes);
-            let packets = wakes.into_iter().filter(|wake| wake.way.is_some());
+            let packets = wakes.into_iter().filter(|wake| wake.path.is_some());
             let (pid, lost) = (receiver.pid, std::mem::take(&mut receiver.lost));
             std::iter::repeat_n(pid, packets.count() + lost)
         });
@@ -182,11 +183,11 @@ impl Receivers {
 }
 
 impl Receiver {
-    /// Takes a wake-up. Times mostly arrive in order.
+    /// Adds a wake-up. Most arrive in order.
     fn woken(&mut self, wake: Wake) {
         while self.wakes.len() > 1 && self.wakes[1].at < wake.at - KEPT {
             let first = self.wakes.pop_front();
-            self.lost += usize::from(first.is_some_and(|wake| wake.way.is_some()));
+            self.lost += usize::from(first.is_some_and(|wake| wake.path.is_some()));
         }
         let mut place = self.wakes.len();
         while place > 0 && self.wakes[place - 1].at > wake.at {
@@ -212,60 +213,67 @@ impl Receiver {
         self.last = Some(run);
     }
 
-    /// Takes the start of a run. The last wake-up before it led to it.
+    /// Processes the start of a run. The last wake-up before it caused it.
     fn began(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let before = self.wakes.partition_point(|wake| wake.at <= run.start);
         let wakes: Vec<Wake> = self.wakes.drain(..before).collect();
         for (index, wake) in wakes.iter().enumerate() {
-            let Some(way) = wake.way else { continue };
+            let Some(path) = wake.path else { continue };
             let is_last = index + 1 == wakes.len();
             let mid_run = self.last.filter(|last| wake.at < last.end);
             match mid_run {
-                // The thread was about to sleep but kept running: another wake-up followed.
-                Some(last) if !is_last => found(Ok(last.goes_on(way))),
-                _ if is_last => found(Ok(run.begins(way, self.last))),
+                // The thread was about to sleep but kept running, since another wake-up followed.
+                Some(last) if !is_last => found(Ok(last.goes_on(path))),
+                _ if is_last => found(Ok(run.begins(path, self.last))),
                 _ => found(Err(run.thread.pid)),
             }
         }
     }
 
-    /// Takes wake-ups during a run. They came before the thread slept. The last one may be an
-    /// exception, if it came while the thread was leaving the CPU.
+    /// Processes wake-ups during a run, which kept the thread running. The exception is a wake-up
+    /// that came while the thread was leaving the CPU.
     fn kept_on(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let mut leaving = None;
         while let Some(wake) = self.wakes.pop_front_if(|wake| wake.at < run.end) {
-            let Some(way) = wake.way else { continue };
-            if way.slot != run.slot && run.end - wake.at <= LEAVING {
-                // Only one wake-up can be the last.
-                if let Some(before) = leaving.replace(way) {
+            let Some(path) = wake.path else { continue };
+            if path.slot != run.slot && run.end - wake.at <= LEAVING {
+                // Only the last of these wake-ups can be the exception.
+                if let Some(before) = leaving.replace(path) {
                     found(Ok(run.goes_on(before)));
                 }
             } else {
-                found(Ok(run.goes_on(way)));
+                found(Ok(run.goes_on(path)));
             }
         }
-        if let Some(way) = leaving {
-            let at = way.woke;
-            self.wakes.push_front(Wake { at, way: Some(way) });
+        if let Some(path) = leaving {
+            let at = path.woke;
+            self.wakes.push_front(Wake {
+                at,
+                path: Some(path),
+            });
         }
     }
 }
 
 impl Run {
-    /// The arrival if the thread was running when it was woken, and kept running.
-    fn goes_on(&self, way: Way) -> Arrival {
-        self.at(way.woke, way, None)
+    /// The arrival of a packet whose thread was running at the wake-up and kept running.
+    fn goes_on(&self, path: Path) -> Arrival {
+        self.at(path.woke, path, None)
     }
 
-    /// The arrival if the thread started to run after the wake-up.
-    fn begins(&self, way: Way, last: Option<Self>) -> Arrival {
+    /// The arrival of a packet whose thread started to run after the wake-up.
+    fn begins(&self, path: Path, last: Option<Self>) -> Arrival {
         let came_from = last.map(|last| last.slot);
-        self.at(self.start, way, came_from.filter(|&slot| slot != self.slot))
+        self.at(
+            self.start,
+            path,
+            came_from.filter(|&slot| slot != self.slot),
+        )
     }
 
-    fn at(&self, ran: Nanos, way: Way, came_from: Option<usize>) -> Arrival {
+    fn at(&self, ran: Nanos, path: Path, came_from: Option<usize>) -> Arrival {
         Arrival {
-            way,
+            path,
             pid: self.thread.pid,
             source: self.source,
             ran,

@@ -1,31 +1,31 @@
-//! Expected loss of a stall, and the buffer size that avoids it.
+//! Predicts how many datagrams a stall loses, and which buffer size avoids the loss.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::{Charge, Course, NeededBuffer, PacketLog};
 
 use super::replay::{CHARGED, is_too_slow, loses};
 
-/// Safety margin on the measured need: 1 %, plus [`MORE_DATAGRAMS`]. Reading and sending are less
+/// Safety margin on the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. Reading and sending are less
 /// regular than a constant rate.
-const MORE: f64 = 1.01;
-const MORE_DATAGRAMS: u64 = 8;
+const MARGIN: f64 = 1.01;
+const MARGIN_DATAGRAMS: u64 = 8;
 
-/// Largest buffer that a socket can be given, in bytes.
-const MOST: u64 = 1 << 29;
+/// Maximum size of a socket's buffer, in bytes.
+const MAX_BUFFER: u64 = 1 << 29;
 
-/// Number of datagrams lost in a stall of length S at rate r with a buffer for B datagrams: max(0,
-/// r·S − B) + 1. The final 1 is the datagram that first finds the buffer full.
+/// Number of datagrams lost in a stall of length S, at rate r and with a buffer for B datagrams:
+/// max(0, r·S − B) + 1. The 1 is the datagram that first finds the buffer full.
 pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a rate and a time are not negative, and the cast saturates"
     )]
-    let came = (rate_hz * stall.as_secs_f64()).floor() as u64;
-    came.saturating_sub(capacity) + 1
+    let arrived = (rate_hz * stall.as_secs_f64()).floor() as u64;
+    arrived.saturating_sub(capacity) + 1
 }
 
-/// Sending rate in datagrams per second.
+/// The sending rate, in datagrams per second.
 fn rate(course: &Course) -> f64 {
     let all: u64 = course.sent.iter().map(|&sent| u64::from(sent)).sum();
     let length = (end(course) - course.start).as_secs_f64();
@@ -40,12 +40,12 @@ fn end(course: &Course) -> Nanos {
     course.start + course.slot.times(course.sent.len() as f64)
 }
 
-/// The smallest buffer that would have lost nothing, with room for one more pause while it is read.
+/// The smallest buffer that would have lost nothing, plus room for one more pause while it is read.
 /// `None` if the buffer caused no loss, if the receiver was too slow for any buffer, or if some
 /// arrivals are unknown.
 ///
-/// A larger buffer takes longer to read after a stall. In another run, a further delay of the
-/// receiver may fall into that time. The longest pause without a loss is therefore added.
+/// A larger buffer takes longer to read after a stall. In another run, the receiver may be delayed
+/// again during that time, so the longest pause without a loss is added.
 pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     let charge = log.buffer.charge?;
     let of_buffer = log.bursts.iter().any(|burst| burst.in_socket > 0);
@@ -56,12 +56,12 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     let (mut datagrams, mut rate_hz, mut longest) = (0, 0.0_f64, Nanos::ZERO);
     for course in &log.courses {
         datagrams = datagrams.max(filled(log, course, charge.datagrams));
-        datagrams = datagrams.max(smallest(course, datagrams, MOST / each)?);
+        datagrams = datagrams.max(smallest(course, datagrams, MAX_BUFFER / each)?);
         rate_hz = rate_hz.max(rate(course));
         let pauses = course.pauses.iter().map(|pause| pause.1 - pause.0);
         longest = longest.max(pauses.max().unwrap_or_default());
     }
-    // A lossless pause longer than the lossy ones happened while less was sent.
+    // If a pause without a loss is longer than those with one, less was sent during it.
     let spare_pause = log.other_pause.min(longest);
     #[expect(
         clippy::cast_possible_truncation,
@@ -69,13 +69,13 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         reason = "numbers of datagrams are not negative"
     )]
     let (smallest, spare_datagrams) = (
-        (datagrams as f64 * MORE) as u64 + MORE_DATAGRAMS,
+        (datagrams as f64 * MARGIN) as u64 + MARGIN_DATAGRAMS,
         (rate_hz * spare_pause.as_secs_f64()) as u64,
     );
     let datagrams = smallest + spare_datagrams;
     let bytes = datagrams * each;
     let ask_bytes = bytes.div_ceil(2).next_multiple_of(1 << 10);
-    (ask_bytes <= MOST).then_some(NeededBuffer {
+    (ask_bytes <= MAX_BUFFER).then_some(NeededBuffer {
         datagrams,
         spare_datagrams,
         spare_pause,
@@ -84,10 +84,10 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     })
 }
 
-/// Number of datagrams that a buffer must hold to lose none of a course's bursts, judging by the
-/// losses. At most the full buffer plus the lost datagrams can have waited. Datagrams that arrive
-/// while a quarter of the larger buffer is read must fit too. The times at which the lost ones were
-/// sent do not matter here.
+/// Judging by the losses, the number of datagrams that a buffer must hold to lose none in a course.
+/// At most, the full buffer plus the lost datagrams were waiting. Datagrams that arrive while a
+/// quarter of the larger buffer is read need room too. When the lost ones were sent does not matter
+/// here.
 fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
     let within = course.start..end(course);
     let bursts = log
@@ -112,11 +112,11 @@ fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
     waiting
 }
 
-/// Number of datagrams, at least `enough`, that a buffer must hold to lose none of a course. `None`
-/// if it exceeds `most`.
+/// The smallest capacity, but at least `enough`, with which a buffer loses none of the datagrams in
+/// a course. `None` if it exceeds `most`.
 fn smallest(course: &Course, enough: u64, most: u64) -> Option<u64> {
     let loses = |capacity| loses(course, capacity);
-    // A receiver that also paused had what it needed in this run.
+    // If the receiver paused, the run shows that it was fast enough.
     if course.pauses.is_empty() && is_too_slow(course) {
         return None;
     }
@@ -138,10 +138,10 @@ fn smallest(course: &Course, enough: u64, most: u64) -> Option<u64> {
     Some(loses_none)
 }
 
-/// Bytes of a buffer per datagram, including the unused rest of a full buffer.
+/// Number of bytes in the buffer per datagram, including the unused rest of a full buffer.
 fn each(bytes: u64, charge: Charge) -> u64 {
     let filled = bytes.checked_div(charge.datagrams).unwrap_or(0);
-    // In a buffer of few datagrams the unused rest may be most of it.
+    // In a small buffer, the unused rest can be most of it.
     if charge.datagrams < 64 {
         charge.each_bytes.max(1)
     } else {

@@ -1,20 +1,21 @@
-//! Replays what a receiver was sent, with its pauses, against a buffer of another size.
+//! Replays what was sent to a receiver, with the receiver's pauses, against a buffer of a different
+//! size.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::Course;
 
-/// Up to 1/`CHARGED` of a buffer may be read but still charged. The kernel returns memory in units
-/// of a quarter of the buffer, or when everything handed to the reader was read (`udp_rmem_release`
-/// in `net/ipv4/udp.c`).
+/// Up to 1/`CHARGED` of a buffer can be read but still charged. The kernel returns memory in units
+/// of a quarter of the buffer, or when the reader has read everything handed to it
+/// (`udp_rmem_release` in `net/ipv4/udp.c`).
 pub(super) const CHARGED: u64 = 4;
 
-/// Whether a buffer for `capacity` datagrams would lose any of a course.
+/// Whether a buffer with this `capacity`, in datagrams, would lose any datagram in `course`.
 pub(super) fn loses(course: &Course, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
-    sent(course).any(|at| !receiver.comes(at))
+    sent(course).any(|at| !receiver.accept(at))
 }
 
-/// Sending times of a course's datagrams, spread evenly over each slot.
+/// The times at which a course's datagrams were sent, spread evenly over each slot.
 fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
     let slots = (0_i64..).zip(&course.sent);
     slots.flat_map(move |(slot, &sent)| {
@@ -24,7 +25,7 @@ fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
     })
 }
 
-/// Whether the receiver cannot keep up even in all of its unpaused time.
+/// Whether the receiver could not keep up even if it used all of its unpaused time.
 pub(super) fn is_too_slow(course: &Course) -> bool {
     let all: i64 = course.sent.iter().map(|&sent| i64::from(sent)).sum();
     let length = course.slot.times(course.sent.len() as f64);
@@ -36,15 +37,15 @@ struct Receiver<'a> {
     pauses: &'a [(Nanos, Nanos)],
     read: Nanos,
     capacity: u64,
-    /// Maximum number of datagrams that are read but still charged.
+    /// Maximum number of datagrams that can be read but still charged.
     quarter: u64,
-    /// Waiting datagrams that the kernel has handed to the reader.
+    /// Number of waiting datagrams that the kernel has handed to the reader.
     handed: u64,
-    /// Waiting datagrams that arrived since.
-    came: u64,
-    /// Datagrams that are read but still charged.
+    /// Number of waiting datagrams that arrived after that.
+    arrived: u64,
+    /// Number of datagrams that were read but are still charged.
     charged: u64,
-    /// When the reader finishes its current datagram, or could start the next.
+    /// Time at which the reader can start the next datagram.
     free: Nanos,
 }
 
@@ -56,23 +57,23 @@ impl<'a> Receiver<'a> {
             capacity,
             quarter: capacity.div_ceil(CHARGED).max(1),
             handed: 0,
-            came: 0,
+            arrived: 0,
             charged: 0,
             free: course.start,
         }
     }
 
-    /// Adds a datagram that arrives at `at`; returns false if the buffer is full.
-    fn comes(&mut self, at: Nanos) -> bool {
+    /// Adds a datagram that arrives at `at`. Returns `false` if the buffer is full.
+    fn accept(&mut self, at: Nanos) -> bool {
         self.read_until(at);
-        let has_room = self.handed + self.came + self.charged < self.capacity;
-        self.came += u64::from(has_room);
+        let has_room = self.handed + self.arrived + self.charged < self.capacity;
+        self.arrived += u64::from(has_room);
         has_room
     }
 
     /// Reads waiting datagrams, one after the other, until `at`.
     fn read_until(&mut self, at: Nanos) {
-        while self.handed + self.came > 0 {
+        while self.handed + self.arrived > 0 {
             let done = self.done();
             if done > at {
                 return;
@@ -83,14 +84,14 @@ impl<'a> Receiver<'a> {
         self.free = self.free.max(at);
     }
 
-    /// When the next datagram is read. Past pauses are removed.
+    /// The time at which the next datagram has been read. Drops pauses that are over.
     fn done(&mut self) -> Nanos {
         let done = self.free + self.read;
         while let Some((&(start, end), later)) = self.pauses.split_first() {
             if end <= self.free {
                 self.pauses = later;
             } else if start < done {
-                // A pause ends with the reading of a datagram.
+                // A pause ends when a datagram has been read.
                 return end.max(done);
             } else {
                 break;
@@ -101,7 +102,7 @@ impl<'a> Receiver<'a> {
 
     fn read_one(&mut self) {
         if self.handed == 0 {
-            self.handed = std::mem::take(&mut self.came);
+            self.handed = std::mem::take(&mut self.arrived);
         }
         self.handed -= 1;
         self.charged += 1;
@@ -121,7 +122,7 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// 40 datagrams per ms for 200 ms, each taking `read` ns to read.
+    /// A course with 40 datagrams per millisecond for 200 ms. Each takes `read` ns to read.
     fn course(read: i64) -> Course {
         Course {
             start: Nanos(MS),
@@ -134,19 +135,20 @@ mod tests {
 
     fn sum(course: &Course, capacity: u64) -> u64 {
         let mut receiver = Receiver::new(course, capacity);
-        let lost = sent(course).filter(|&at| !receiver.comes(at)).count() as u64;
+        let lost = sent(course).filter(|&at| !receiver.accept(at)).count() as u64;
         assert_eq!(loses(course, capacity), lost > 0);
         lost
     }
 
-    /// 40 per ms during a stall of 17 ms are 680 datagrams. The excess over the buffer's capacity
-    /// is lost.
+    /// At 40 per millisecond, 680 datagrams arrive during a stall of 17 ms. The buffer loses those
+    /// that exceed its capacity.
     #[test]
     fn a_fast_reader_loses_as_many_as_the_formula_says() {
         let course = self::course(US);
         for capacity in [100_u64, 277, 600, 670] {
             let formula = 680 - capacity + 1;
-            // Reading a quarter of the buffer at 1 µs each, while 40 per ms arrive.
+            // Datagrams that arrive at 40 per millisecond while a quarter of the buffer is read, at
+            // 1 µs each.
             let more = capacity / 4 * 40 / 1_000;
             let lost = sum(&course, capacity);
             assert!(lost.abs_diff(formula + more) <= 2, "{capacity}: {lost}");
@@ -154,12 +156,12 @@ mod tests {
         assert_eq!(sum(&course, 700), 0);
     }
 
-    /// Datagrams that arrive while a quarter of the buffer is read must fit too: B ≥ P + ρ·B/4.
+    /// Datagrams that arrive while a quarter of the buffer is read need room too: B ≥ P + ρ·B/4.
     #[test]
     fn a_busy_reader_needs_room_for_what_it_has_read() {
         let course = self::course(20 * US);
         let smallest = (600..1_200).find(|&capacity| sum(&course, capacity) == 0);
-        // 680 wait, and the reader is busy 80 % of the time.
+        // 680 are waiting, and the reader is busy 80 % of the time.
         let expected = 680.0 / (1.0 - 0.8 / 4.0);
         let smallest = smallest.unwrap() as f64;
         assert!((smallest - expected).abs() < 6.0, "{smallest} {expected}");
@@ -171,7 +173,7 @@ mod tests {
         course.pauses.clear();
         assert_eq!(sum(&course, 10), 0);
         course.sent[500] = 400;
-        // 400 arrive in 100 µs, during which 100 are read.
+        // Within 100 µs, 400 datagrams arrive and 100 are read.
         let lost = sum(&course, 100);
         assert!((200..=230).contains(&lost), "{lost}");
         assert_eq!(sum(&course, 400), 0);
@@ -181,7 +183,7 @@ mod tests {
     fn a_reader_slower_than_the_sender_is_too_slow() {
         assert!(!is_too_slow(&course(20 * US)));
         assert!(is_too_slow(&course(25 * US)));
-        // Time in the pause does not count as slowness.
+        // Without the pause, 24 µs per datagram would be fast enough.
         assert!(is_too_slow(&course(24 * US)));
     }
 }

@@ -1,7 +1,7 @@
-//! Delays of the receiving thread, and which of them belong to a pause of its reads.
+//! Delays of the receiving thread, and which of them explain a pause in its reading.
 //!
-//! A delay belongs to a pause if they overlap: the thread itself was off its CPU, or interrupted,
-//! while it read nothing. Nothing else counts as a cause, however close in time.
+//! A delay explains a pause if the two overlap: the thread itself was off its CPU, or interrupted,
+//! while it read nothing. Other events do not count as causes, however close in time they are.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use crate::victim::{Loss, Victim, named};
 /// Minimum share of a pause that delays must cover to count as its cause.
 const MOST: f64 = 0.5;
 
-/// Takes the rows of a recording that follows the receiver.
+/// Collects the delays of the receiver from a recording that follows it.
 #[derive(Debug)]
 pub struct ReceiverWatch {
     timeline: Timeline,
     victim: Victim,
     thread: (i32, i32),
-    /// Whether the thread was seen at all.
+    /// Whether the recording contains the thread.
     seen: bool,
 }
 
 impl ReceiverWatch {
-    /// Watches a thread, given as process id and thread id, from `since` on.
+    /// Watches a thread, given as (process id, thread id), starting at `since`.
     pub fn new(thread: (i32, i32), since: Nanos) -> Self {
         let mut victim = Victim::new(since);
         victim.keep_losses(thread.0);
@@ -40,8 +40,9 @@ impl ReceiverWatch {
         }
     }
 
-    /// The thread's delays, after the recording has ended. `cpu` is the CPU that it was pinned to.
-    /// `None` if the thread was never seen: in a container its ids differ from the kernel's.
+    /// Returns the thread's delays once the recording has ended. `cpu` is the CPU that the thread
+    /// was pinned to, if any. Returns `None` if the thread was never seen: in a container, its ids
+    /// differ from the kernel's.
     pub fn finish(mut self, sources: &SourceTable, cpu: Option<Cpu>) -> Option<HoldUps> {
         if !self.seen {
             return None;
@@ -71,12 +72,12 @@ impl RowSink for ReceiverWatch {
     }
 }
 
-/// An interval during which a thread could not run, with the cause.
+/// An interval in which a thread could not run, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
     /// Start and end.
     pub time: (Nanos, Nanos),
-    /// The cause; its `time` is not set.
+    /// The cause. Its `time` is not set.
     pub by: HeldBy,
 }
 
@@ -85,13 +86,13 @@ pub struct HeldUp {
 pub struct HoldUps {
     /// Sorted by start.
     pub all: Vec<HeldUp>,
-    /// Delays that end after this time may be missing, because there were too many.
+    /// Time after which delays may be missing because there were too many; `None` if none are.
     pub known_until: Option<Nanos>,
 }
 
 impl HoldUps {
-    /// The stall during a pause that ends no later than `until`; `None` if delays cover less than
-    /// half of it.
+    /// The stall within `pause`, up to `until` at the latest. `None` if delays cover less than half
+    /// of it.
     pub fn during(&self, pause: &Pause, until: Option<Nanos>) -> Option<Stall> {
         let end = until.map_or(pause.end, |until| until.min(pause.end));
         if self.known_until.is_some_and(|known| known < end) {
@@ -106,7 +107,7 @@ impl HoldUps {
         let mut by: BTreeMap<(HoldUp, &str, Kind), HeldBy> = BTreeMap::new();
         for (start, stop, held) in within {
             first.get_or_insert(start);
-            // Interrupts within another delay are part of that delay's time.
+            // Interrupts during another delay are part of that delay's time.
             covered += (stop - start.max(reached)).max(Nanos::ZERO);
             reached = reached.max(stop);
             let key = (held.kind, &*held.name, held.source_kind);

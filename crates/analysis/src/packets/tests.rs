@@ -57,7 +57,8 @@ fn held(kind: HoldUp, name: &str, pid: Option<i32>, (from, to): (i64, i64)) -> H
 
 const PAUSE: Nanos = Nanos(17 * MS + 20 * US);
 
-/// A buffer for 277 datagrams, and a pause of 17 ms every 500 ms at 60 000 datagrams per second.
+/// A log of a buffer for 277 datagrams, with `stalls` pauses of 17 ms, one every 500 ms, at 60 000
+/// datagrams per second.
 fn log(stalls: i64) -> PacketLog {
     let course = |number: i64| {
         let start = Nanos(number * 500 * MS);
@@ -134,7 +135,7 @@ fn header() -> Header {
 fn the_predicted_loss_follows_the_documented_formula() {
     let lost = |ms: i64, held| predicted(60_000.0, Nanos(ms * MS), held);
     assert_eq!(lost(17, 277), 744);
-    // If a stall exactly fills the buffer, the next datagram is lost.
+    // If a stall exactly fills the buffer, one datagram is lost: the next.
     assert_eq!(lost(17, 1_020), 1);
     assert_eq!(lost(0, 277), 1);
 }
@@ -143,7 +144,7 @@ fn the_predicted_loss_follows_the_documented_formula() {
 fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
     let hold_ups = HoldUps {
         all: vec![
-            // Just before the first pause, and just after it: near, but not the cause.
+            // Delays just before and just after the first pause are close to it but not its cause.
             held(HoldUp::Waiting, "early", Some(1), (-10 * MS, 0)),
             held(HoldUp::Waiting, "backupd", Some(9), (20 * US, 16 * MS)),
             held(HoldUp::Waiting, "cc1", Some(3), (16 * MS, 17 * MS)),
@@ -155,7 +156,7 @@ fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
     let statement = packet_statement(&header(), &run(log(3)), Some(&hold_ups));
     let bursts = statement.bursts.unwrap();
     for burst in &bursts {
-        // The buffer was empty when the pause began. The excess over its capacity was lost.
+        // The buffer was empty when the pause started. Datagrams beyond its capacity were lost.
         assert_eq!(
             (burst.sent_in_pause, burst.queued),
             (Some(1_020), Some(277))
@@ -171,7 +172,7 @@ fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
         "{:?}",
         bursts[0]
     );
-    // The third burst had no delay, so no cause is named and no loss predicted.
+    // The third burst had no delay, so there is neither a cause nor a prediction.
     assert_eq!((&bursts[2].stall, bursts[2].predicted), (&None, None));
     let [first, second] = &*statement.causes else {
         panic!("{:#?}", statement.causes);
@@ -202,7 +203,7 @@ fn a_delay_of_a_small_part_of_a_pause_is_not_its_cause() {
     assert_eq!(stall_with(&[(0, MS), (16 * MS, 17 * MS)]), None);
     assert_eq!(stall_with(&[(15 * MS, 17 * MS)]), None);
     assert!(stall_with(&[(0, 9 * MS), (9 * MS, 16 * MS)]).is_some());
-    // Two simultaneous delays of one name count once.
+    // Two simultaneous delays with the same name count once.
     let stall = stall_with(&[(0, 5 * MS), (0, 5 * MS), (1, 4 * MS)]);
     assert_eq!(stall, None);
 }
@@ -240,14 +241,15 @@ fn periodic_bursts_have_a_beat() {
     assert_eq!(packet_statement(&header(), &run(log(3)), None).beat, None);
 }
 
-/// 1022 arrive in a pause. Another 15 arrive while a quarter of the buffer is read at 1 µs each.
+/// During a pause, 1022 datagrams arrive. Another 15 arrive while a quarter of the buffer is read,
+/// at 1 µs each.
 #[test]
 fn the_needed_buffer_holds_the_maximum_that_waited() {
     let needed_of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
     let needed = needed_of(log(3)).unwrap();
     assert!((1_037..1_065).contains(&needed.datagrams), "{needed:?}");
     assert!(needed.bytes >= needed.datagrams * 768 && needed.bytes == 2 * needed.ask_bytes);
-    // Another pause without a loss gets room too, but no more than a pause with a loss.
+    // Another pause without a loss gets room as well, but no more than a pause with a loss.
     let spare_of = |ms| {
         let mut other = log(3);
         other.other_pause = Nanos(ms * MS);
@@ -261,12 +263,12 @@ fn the_needed_buffer_holds_the_maximum_that_waited() {
     assert_eq!(spare_of(2), (120, Nanos(2 * MS)));
     assert_eq!(spare_of(30), (1_021, PAUSE));
     assert_eq!(needed.spare_datagrams, 0);
-    // The reader is busy most of the time.
+    // A reader that is busy most of the time needs a larger buffer.
     let mut slow = log(3);
     slow.courses[1].read = Nanos(15 * US);
     let of_slow = needed_of(slow).unwrap();
     assert!((1_310..1_350).contains(&of_slow.datagrams), "{of_slow:?}");
-    // The course with the largest need decides.
+    // The course with the greatest need decides.
     let mut longer = log(3);
     longer.courses[2].pauses[0].1 += Nanos(10 * MS);
     let of_longer = needed_of(longer).unwrap();
@@ -320,7 +322,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
         never_read: 6,
         ..PacketLog::default()
     };
-    // Seven of them are in no counter.
+    // Seven of them appear in no counter.
     let reason = |reason: &str, datagrams| DropReason {
         reason: reason.to_owned(),
         datagrams,

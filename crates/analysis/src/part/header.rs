@@ -9,14 +9,14 @@ use ticktax_model::victim::VictimHeader;
 use super::Cut;
 
 impl Cut {
-    /// The header of the part. What was counted from the begin of the whole to its end is left out.
+    /// The header of the part. It omits counters that cover the full recording.
     pub(super) fn header(&self, header: &Header) -> Header {
         let part = self.part;
         let mut coverage = header.coverage.clone();
         let books: Vec<Books> = header
             .books
             .iter()
-            .filter_map(|it| self.books(*it))
+            .filter_map(|books| self.books(*books))
             .collect();
         coverage.lost = books
             .iter()
@@ -67,13 +67,13 @@ impl Cut {
         }
     }
 
-    /// Seconds from the begin of what `header` is of to that of the part.
+    /// Seconds from the start of the recording with `header` to the start of the part.
     fn passed_s(&self, header: &Header) -> i64 {
         let before = header.part.map_or(Nanos::ZERO, |part| part.from);
         (self.part.from - before).0 / 1_000_000_000
     }
 
-    /// The books of a CPU within the part, where it has any there.
+    /// A CPU's accounting interval within the part, if they overlap.
     fn books(&self, books: Books) -> Option<Books> {
         let begin = books.begin.max(self.part.start());
         let end = books.end.min(self.part.end());
@@ -84,22 +84,22 @@ impl Cut {
         })
     }
 
-    /// What was lost on a CPU within the part, of which `whole` was lost in all: what its rows leave of
-    /// its time. How many events that were is known only of the whole.
-    fn loss(&self, books: &Books, whole: Loss) -> Option<Loss> {
+    /// The loss on a CPU within the part: the time that its rows do not cover. The number of lost
+    /// events is known only for the full recording, and is taken from `total`.
+    fn loss(&self, books: &Books, total: Loss) -> Option<Loss> {
         let own = self.cpus.get(books.cpu.index());
         let own = own.map_or(Nanos::ZERO, |cpu| cpu.own);
         let self_time = books.elapsed() - own;
-        let lost = whole.events > 0 && self_time != Nanos::ZERO;
-        (lost || whole.gaps > 0).then_some(Loss {
-            events: if lost { whole.events } else { 0 },
+        let lost = total.events > 0 && self_time != Nanos::ZERO;
+        (lost || total.gaps > 0).then_some(Loss {
+            events: if lost { total.events } else { 0 },
             self_time: if lost { self_time } else { Nanos::ZERO },
-            ..whole
+            ..total
         })
     }
 
-    /// A loop's report, of which only what it was asked for holds for a part. What both ends of datagrams say holds
-    /// for the whole alone.
+    /// The run that the part is about. A loop's report keeps its specification. A packet run is
+    /// left out, because its counts hold only for the full recording.
     fn paced(&self, paced: Paced) -> Option<Paced> {
         Some(match paced {
             Paced::Loop(mut run) => {

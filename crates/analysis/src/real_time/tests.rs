@@ -1,4 +1,4 @@
-//! Real-time threads of which it is known what kept them from their CPU.
+//! Real-time threads that were held back for a known reason.
 
 use ticktax_fixture::{books, header, off_cpu, process, replay, whole};
 use ticktax_model::advice::Advice;
@@ -15,40 +15,40 @@ use super::{Limits, RealTimeLimit as Limit};
 use crate::Auditor;
 
 const MS: i64 = 1_000_000;
-/// The hog's process.
+/// Process id of the hog.
 const HOG: i32 = 10;
 
-/// Who has the CPU while the hog is off it.
+/// Activity of the CPU while the hog is off it.
 #[derive(Clone, Copy, Debug)]
-enum Meanwhile {
-    Nobody,
+enum Other {
+    Idle,
     Ordinary,
-    /// The same, begun by the fair server's timer.
+    /// An ordinary thread that the fair server's timer started.
     Served,
-    /// A thread of a higher priority.
+    /// A thread of higher priority.
     RealTime,
 }
 
-/// A machine, and what happens on its CPU.
+/// A machine with one CPU, and the activity there.
 #[derive(Clone, Copy, Debug)]
 struct World {
     kernel: &'static str,
-    /// Whether real-time threads are throttled by groups.
+    /// Whether groups of real-time threads are throttled.
     groups: Option<bool>,
     runtime: i64,
     policy: &'static str,
-    meanwhile: Meanwhile,
-    /// How long the hog runs of each second, ms.
+    other: Other,
+    /// Time that the hog runs per second, in ms.
     runs: i64,
 }
 
-/// A hog of an old kernel that is throttled for 50 ms of each second.
+/// A hog on an old kernel, throttled for 50 ms per second.
 const THROTTLED: World = World {
     kernel: "6.1.0-40-amd64",
     groups: Some(false),
     runtime: 950_000,
     policy: "FIFO 10",
-    meanwhile: Meanwhile::Ordinary,
+    other: Other::Ordinary,
     runs: 950,
 };
 
@@ -73,8 +73,8 @@ fn machine(world: World) -> Machine {
     machine
 }
 
-/// The statement of the hog, or of the machine.
-fn statement(world: World, of_hog: bool) -> Statement {
+/// The statement about the hog, or about the machine.
+fn statement(world: World, about_hog: bool) -> Statement {
     let mut sources = SourceTable::default();
     let program = process(Owner::Program, "hog", HOG);
     let waits = sources.intern(off_cpu(program.clone(), "preempted"));
@@ -88,16 +88,16 @@ fn statement(world: World, of_hog: bool) -> Statement {
         let at = second * 1_000 * MS;
         let left = at + world.runs * MS;
         let off = (1_000 - world.runs) * MS;
-        if let Meanwhile::Served = world.meanwhile {
+        if let Other::Served = world.other {
             rows.push(whole(0, left - 20_000, 5_000, timer));
         }
         rows.push(whole(0, at, world.runs * MS, hog));
-        let who = match world.meanwhile {
-            Meanwhile::Nobody => idle,
+        let occupant = match world.other {
+            Other::Idle => idle,
             _ => other,
         };
-        rows.push(whole(0, left, off, who));
-        // The first millisecond of its run ends the wait's row, which comes after it.
+        rows.push(whole(0, left, off, occupant));
+        // The row of the hog's wait ends when the hog runs again, so it comes after the occupant's.
         rows.push(whole(0, left, off, waits));
     }
     rows.push(whole(0, 4_000 * MS, 1_500 * MS, hog));
@@ -112,12 +112,12 @@ fn statement(world: World, of_hog: bool) -> Statement {
         books: vec![books(0, 0, 5_500 * MS)],
         ..header()
     };
-    if let Meanwhile::RealTime = world.meanwhile {
+    if let Other::RealTime = world.other {
         header.policies.push(policy(20, "FIFO 50"));
     }
     header.coverage.attached.push(Hook::SchedWaking);
     let mut auditor = Auditor::new(&header.machine).without_beats();
-    if of_hog {
+    if about_hog {
         auditor.victim_since(Nanos(-1));
         header.victim = Some(VictimHeader {
             target: Target::Process,
@@ -129,6 +129,7 @@ fn statement(world: World, of_hog: bool) -> Statement {
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         });
     } else {
         rows.retain(|row| row.span().source != waits);
@@ -137,10 +138,11 @@ fn statement(world: World, of_hog: bool) -> Statement {
     auditor.finish(&header, &sources, 1)
 }
 
-/// What kept the hog from its CPU, how often and for how long, ms, by both statements; they must agree.
-fn told(world: World) -> Option<(RealTimeLimit, u64, i64)> {
-    let of = |of_hog: bool| {
-        let statement = statement(world, of_hog);
+/// The limit that held back the hog, the number of times, and the total in ms. The statements about
+/// the hog and about the machine must agree.
+fn held(world: World) -> Option<(RealTimeLimit, u64, i64)> {
+    let held = |about_hog: bool| {
+        let statement = statement(world, about_hog);
         let threads = statement.victim.as_ref();
         let threads = threads.and_then(|victim| victim.threads.as_ref());
         let waits = statement.waits.as_ref();
@@ -149,12 +151,12 @@ fn told(world: World) -> Option<(RealTimeLimit, u64, i64)> {
         assert!(held.len() < 2, "{held:?}");
         let limit = held.first().map(|held| held.limit);
         let delays = threads.iter().flat_map(|threads| &threads.delays);
-        let of_delays = delays.filter(|delay| delay.limit.is_some());
-        let of_delays: Vec<_> = of_delays.map(|delay| delay.limit).collect();
-        if let (true, Some(held)) = (of_hog, held.first()) {
-            assert_eq!(of_delays, vec![limit; usize::try_from(held.count).unwrap()]);
+        let limited = delays.filter(|delay| delay.limit.is_some());
+        let limits: Vec<_> = limited.map(|delay| delay.limit).collect();
+        if let (true, Some(held)) = (about_hog, held.first()) {
+            assert_eq!(limits, vec![limit; usize::try_from(held.count).unwrap()]);
         } else {
-            assert_eq!(of_delays, []);
+            assert_eq!(limits, []);
         }
         let advised = |advice: &&Advice| matches!(advice, Advice::RealTimeHeld { .. });
         let advised = statement.advice.iter().filter(advised).count();
@@ -170,71 +172,71 @@ fn told(world: World) -> Option<(RealTimeLimit, u64, i64)> {
         );
         Some((held.limit, held.count, held.time.0 / MS))
     };
-    let (of_hog, of_machine) = (of(true), of(false));
+    let (of_hog, of_machine) = (held(true), held(false));
     assert_eq!(of_hog, of_machine, "{world:?}");
     of_hog
 }
 
 #[test]
-fn a_thread_that_used_up_its_part_of_each_second_was_throttled() {
-    let held = Some((Limit::Throttling, 4, 200));
-    assert_eq!(told(THROTTLED), held);
-    let nobody = World {
-        meanwhile: Meanwhile::Nobody,
+fn a_thread_that_used_up_its_runtime_was_throttled() {
+    let throttled = Some((Limit::Throttling, 4, 200));
+    assert_eq!(held(THROTTLED), throttled);
+    let idle = World {
+        other: Other::Idle,
         ..THROTTLED
     };
-    assert_eq!(told(nobody), held);
+    assert_eq!(held(idle), throttled);
     let groups = World {
         kernel: "6.18.44",
         groups: Some(true),
-        ..nobody
+        ..idle
     };
-    assert_eq!(told(groups), held, "the fair server runs somebody");
+    assert_eq!(held(groups), throttled, "the fair server runs a thread");
 }
 
 #[test]
-fn where_a_kernel_has_a_fair_server_as_well_both_are_named() {
-    let both = World {
+fn either_limit_is_named_if_the_kernel_also_has_a_fair_server() {
+    let either = World {
         kernel: "6.18.44",
         groups: Some(true),
         ..THROTTLED
     };
-    let told = |world| told(world).map(|(limit, ..)| limit);
-    assert_eq!(told(both), Some(Limit::Either));
+    let limit = |world| held(world).map(|(limit, ..)| limit);
+    assert_eq!(limit(either), Some(Limit::Either));
     let unknown = World {
         groups: None,
-        ..both
+        ..either
     };
-    assert_eq!(told(unknown), Some(Limit::Either));
+    assert_eq!(limit(unknown), Some(Limit::Either));
     let served = World {
-        meanwhile: Meanwhile::Served,
-        ..both
+        other: Other::Served,
+        ..either
     };
-    assert_eq!(told(served), Some(Limit::FairServer));
+    assert_eq!(limit(served), Some(Limit::FairServer));
     let server_only = World {
         groups: Some(false),
-        ..both
+        ..either
     };
-    assert_eq!(told(server_only), Some(Limit::FairServer));
+    assert_eq!(limit(server_only), Some(Limit::FairServer));
     let unlimited = World {
         runtime: -1,
-        ..both
+        ..either
     };
-    assert_eq!(told(unlimited), Some(Limit::FairServer));
+    assert_eq!(limit(unlimited), Some(Limit::FairServer));
 }
 
 #[test]
-fn what_the_rows_do_not_bear_out_is_not_told() {
+fn waits_that_do_not_meet_the_criteria_are_not_reported() {
     for other in [
         World {
             policy: "nice -5",
             ..THROTTLED
         },
         World {
-            meanwhile: Meanwhile::RealTime,
+            other: Other::RealTime,
             ..THROTTLED
         },
-        // It had time left, or none was taken from it.
+        // It did not use up its runtime, or its runtime is not limited.
         World {
             runs: 900,
             ..THROTTLED
@@ -247,19 +249,19 @@ fn what_the_rows_do_not_bear_out_is_not_told() {
             runtime: 1_000_000,
             ..THROTTLED
         },
-        // The server does not leave a CPU idle.
+        // The fair server does not leave a CPU idle.
         World {
             kernel: "6.18.44",
-            meanwhile: Meanwhile::Nobody,
+            other: Other::Idle,
             ..THROTTLED
         },
     ] {
-        assert_eq!(told(other), None, "{other:?}");
+        assert_eq!(held(other), None, "{other:?}");
     }
 }
 
 #[test]
-fn what_limits_a_machine_is_known_by_its_version_and_its_build() {
+fn the_kernels_version_and_build_decide_which_limits_exist() {
     let limits = |world: World, cmdline: &str| {
         let mut machine = machine(world);
         machine.cmdline = Some(cmdline.to_owned());

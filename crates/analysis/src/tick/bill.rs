@@ -1,4 +1,4 @@
-//! Computes the tick bill from the collected counts.
+//! Computes the tick bill from the counts collected.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const PARAMETERS: [&str; 11] = [
     "tickless",
 ];
 
-/// Minimum number of whole seconds for a confidence interval.
+/// Minimum number of whole seconds needed for a confidence interval.
 const MIN_SECONDS: usize = 5;
 
 pub(super) fn make(
@@ -66,8 +66,7 @@ pub(super) fn make(
     })
 }
 
-/// Words of the kernel command line that concern the tick, up to `--`, which starts the words for
-/// init.
+/// The kernel command line's words that concern the tick. Words after `--` are init's.
 fn parameters(cmdline: &str) -> Vec<String> {
     let words = cmdline.split_ascii_whitespace();
     let of_kernel = words.take_while(|word| *word != "--");
@@ -78,7 +77,8 @@ fn parameters(cmdline: &str) -> Vec<String> {
     of_kernel.filter(concern).map(str::to_owned).collect()
 }
 
-/// The tick period: from the kernel's configuration or else from the highest measured frequency.
+/// The tick period, from the kernel's configuration or, if that is unknown, from the highest
+/// frequency measured.
 fn period(book: &TickAccumulator, configured: Option<u32>) -> Option<Nanos> {
     let measured = book.cpus.iter().flatten().filter_map(|cpu| cpu.frequency());
     let hz = configured
@@ -167,7 +167,7 @@ fn cost(
     let functions: Nanos = within.iter().map(|part| part.time).sum();
     let around = match basis {
         Basis::Spans => lengths.tally.time - functions,
-        // It is unknown which interrupts contained a tick, so each one is charged the average.
+        // It is unknown which interrupts contained a tick, so each tick is charged the average.
         Basis::Sums => share(book.frames.tally, lengths.tally.count),
         Basis::Interrupts | Basis::Counters => lengths.tally.time,
     };
@@ -194,7 +194,7 @@ fn cost(
     })
 }
 
-/// The share of a tally's time for `count` of its intervals.
+/// The part of a tally's time that `count` of its intervals took on average.
 fn share(tally: Tally, count: u64) -> Nanos {
     let counted = i64::try_from(tally.count).unwrap_or(i64::MAX).max(1);
     let wanted = i64::try_from(count).unwrap_or(i64::MAX).min(counted);
@@ -210,8 +210,8 @@ fn seen_around(book: &TickAccumulator) -> Option<Around> {
     })
 }
 
-/// CPU time of ticks per second of elapsed time, over all CPUs. The confidence interval treats
-/// whole seconds of the recording as independent.
+/// CPU time of ticks on all CPUs per second of elapsed time. The confidence interval treats the
+/// recording's whole seconds as independent.
 fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> Estimate {
     let begin = header
         .books
@@ -232,7 +232,7 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
             plus_minus: None,
         };
     }
-    // From `first` until just before `last`, each second was recorded completely on every CPU.
+    // Each second from `first` until just before `last` was recorded completely on every CPU.
     let first = header
         .books
         .iter()
@@ -264,7 +264,7 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
     }
 }
 
-/// Half the 95 % confidence interval of the mean.
+/// Half the width of the mean's 95 % confidence interval.
 fn margin(values: &[f64]) -> Option<f64> {
     if values.len() < MIN_SECONDS {
         return None;
@@ -275,16 +275,16 @@ fn margin(values: &[f64]) -> Option<f64> {
     Some(student(count - 1.0) * (squares / (count - 1.0) / count).sqrt())
 }
 
-/// Adds the cost for a host with `guests` machines like this one to the bill. Returns `false` if
-/// the cost of this machine is unknown.
+/// Adds to `bill` what ticks would cost a host with `guests` guests like this machine. Returns
+/// `false` if this machine's cost is unknown.
 pub fn add_fleet(bill: &mut TickBill, guests: u32) -> bool {
     bill.fleet = fleet(bill, guests);
     bill.fleet.is_some()
 }
 
-/// The cost for a host with `guests` machines like this one, all with the same work; `None` if the
-/// cost is unknown. The confidence interval is this machine's times `guests`. That the others
-/// resemble it is assumed, not measured.
+/// The ticks' cost to a host with `guests` guests like this machine, all with the same work; `None`
+/// if this machine's cost is unknown. The confidence interval is this machine's, multiplied by
+/// `guests`: it is assumed, not measured, that the other guests resemble this one.
 pub fn fleet(bill: &TickBill, guests: u32) -> Option<Fleet> {
     let cores = bill.cost.as_ref()?.cores.times(f64::from(guests));
     Some(Fleet { guests, cores })

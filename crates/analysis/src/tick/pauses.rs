@@ -1,9 +1,9 @@
-//! Intervals between ticks during which a CPU was idle.
+//! Intervals between ticks in which a CPU was idle.
 
 use ticktax_model::{Histogram, Nanos};
 
-/// Count and total time per [`Histogram`] bucket. Buckets allow a split at a length that is known
-/// only at the end.
+/// Count and total time per [`Histogram`] bucket. Thanks to the buckets, pauses can be split at a
+/// length that is known only at the end.
 #[derive(Clone, Debug)]
 pub(super) struct Pauses {
     buckets: Vec<(u64, Nanos)>,
@@ -28,8 +28,8 @@ impl Pauses {
     /// saved.
     pub(super) fn saved(&self, period: Nanos) -> (u64, u64) {
         // The interval between consecutive ticks varies around the period by a few µs, and a pause
-        // is at least two periods long. The limit is halfway between the two, where no bucket edge
-        // is near either.
+        // is at least two periods long. The limit is halfway in between, far from both even if
+        // rounded to a bucket's edge.
         let from = Histogram::bucket(Nanos(period.0 + period.0 / 2));
         let pauses = self.buckets[from..].iter();
         let (count, time) = pauses.fold((0, Nanos::ZERO), |sum, pause| {

@@ -1,51 +1,50 @@
-//! The recent past of one CPU, kept once for everybody who asks what ran when.
+//! The recent history of one CPU, shared by all consumers that look up what ran when.
 //!
-//! The rows of a CPU come in the order in which they ended, so they are kept in that order; one
-//! that comes late is put in its place. What is forgotten, by age or for lack of room, is counted.
+//! Rows are sorted by end, which is also the order in which a CPU's rows arrive; a late row is
+//! sorted in. Rows are dropped when they are too old or too many, and the dropped time is counted.
 
 use std::collections::VecDeque;
 
 use ticktax_model::{Nanos, SourceId, Span};
 
-/// How much of the past is kept.
+/// Limits of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keep {
-    /// A row is forgotten when one ends so much later.
+    /// Maximum age of a row, counted from its end to the latest end of any row.
     pub(super) time: Nanos,
-    /// The most rows of one CPU.
+    /// Maximum number of rows of one CPU.
     pub(super) rows: usize,
 }
 
 impl Keep {
-    /// Enough for gaps, waits and threads' rows that come late, or are long: 16 MiB a CPU, two seconds of 250 000
-    /// rows a second.
+    /// Covers late and long rows of threads, gaps and waits. Takes 16 MiB per CPU, for two seconds
+    /// at 250 000 rows per second.
     pub(crate) const LONG: Self = Self {
         time: Nanos::from_secs(10),
         rows: 1 << 19,
     };
-    /// Nothing at all.
     pub(crate) const NOTHING: Self = Self {
         time: Nanos::ZERO,
         rows: 0,
     };
 }
 
-/// A row of the recent past.
+/// A row of the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recent {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
     pub(crate) self_time: Nanos,
     pub(crate) source: SourceId,
-    /// Whether it is a thread's row, or idling's.
+    /// Whether it is a base row: a thread or idle time.
     pub(crate) on_cpu: bool,
-    /// Whether its time is a probe's.
+    /// Whether its time belongs to a probe.
     pub(crate) probe: bool,
-    /// Whether a gap was found to hold it.
+    /// Whether it was found inside a gap.
     pub(crate) placed: bool,
 }
 
-/// An interval in which one source had the CPU.
+/// An interval in which one source ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: Nanos,
@@ -53,27 +52,27 @@ pub(crate) struct Piece {
     pub(crate) source: SourceId,
 }
 
-/// The rows of one CPU's recent past: threads, idling, interrupts and what the hypervisor took.
+/// The recent rows of one CPU: threads, idle time, interrupts and stolen time.
 #[derive(Debug)]
 pub(crate) struct History {
     keep: Keep,
-    /// By end.
+    /// Sorted by end.
     rows: VecDeque<Recent>,
     /// The latest end of a row.
     newest: Nanos,
     forgotten: Forgotten,
-    /// Where the last search by time ended: how many rows, the forgotten ones included, ended
-    /// before it; and what time that was.
+    /// Result of the last search by time: the number of rows, including dropped ones, that ended
+    /// before a time; and that time.
     searched: (usize, Nanos),
 }
 
-/// What is no longer kept.
+/// The dropped rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Forgotten {
     rows: usize,
-    /// The latest end of a forgotten row that was not the probe's.
+    /// The latest end of a dropped row that was not a probe's.
     pub(crate) until: Option<Nanos>,
-    /// Own time of those of them that were in no gap.
+    /// Own time of the dropped rows that were in no gap and not a probe's.
     pub(crate) unplaced: Nanos,
 }
 
@@ -88,7 +87,7 @@ impl History {
         }
     }
 
-    /// Takes a row, which is a probe's or not, and a thread's or idling's or not.
+    /// Adds a row. For `on_cpu` and `probe` see [`Recent`].
     #[inline]
     pub(super) fn push(&mut self, span: &Span, on_cpu: bool, probe: bool) {
         let end = span.end();
@@ -114,7 +113,7 @@ impl History {
         }
     }
 
-    /// Moves the row that came last to its place by end.
+    /// Sorts in the last row by its end.
     #[cold]
     fn put_in_place(&mut self) {
         let mut last = self.rows.len() - 1;
@@ -142,7 +141,7 @@ impl History {
             }
             self.forgotten.until = self.forgotten.until.max(Some(row.end));
             if !row.placed {
-                // Rows of a file may claim any time.
+                // Rows from a file may have any length.
                 let unplaced = self.forgotten.unplaced.0.saturating_add(row.self_time.0);
                 self.forgotten.unplaced = Nanos(unplaced);
             }
@@ -154,14 +153,13 @@ impl History {
         self.newest
     }
 
-    /// What is no longer kept.
     pub(crate) fn forgotten(&self) -> &Forgotten {
         &self.forgotten
     }
 
-    /// The rows that ended at `time` or later, by their end. Where one search is for a later time
-    /// than the one before, it goes on from there: over a recording that looks at each row once,
-    /// and in the order of memory.
+    /// The rows that ended at `time` or later, sorted by end. A search for a later time than the
+    /// last one continues from there. Over a recording, such searches read each row once and in
+    /// memory order.
     pub(crate) fn ending_from(&mut self, time: Nanos) -> impl Iterator<Item = &mut Recent> {
         let (before, since) = self.searched;
         let mut first = before.saturating_sub(self.forgotten.rows);
@@ -177,7 +175,7 @@ impl History {
         self.rows.range_mut(first..)
     }
 
-    /// The same as [`History::on_cpu_during`] for a span that may be long ago.
+    /// Like [`History::on_cpu_during`], but faster if `span` is long ago.
     pub(crate) fn on_cpu_within(&self, span: &Span) -> impl Iterator<Item = Piece> {
         let (begin, end) = (span.start, span.end());
         let first = self.rows.partition_point(|row| row.end <= begin);
@@ -192,8 +190,8 @@ impl History {
             })
     }
 
-    /// Who had the CPU during `span`, in order, each cut to it: threads and idling, which tile a
-    /// CPU's time.
+    /// The threads and idle time during `span`, in order and cut to it. They cover it without gaps.
+    /// Fast if `span` is recent.
     pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> {
         let (begin, end) = (span.start, span.end());
         let later = self.rows.iter().rev();
@@ -208,9 +206,9 @@ impl History {
             })
     }
 
-    /// Who had the CPU during `span` as in [`History::on_cpu_during`], but for what interrupted them for
-    /// so long that it delayed whoever waited by itself.
-    pub(crate) fn had_cpu_during(&self, span: &Span) -> Vec<Piece> {
+    /// The sources that a thread waited behind during `span`, in order and cut to it: threads, idle
+    /// time, and interrupts long enough to count as a separate cause.
+    pub(crate) fn ran_during(&self, span: &Span) -> Vec<Piece> {
         let pieces = self.on_cpu_during(span).collect();
         let long = self.interrupts_during(span);
         if long.is_empty() {
@@ -219,12 +217,12 @@ impl History {
         carved(&pieces, &long)
     }
 
-    /// What a CPU did during `span`, in order, each cut to it: interrupts however short, and threads and
-    /// idling outside of them. It may be long ago.
+    /// Everything that a CPU did during `span`, in order and cut to it: all interrupts, and threads
+    /// and idle time in between. Also fast if `span` is long ago.
     pub(crate) fn did_within(&self, span: &Span) -> Vec<Piece> {
         let (begin, end) = (span.start, span.end());
         let first = self.rows.partition_point(|row| row.end <= begin);
-        // Whoever has the CPU at the end has a row that ends after those of what interrupted it until then.
+        // The row of the thread that ran at the end comes after the rows that interrupted it.
         let rows = self.rows.range(first..);
         let rows = rows.take_while(|row| !(row.on_cpu && row.start >= end));
         let cut = |row: &Recent| Piece {
@@ -232,11 +230,11 @@ impl History {
             end: row.end.min(end),
             source: row.source,
         };
-        let (on_cpu, others): (Vec<&Recent>, Vec<&Recent>) = rows
+        let (on_cpu, interrupts): (Vec<&Recent>, Vec<&Recent>) = rows
             .filter(|row| row.start < end)
             .partition(|row| row.on_cpu);
         let mut outermost: Vec<&Recent> = Vec::new();
-        for row in others.into_iter().rev() {
+        for row in interrupts.into_iter().rev() {
             if outermost.last().is_none_or(|outer| row.start < outer.start) {
                 outermost.push(row);
             }
@@ -246,8 +244,7 @@ impl History {
         carved(&pieces, &interrupts)
     }
 
-    /// Interrupts during `span` of [`LONG_INTERRUPT`] and more, in order, each cut to it; of those that
-    /// nest the outermost.
+    /// Outermost interrupts of [`LONG_INTERRUPT`] or longer during `span`, in order and cut to it.
     fn interrupts_during(&self, span: &Span) -> Vec<Piece> {
         let (begin, end) = (span.start, span.end());
         if span.dur < LONG_INTERRUPT {
@@ -256,7 +253,7 @@ impl History {
         let mut found: Vec<Piece> = Vec::new();
         let later = self.rows.iter().rev();
         for row in later.take_while(|row| row.end > begin) {
-            // The latest to end holds those that end before it.
+            // Going backwards, an outer interrupt comes before those nested in it.
             let nested = found.last().is_some_and(|outer| row.start >= outer.start);
             if row.on_cpu || nested || row.end - row.start < LONG_INTERRUPT || row.start >= end {
                 continue;
@@ -272,10 +269,11 @@ impl History {
     }
 }
 
-/// An interrupt of this length is no longer a part of whatever it interrupted.
+/// An interrupt of at least this length counts as a separate cause of a wait, not as part of the
+/// interrupted thread.
 const LONG_INTERRUPT: Nanos = Nanos::from_micros(100);
 
-/// `pieces` without the times that are in `others`, and these: both in order.
+/// Replaces the parts of `pieces` that overlap `others` by `others`. Both are in order.
 fn carved(pieces: &[Piece], others: &[Piece]) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len() + 2 * others.len());
     for piece in pieces {
@@ -330,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_the_cpu_meanwhile_is_cut() {
+    fn pieces_are_cut_to_the_span() {
         let mut history = History::new(Keep::LONG);
         for start in [0, 100, 200, 300] {
             row(&mut history, start + 20, 30, false);
@@ -343,10 +341,10 @@ mod tests {
         assert_eq!(cut, [(150, 200), (200, 250)]);
     }
 
-    /// Idling for 1 ms, with a softirq of 400 µs that an interrupt of 150 µs interrupted, and short
-    /// interrupts.
+    /// Idle time of 1 ms with short interrupts and a softirq of 400 µs, which was itself
+    /// interrupted for 150 µs.
     #[test]
-    fn a_long_interrupt_is_nobody_elses_time() {
+    fn a_long_interrupt_is_a_separate_piece() {
         let mut history = History::new(Keep::LONG);
         let mut put = |start: i64, dur: i64, source, on_cpu| {
             let source = SourceId(source);
@@ -358,17 +356,16 @@ mod tests {
         put(200, 400, 2, false);
         put(900, 5, 1, false);
         put(0, 1_000, 0, true);
-        let had = history.had_cpu_during(&span(Nanos(100_000), Nanos(600_000)));
-        let had: Vec<(i64, i64, u32)> = had
+        let ran = history.ran_during(&span(Nanos(100_000), Nanos(600_000)));
+        let ran: Vec<(i64, i64, u32)> = ran
             .iter()
             .map(|piece| (piece.start.0 / 1_000, piece.end.0 / 1_000, piece.source.0))
             .collect();
-        assert_eq!(had, [(100, 200, 0), (200, 600, 2), (600, 700, 0)]);
+        assert_eq!(ran, [(100, 200, 0), (200, 600, 2), (600, 700, 0)]);
     }
 
-    /// The same of which nothing is too short to be told.
     #[test]
-    fn what_a_cpu_did_holds_short_interrupts_too() {
+    fn the_activity_of_a_cpu_includes_short_interrupts() {
         let mut history = History::new(Keep::LONG);
         let mut put = |start: i64, dur: i64, source, on_cpu| {
             let span = span(Nanos(start), Nanos(dur));
@@ -392,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_row_is_put_in_its_place_and_found_there() {
+    fn a_late_row_is_sorted_in_and_found() {
         let mut history = History::new(Keep::LONG);
         row(&mut history, 100, 10, false);
         row(&mut history, 300, 10, false);
@@ -407,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_what_is_forgotten_is_counted() {
+    fn a_history_is_bounded_and_counts_the_dropped_rows() {
         let mut history = History::new(Keep::LONG);
         let many = i64::try_from(Keep::LONG.rows).unwrap() + 3;
         (0..many).for_each(|at| row(&mut history, at * 10, 5, false));
@@ -420,7 +417,7 @@ mod tests {
             let second = Nanos::from_secs(second);
             history.push(&span(second, Nanos(1)), false, second.0 == 0);
         }
-        // The probe's time is booked whole, wherever its gaps were.
+        // A probe's time is charged to the probe even if it was in no gap.
         let forgotten = history.forgotten();
         assert_eq!(
             forgotten.unplaced.0,

@@ -1,4 +1,4 @@
-//! What a source's rows mean: resolved once for each source, for everybody who reads rows.
+//! The meaning of a source's rows, resolved once per source for all consumers.
 
 use ticktax_model::kernel_words::{
     LOCAL_TIMER, QUOTA_FUNCTIONS, SERVER_FUNCTION, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail,
@@ -9,33 +9,32 @@ use ticktax_model::statement::Class;
 use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable};
 
-/// What a source's rows are.
+/// The meaning of a source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A thread had the CPU, or it idled.
+    /// A thread ran, or the CPU was idle.
     OnCpu(Occupant),
     /// An interrupt, a softirq, or a function within one.
     Interrupt(Interrupt),
-    /// The hypervisor had the CPU.
+    /// The hypervisor used the CPU.
     Steal,
-    /// What a probe saw of time that is in other rows.
+    /// A gap seen by a probe. Its time is in other rows.
     Gap(ProbeKind),
     /// A thread was off its CPU.
     OffCpu(OffCpu),
-    /// A frame of a paced loop; who had the CPU meanwhile is in other rows.
+    /// A frame of a paced loop. Its CPU time is in other rows.
     Frame,
 }
 
-/// Who had a CPU between two context switches.
+/// The occupant of a CPU between two context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occupant {
-    /// None: it idled.
+    /// No thread: the CPU was idle.
     Idle,
-    /// A thread.
     Thread(OnCpu),
 }
 
-/// A thread by its numbers.
+/// Process id and thread id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadId {
     pub(crate) pid: i32,
@@ -47,7 +46,7 @@ pub(crate) struct ThreadId {
 pub(crate) struct OnCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// Running, or in a page fault, or reclaiming memory.
+    /// Running, in a page fault, or reclaiming memory.
     pub(crate) state: ThreadState,
 }
 
@@ -56,14 +55,14 @@ pub(crate) struct OnCpu {
 pub(crate) struct OffCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// Why; `None` where the row does not say.
+    /// `None` if the row does not contain a known reason.
     pub(crate) reason: Option<OffCpuReason>,
-    /// Whether it goes on on another CPU.
+    /// Whether the thread then ran on another CPU.
     pub(crate) moved: bool,
 }
 
 impl OffCpu {
-    /// Whether the thread had nothing to do, or was not allowed to do it.
+    /// Whether the thread was not runnable: asleep, blocked, stopped or throttled.
     pub(crate) fn is_off(self) -> bool {
         use OffCpuReason::{Disk, Lock, Sleeping, Stopped, Throttled};
         matches!(
@@ -73,38 +72,38 @@ impl OffCpu {
     }
 }
 
-/// An interrupt's or a softirq's row.
+/// The meaning of an interrupt's or softirq's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interrupt {
     /// [`Kind::Irq`], [`Kind::Softirq`] or [`Kind::Nmi`].
     pub(crate) kind: Kind,
     pub(crate) line: Line,
     pub(crate) part: Part,
-    /// Whether it lets threads run again whose CPU quota was used up.
+    /// Whether it refills the CPU quota of throttled threads.
     pub(crate) refills_quota: bool,
-    /// Whether it has ordinary threads run before real-time ones.
+    /// Whether it starts the fair server, which runs ordinary threads before real-time ones.
     pub(crate) starts_server: bool,
 }
 
-/// Which interrupt, as far as anybody asks.
+/// Interrupt lines that consumers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The local timer's interrupt, or what does its work where it has no tracepoint.
+    /// The local timer interrupt, or its substitute if it has no tracepoint.
     LocalTimer,
-    /// The softirq that runs timers of low resolution.
+    /// The softirq that runs low-resolution timers.
     TimerSoftirq,
     /// Any other.
     Other,
 }
 
-/// Which part of an interrupt a row is.
+/// Part of an interrupt that a row covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The whole interrupt or softirq.
     Frame,
-    /// The tick's function, in the local timer's interrupt.
+    /// The tick's function within the local timer interrupt.
     Tick,
-    /// Another function within.
+    /// Another function within an interrupt or softirq.
     Function,
 }
 
@@ -129,19 +128,16 @@ impl Interrupt {
         }
     }
 
-    /// Whether this is a row of the local timer's interrupt.
     pub(crate) fn is_local_timer(self) -> bool {
         self.line == Line::LocalTimer
     }
 
-    /// Whether this is the tick's function.
     pub(crate) fn is_tick(self) -> bool {
         self.part == Part::Tick
     }
 }
 
 impl Role {
-    /// Who had the CPU, where that is what its rows say.
     #[inline]
     pub(super) fn occupant(&self) -> Option<&Occupant> {
         match self {
@@ -171,21 +167,20 @@ impl Role {
             Kind::Frame => Self::Frame,
             Kind::Gap => Self::Gap(ProbeKind::of_gap(&source.name)),
             Kind::Wait => {
-                let said = OffCpuReason::from_detail(&source.detail);
+                let detail = OffCpuReason::from_detail(&source.detail);
                 Self::OffCpu(OffCpu {
                     owner: source.owner,
                     thread,
-                    reason: said.map(|(reason, _)| reason),
-                    moved: said.is_some_and(|(_, moved)| moved),
+                    reason: detail.map(|(reason, _)| reason),
+                    moved: detail.is_some_and(|(_, moved)| moved),
                 })
             }
         }
     }
 }
 
-/// The class of account that the time of `source` belongs to; `None` where its rows are no CPU's
-/// time. Whose time it was decides before what kind of time it was, so that the tool's own
-/// interrupts are the tool's.
+/// The class of account that the time of `source` belongs to; `None` if its rows are not CPU time.
+/// The owner takes precedence over the kind, so that ticktax's own interrupts count as ticktax.
 fn class_of(source: &Source) -> Option<Class> {
     Some(match (source.kind, source.owner) {
         (Kind::Gap | Kind::Wait | Kind::Frame, _) => return None,
@@ -209,7 +204,7 @@ fn class_of(source: &Source) -> Option<Class> {
 pub(crate) struct Roles(Vec<(Role, Option<Class>)>);
 
 impl Roles {
-    /// Resolves the source `id` where it is new, and all that came before it.
+    /// Resolves the source `id`, and those with lower ids, if they are new.
     #[inline]
     pub(super) fn resolve(&mut self, sources: &SourceTable, id: SourceId) {
         if id.0 as usize >= self.0.len() {
@@ -217,7 +212,7 @@ impl Roles {
         }
     }
 
-    /// The role and class of a source that is resolved.
+    /// The role and class of a resolved source.
     #[inline]
     pub(super) fn known(&self, id: SourceId) -> (&Role, Option<Class>) {
         let (role, class) = &self.0[id.0 as usize];
@@ -233,12 +228,12 @@ impl Roles {
         }));
     }
 
-    /// The role of a source that has had a row, or that came before one that has.
+    /// The role of a source. This source or one with a higher id must have had a row.
     pub(crate) fn of(&self, id: SourceId) -> Role {
         self.0[id.0 as usize].0
     }
 
-    /// The class of such a source.
+    /// The class of a source, under the same condition.
     pub(crate) fn class(&self, id: SourceId) -> Option<Class> {
         self.0[id.0 as usize].1
     }
@@ -254,51 +249,55 @@ mod tests {
     use super::{Line, Part, Role, class_of};
 
     #[test]
-    fn whose_it_is_decides_before_what_kind_it_is() {
-        let of = |kind, owner| {
+    fn the_owner_takes_precedence_over_the_kind() {
+        let class = |kind, owner| {
             class_of(&Source {
                 owner,
                 ..Source::kernel(kind, "x", "")
             })
         };
-        assert_eq!(of(Kind::Irq, Owner::Kernel), Some(Class::Irq));
-        assert_eq!(of(Kind::Irq, Owner::Tool), Some(Class::Tool));
-        assert_eq!(of(Kind::Task, Owner::Probe), Some(Class::Probe));
-        assert_eq!(of(Kind::Task, Owner::Kernel), Some(Class::KernelThread));
-        assert_eq!(of(Kind::Gap, Owner::Probe), None);
+        assert_eq!(class(Kind::Irq, Owner::Kernel), Some(Class::Irq));
+        assert_eq!(class(Kind::Irq, Owner::Tool), Some(Class::Tool));
+        assert_eq!(class(Kind::Task, Owner::Probe), Some(Class::Probe));
+        let kernel_thread = class(Kind::Task, Owner::Kernel);
+        assert_eq!(kernel_thread, Some(Class::KernelThread));
+        assert_eq!(class(Kind::Gap, Owner::Probe), None);
         let unreported = Source::kernel(Kind::Task, UNREPORTED, "");
         assert_eq!(class_of(&unreported), Some(Class::Unexplained));
     }
 
     #[test]
-    fn gaps_are_told_by_their_probe() {
-        let of = |name| Role::of(&Source::kernel(Kind::Gap, name, ""));
-        assert_eq!(of("spin"), Role::Gap(ProbeKind::Spin));
-        assert_eq!(of("sleep"), Role::Gap(ProbeKind::Sleep));
+    fn gaps_are_distinguished_by_their_probe() {
+        let role = |name| Role::of(&Source::kernel(Kind::Gap, name, ""));
+        assert_eq!(role("spin"), Role::Gap(ProbeKind::Spin));
+        assert_eq!(role("sleep"), Role::Gap(ProbeKind::Sleep));
     }
 
     #[test]
     fn the_tick_is_a_function_of_the_local_timer_only() {
-        let of = |kind, name, detail| match Role::of(&Source::kernel(kind, name, detail)) {
+        let part = |kind, name, detail| match Role::of(&Source::kernel(kind, name, detail)) {
             Role::Interrupt(interrupt) => (interrupt.line, interrupt.part),
             role => panic!("{role:?}"),
         };
         let tick = "tick_sched_timer";
         assert_eq!(
-            of(Kind::Irq, "local_timer", tick),
+            part(Kind::Irq, "local_timer", tick),
             (Line::LocalTimer, Part::Tick)
         );
         assert_eq!(
-            of(Kind::Irq, UNTRACED_TIMER, tick),
+            part(Kind::Irq, UNTRACED_TIMER, tick),
             (Line::LocalTimer, Part::Tick)
         );
         assert_eq!(
-            of(Kind::Irq, "local_timer", "hrtimer_wakeup"),
+            part(Kind::Irq, "local_timer", "hrtimer_wakeup"),
             (Line::LocalTimer, Part::Function)
         );
-        assert_eq!(of(Kind::Softirq, "x", tick), (Line::Other, Part::Function));
         assert_eq!(
-            of(Kind::Softirq, "TIMER", ""),
+            part(Kind::Softirq, "x", tick),
+            (Line::Other, Part::Function)
+        );
+        assert_eq!(
+            part(Kind::Softirq, "TIMER", ""),
             (Line::TimerSoftirq, Part::Frame)
         );
     }

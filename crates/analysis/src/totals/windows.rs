@@ -1,8 +1,9 @@
-//! Windows of one minute, which are merged into windows of ten minutes and an hour.
+//! Windows of one minute, which are merged into windows of ten minutes and one hour.
 //!
-//! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates a
+//! Lengths are measured with the monotonic clock, which never jumps; the wall clock only dates a
 //! window's start. Windows end at full minutes of the wall clock, as read when the first window
-//! began, or at the nearest arrival of sums. Each window records its exact length.
+//! started, or rather at the arrival of sums nearest to that time. Each window records its exact
+//! length.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +15,9 @@ use ticktax_model::{Cpu, Nanos};
 #[derive(Debug)]
 pub struct Windows {
     minute: Open,
-    /// Windows that are merged from minutes.
+    /// Windows into which minutes are merged.
     longer: [Open; 2],
-    /// A window may be closed this long before its due time.
+    /// Maximum time by which a window can be closed before it is due.
     early: Nanos,
 }
 
@@ -25,7 +26,7 @@ struct Open {
     kind: WindowLength,
     begin: Nanos,
     begin_unix_ms: i64,
-    /// Time of its planned end.
+    /// Time at which the window is planned to end.
     due: Nanos,
     accounts: AccountSums,
     ticks: BTreeMap<Cpu, IntervalSum>,
@@ -34,15 +35,15 @@ struct Open {
 /// A point in time on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// On `CLOCK_MONOTONIC`.
+    /// Time on `CLOCK_MONOTONIC`.
     pub at: Nanos,
     /// Milliseconds since 1970 on the wall clock.
     pub unix_ms: i64,
 }
 
 impl Windows {
-    /// Opens windows at `now`. Sums arrive at intervals of `every`. A window is closed at the
-    /// arrival nearest to its end.
+    /// Opens windows at `now`. Sums arrive at intervals of `every`, and each window is closed at
+    /// the arrival nearest to its end.
     pub fn new(now: Moment, every: Nanos) -> Self {
         let open = |kind| Open::new(kind, now);
         Self {
@@ -52,22 +53,23 @@ impl Windows {
         }
     }
 
-    /// The sums of the open minute.
+    /// Sums in the open minute.
     pub fn open(&mut self) -> &mut AccountSums {
         &mut self.minute.accounts
     }
 
-    /// The ticks of the open minute.
+    /// Ticks in the open minute.
     pub fn open_ticks(&mut self) -> &mut BTreeMap<Cpu, IntervalSum> {
         &mut self.minute.ticks
     }
 
-    /// Closes all windows that are due, shortest first. Call it whenever sums have arrived.
+    /// Closes all windows that are due, and returns them shortest first. Call it whenever sums have
+    /// arrived.
     pub fn advance(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, self.early, false)
     }
 
-    /// Closes all windows, even short ones.
+    /// Closes and returns all windows, even if they are short.
     pub fn finish(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, Nanos::ZERO, true)
     }
@@ -111,7 +113,7 @@ impl Open {
         }
     }
 
-    /// Returns the current window and starts the next one at `now`.
+    /// Returns the current window, and starts the next at `now`.
     fn close(&mut self, now: Moment, early: Nanos) -> Window {
         while now.at + early >= self.due {
             self.due += self.kind.length();
@@ -136,7 +138,7 @@ mod tests {
 
     use super::{Moment, Windows};
 
-    /// The time `ms` after the start, which was 12 s past a full minute.
+    /// The moment `ms` after the start, which was 12 s past a full minute.
     fn moment(ms: i64) -> Moment {
         Moment {
             at: Nanos::from_millis(5_000_000 + ms),

@@ -1,23 +1,23 @@
-//! What interrupted the thread that is on a CPU, until its base row comes.
+//! Collects the interruptions of the thread on a CPU until the thread's base row comes.
 
 use ticktax_model::{Nanos, SourceId, Span};
 
 use crate::ledger::tally::Tally;
 use crate::timeline::Piece;
 
-/// Interrupts one right after the other, and softirqs after them: one delay to the thread.
+/// Interrupts in immediate succession, with the softirqs after them: one delay to the thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stretch {
-    /// Those that no other held, in order.
+pub(super) struct Burst {
+    /// The first interrupts and softirqs, in order, without those nested in another.
     pub(super) pieces: Vec<Piece>,
-    /// How many came after those.
+    /// Number of further interrupts and softirqs.
     pub(super) more: u64,
     end: Nanos,
 }
 
-impl Stretch {
-    /// Pieces that a stretch names.
-    const NAMED: usize = 32;
+impl Burst {
+    /// Maximum number of pieces kept.
+    const MAX_PIECES: usize = 32;
 
     pub(super) fn start(&self) -> Nanos {
         self.pieces.first().map_or(self.end, |piece| piece.start)
@@ -29,7 +29,7 @@ impl Stretch {
 
     fn push(&mut self, piece: Piece) {
         self.end = self.end.max(piece.end);
-        if self.pieces.len() < Self::NAMED {
+        if self.pieces.len() < Self::MAX_PIECES {
             self.pieces.push(piece);
         } else {
             self.more += 1;
@@ -41,26 +41,28 @@ impl Stretch {
 #[derive(Debug, Default)]
 pub(super) struct Interruptions {
     by_source: Vec<(SourceId, Tally)>,
-    stretches: Vec<Stretch>,
+    bursts: Vec<Burst>,
 }
 
 impl Interruptions {
-    /// Less than this between two interrupts is no time to work in.
+    /// Interrupts closer together than this form one burst: the thread gets nothing done in
+    /// between.
     const JOINED: Nanos = Nanos::from_micros(2);
-    /// So many stretches are kept, of a thread that runs for long; and so many of them, the
-    /// longest, when there were more.
+    /// Maximum number of bursts kept while a thread runs. If there are more, only the longest
+    /// [`Self::LONGEST`] and the newest stay.
     const MAX: usize = 128;
     const LONGEST: usize = 16;
 
-    /// Takes a row; `whole` when it is an interrupt or softirq, not a function within one.
-    pub(super) fn note(&mut self, span: &Span, whole: bool) {
+    /// Takes a row. `is_complete` is true for an interrupt or softirq, and false for a function
+    /// within one.
+    pub(super) fn note(&mut self, span: &Span, is_complete: bool) {
         let found = self.by_source.iter().position(|(id, _)| *id == span.source);
         let at = found.unwrap_or_else(|| {
             self.by_source.push((span.source, Tally::default()));
             self.by_source.len() - 1
         });
         self.by_source[at].1.add(span.self_time, span.dur);
-        if whole {
+        if is_complete {
             self.extend(Piece {
                 start: span.start,
                 end: span.end(),
@@ -69,9 +71,9 @@ impl Interruptions {
         }
     }
 
-    /// Adds a piece in place of what it holds.
+    /// Adds a piece and removes the pieces nested in it.
     fn extend(&mut self, piece: Piece) {
-        while let Some(last) = self.stretches.last_mut() {
+        while let Some(last) = self.bursts.last_mut() {
             while last.pieces.last().is_some_and(|p| p.start >= piece.start) {
                 last.pieces.pop();
                 last.end = last.pieces.last().map_or(Nanos::ZERO, |p| p.end);
@@ -79,23 +81,23 @@ impl Interruptions {
             if !last.pieces.is_empty() {
                 break;
             }
-            self.stretches.pop();
+            self.bursts.pop();
         }
-        match self.stretches.last_mut() {
+        match self.bursts.last_mut() {
             Some(last) if piece.start - last.end <= Self::JOINED => last.push(piece),
             _ => {
-                let mut stretch = Stretch::default();
-                stretch.push(piece);
-                self.stretches.push(stretch);
+                let mut burst = Burst::default();
+                burst.push(piece);
+                self.bursts.push(burst);
             }
         }
-        if self.stretches.len() > Self::MAX {
-            let mut lengths: Vec<Nanos> = self.stretches.iter().map(Stretch::length).collect();
+        if self.bursts.len() > Self::MAX {
+            let mut lengths: Vec<Nanos> = self.bursts.iter().map(Burst::length).collect();
             lengths.sort_unstable_by(|a, b| b.cmp(a));
             let min = lengths[Self::LONGEST];
-            let newest = self.stretches.pop();
-            self.stretches.retain(|stretch| stretch.length() > min);
-            self.stretches.extend(newest);
+            let newest = self.bursts.pop();
+            self.bursts.retain(|burst| burst.length() > min);
+            self.bursts.extend(newest);
         }
     }
 
@@ -103,14 +105,13 @@ impl Interruptions {
         &self.by_source
     }
 
-    pub(super) fn stretches(&self) -> &[Stretch] {
-        &self.stretches
+    pub(super) fn bursts(&self) -> &[Burst] {
+        &self.bursts
     }
 
-    /// Forgets everything, for the next thread.
     pub(super) fn clear(&mut self) {
         self.by_source.clear();
-        self.stretches.clear();
+        self.bursts.clear();
     }
 }
 
@@ -121,12 +122,12 @@ mod tests {
     use super::Interruptions;
 
     #[test]
-    fn what_follows_at_once_is_one_stretch_and_what_is_held_is_not_told_twice() {
+    fn adjacent_interrupts_form_one_burst_and_nested_ones_are_not_counted_twice() {
         let mut interruptions = Interruptions::default();
         for (start, dur, source) in [
             (100, 50, 1),
             (1_000, 5_000, 1),
-            // An interrupt within the softirq after it.
+            // An interrupt nested in the softirq after it.
             (7_000, 500, 1),
             (6_100, 9_000, 2),
             (90_000, 10, 1),
@@ -140,12 +141,12 @@ mod tests {
             };
             interruptions.note(&span, true);
         }
-        let told: Vec<(i64, usize)> = interruptions
-            .stretches()
+        let bursts: Vec<(i64, usize)> = interruptions
+            .bursts()
             .iter()
-            .map(|stretch| (stretch.length().0, stretch.pieces.len()))
+            .map(|burst| (burst.length().0, burst.pieces.len()))
             .collect();
-        assert_eq!(told, [(15_000, 3), (10, 1)]);
+        assert_eq!(bursts, [(15_000, 3), (10, 1)]);
         assert_eq!(interruptions.by_source().len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! One thread's life: its accounts, and whether they tile it.
+//! The life of one thread: its accounts, which must add up to its length.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,32 +8,36 @@ use ticktax_model::{Nanos, SourceId, Span};
 use super::worst::{Candidate, Worst};
 use crate::ledger::tally::Tally;
 
-/// What was seen of one thread.
+/// The accounts and recent runs of one thread.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) pid: i32,
     pub(super) states: BTreeMap<ThreadState, Tally>,
     pub(super) interrupted_by: BTreeMap<SourceId, Tally>,
-    /// Whether it is the victim's: only the victim's threads have waits other than throttling.
+    /// Whether the thread is known to be the victim's. Only the victim's threads have wait rows for
+    /// reasons other than throttling.
     pub(super) followed: bool,
-    /// Whether its number was another thread's before, so that there may be a time between.
+    /// Whether the thread id belonged to another thread before. The time between the two threads is
+    /// then unaccounted for.
     pub(super) taken_over: bool,
+    /// First and last moment.
     span: Option<(Nanos, Nanos)>,
-    /// The longest delays, as long as it is not known to be the victim's.
+    /// The longest delays, until the thread is known to be the victim's.
     early: Vec<Candidate>,
     /// Whether it was ever throttled.
     throttled: bool,
-    /// Where it lately ran, by the place of the CPU: from when on each time, in order.
-    places: BTreeMap<usize, VecDeque<Nanos>>,
+    /// Start times of its recent runs, in order, by CPU slot.
+    recent_runs: BTreeMap<usize, VecDeque<Nanos>>,
 }
 
 impl Life {
-    /// Delays kept of a thread that may turn out to be the victim's.
+    /// Maximum number of delays kept for a thread that may turn out to be the victim's.
     const EARLY: usize = 3;
-    /// And of one that was throttled: nothing else may ever happen to it.
+    /// The same for a throttled thread. Throttling does not show whether a thread is the victim's,
+    /// so all its delays may be early ones.
     const EARLY_THROTTLED: usize = 10;
-    /// Times on each CPU that are kept: rows of another CPU may come late by as many.
-    const PLACES: usize = 32;
+    /// Maximum number of runs kept per CPU. Rows of another CPU may come late by this many runs.
+    const RECENT_RUNS: usize = 32;
 
     pub(super) fn new(pid: i32) -> Self {
         Self {
@@ -45,7 +49,7 @@ impl Life {
             span: None,
             early: Vec::new(),
             throttled: false,
-            places: BTreeMap::new(),
+            recent_runs: BTreeMap::new(),
         }
     }
 
@@ -53,12 +57,11 @@ impl Life {
         self.span.is_none()
     }
 
-    /// Its last moment.
     pub(super) fn end(&self) -> Nanos {
         self.span.map_or(Nanos::ZERO, |(_, end)| end)
     }
 
-    /// From its first moment to its last.
+    /// Time from its first moment to its last.
     pub(super) fn elapsed(&self) -> Nanos {
         self.span.map_or(Nanos::ZERO, |(begin, end)| end - begin)
     }
@@ -68,7 +71,7 @@ impl Life {
         self.states.values().map(|tally| tally.time).sum()
     }
 
-    /// Takes note that it was there meanwhile.
+    /// Extends the thread's life to include `span`.
     pub(super) fn saw(&mut self, span: &Span) {
         let (begin, end) = self.span.unwrap_or((span.start, span.end()));
         self.span = Some((begin.min(span.start), end.max(span.end())));
@@ -78,7 +81,7 @@ impl Life {
         self.states.entry(state).or_default().add(time, length);
     }
 
-    /// Adds a stretch on a CPU, and what interrupted it.
+    /// Adds time on a CPU and its interruptions by source.
     pub(super) fn on_cpu(&mut self, span: &Span, state: ThreadState, by: &[(SourceId, Tally)]) {
         self.saw(span);
         self.add(state, span.self_time, span.dur);
@@ -98,54 +101,54 @@ impl Life {
         }
     }
 
-    /// Takes note of where it ran from `start` on.
+    /// Notes that the thread ran on the CPU in `slot` from `start` on.
     pub(super) fn ran_on(&mut self, start: Nanos, slot: usize) {
         if !self.followed {
             return;
         }
-        let times = self.places.entry(slot).or_default();
-        if times.len() >= Self::PLACES {
+        let times = self.recent_runs.entry(slot).or_default();
+        if times.len() >= Self::RECENT_RUNS {
             times.pop_front();
         }
         times.push_back(start);
     }
 
-    /// The place of the CPU that it last ran on before `time`; `None` where that is not known any more.
+    /// Slot of the CPU on which the thread last ran before `time`; `None` if unknown or no longer
+    /// kept.
     pub(super) fn slot_before(&self, time: Nanos) -> Option<usize> {
         let mut last = None;
-        for (&slot, times) in &self.places {
+        for (&slot, times) in &self.recent_runs {
             let before = times.partition_point(|&start| start < time);
             match before.checked_sub(1).and_then(|at| times.get(at)) {
                 Some(&start) => last = last.max(Some((start, slot))),
-                None if times.len() >= Self::PLACES => return None,
+                None if times.len() >= Self::RECENT_RUNS => return None,
                 None => {}
             }
         }
         last.map(|(_, slot)| slot)
     }
 
-    /// Takes note of the stretches for which it was interrupted.
-    pub(super) fn interrupted(&mut self, stretches: Vec<Candidate>, worst: &mut Worst) {
+    /// Counts interruptions, whose time [`Life::on_cpu`] has added, and takes them as delays.
+    pub(super) fn interrupted(&mut self, interruptions: Vec<Candidate>, worst: &mut Worst) {
         if let Some(tally) = self.states.get_mut(&ThreadState::Interrupted) {
-            for stretch in &stretches {
+            for interruption in &interruptions {
                 tally.count += 1;
-                tally.longest = tally.longest.max(stretch.length());
+                tally.longest = tally.longest.max(interruption.length());
             }
         }
-        self.delayed(stretches, worst);
+        self.delayed(interruptions, worst);
     }
 
-    /// Takes note of delays.
     fn delayed(&mut self, delays: Vec<Candidate>, worst: &mut Worst) {
         if self.followed {
-            for one in delays {
-                worst.offer(one);
+            for delay in delays {
+                worst.offer(delay);
             }
             return;
         }
         self.early.extend(delays);
         self.early
-            .sort_by_key(|one| std::cmp::Reverse(one.length()));
+            .sort_by_key(|delay| std::cmp::Reverse(delay.length()));
         self.early.truncate(if self.throttled {
             Self::EARLY_THROTTLED
         } else {
@@ -153,31 +156,31 @@ impl Life {
         });
     }
 
-    /// Adds a stretch off its CPU, but for throttling.
+    /// Adds time off the CPU, except throttling. Only the victim's threads have such rows.
     pub(super) fn absent(&mut self, span: &Span, cause: OffCpuReason, worst: &mut Worst) {
         self.saw(span);
         self.add(cause.into(), span.dur, span.dur);
-        self.known(worst);
+        self.follow(worst);
     }
 
-    /// Adds a stretch for which it was throttled, or waited for a CPU after that. These are told of
-    /// any thread, so that they do not make it the victim's.
+    /// Adds time in which the thread was throttled, or waited for a CPU after that. The tracer
+    /// reports these for every thread, so the thread need not be the victim's.
     pub(super) fn throttled(&mut self, state: ThreadState, delay: Candidate, worst: &mut Worst) {
         self.throttled = true;
         self.add(state, delay.length(), delay.length());
         self.delayed(vec![delay], worst);
     }
 
-    /// Takes note that its number was another's before.
+    /// Notes that the thread id is now a new thread's.
     pub(super) fn taken_over(&mut self) {
         self.taken_over |= !self.is_empty();
     }
 
-    /// It is the victim's.
-    pub(super) fn known(&mut self, worst: &mut Worst) {
+    /// Notes that the thread is the victim's.
+    pub(super) fn follow(&mut self, worst: &mut Worst) {
         self.followed = true;
-        for one in self.early.drain(..) {
-            worst.offer(one);
+        for delay in self.early.drain(..) {
+            worst.offer(delay);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What kept the threads of a program from running, piece by piece, for the frames that it delayed.
+//! Keeps each interval in which something kept a program's threads from running, to explain late
+//! frames.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +11,44 @@ use crate::ledger::JudgedGap;
 use crate::pace::lateness::Outside;
 use crate::timeline::ThreadId;
 
-/// Something that kept a thread from running.
+/// An interval in which something kept a thread from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
     pub(crate) kind: HoldUp,
-    /// Who had the CPU meanwhile, where somebody had.
+    /// The source that ran on the CPU, if any.
     pub(crate) by: Option<SourceId>,
-    /// Of a wait: whether it ended on another CPU.
+    /// Whether it is a wait that ended on another CPU.
     pub(crate) moved: bool,
 }
 
-/// The losses of the threads of one process, and what the hypervisor took from each CPU.
+/// The losses of the threads of one process, and the time that the hypervisor took from each CPU.
 #[derive(Debug)]
 pub(crate) struct Losses {
     pid: i32,
     threads: BTreeMap<i32, Vec<Loss>>,
-    /// What rows say that it took.
+    /// Stolen intervals from the rows.
     stolen: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
-    /// The probe's gaps that may be its.
+    /// The probe's empty gaps, which the hypervisor may have caused.
     empty: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
+    /// Total number of intervals kept.
     kept: usize,
-    /// The begin of the first for which there was no room.
+    /// Earliest start of an interval that was dropped for lack of room.
     full_at: Option<Nanos>,
 }
 
 impl Losses {
-    /// Losses that are kept, 40 bytes each. What delayed frames after that is not known.
+    /// Maximum number of intervals kept, of 40 bytes each. After that, the causes of late frames
+    /// are unknown.
     const MAX: usize = 1 << 19;
-    /// What is shorter makes no frame late.
+    /// Shorter intervals make no frame late.
     const MIN: Nanos = Nanos::from_micros(10);
-    /// Gaps that are shorter may be entry and exit.
+    /// Shorter gaps may be kernel entry and exit.
     const MIN_GAP: Nanos = Nanos::from_micros(100);
-    /// The share of a gap that nothing named may have, for it to be empty.
+    /// A gap is empty if at least this share of it has no named cause.
     const EMPTY: f64 = 0.9;
 
-    /// Nothing yet of process `pid`.
     pub(crate) fn new(pid: i32) -> Self {
         Self {
             pid,
@@ -58,12 +60,11 @@ impl Losses {
         }
     }
 
-    /// Whether they are those of a process.
     pub(super) fn is_of(&self, pid: i32) -> bool {
         self.pid == pid
     }
 
-    /// The thread was on a CPU during `span`, and this interrupted it.
+    /// The thread was on a CPU during `span`, with these interruptions.
     pub(super) fn on_cpu(
         &mut self,
         thread: (i32, i32),
@@ -87,7 +88,8 @@ impl Losses {
             };
             self.add(thread, loss);
         }
-        for piece in interruptions.stretches().iter().flat_map(|it| &it.pieces) {
+        let bursts = interruptions.bursts().iter();
+        for piece in bursts.flat_map(|burst| &burst.pieces) {
             let loss = Loss {
                 start: piece.start,
                 end: piece.end,
@@ -99,7 +101,8 @@ impl Losses {
         }
     }
 
-    /// It waited for a CPU that somebody had, and then ran there or, where it `moved`, on another.
+    /// The thread waited for a CPU on which source `by` ran. `moved` is whether it then ran on
+    /// another CPU.
     pub(super) fn waited(
         &mut self,
         thread: ThreadId,
@@ -117,7 +120,7 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
-    /// It was off its CPU, and not asleep.
+    /// The thread was off its CPU. Only reasons other than sleep and waiting count.
     pub(super) fn off(&mut self, thread: ThreadId, span: &Span, reason: OffCpuReason) {
         let kind = match reason {
             OffCpuReason::Disk => HoldUp::Disk,
@@ -135,25 +138,25 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
-    /// The hypervisor had the CPU of `span`.
+    /// The hypervisor took a CPU for this time.
     pub(super) fn stolen(&mut self, span: &Span) {
-        if span.dur >= Self::MIN && self.has_room(span.start) {
+        if span.dur >= Self::MIN && self.reserve(span.start) {
             let stolen = self.stolen.entry(span.cpu).or_default();
             stolen.push((span.start, span.end()));
         }
     }
 
-    /// Takes a gap: an empty one may be the hypervisor's.
+    /// Takes a gap. If it is empty, the hypervisor may have caused it.
     pub(super) fn gap(&mut self, gap: &JudgedGap<'_>) {
         let span = &gap.span;
         let empty = gap.residual.share_of(span.dur) >= Self::EMPTY;
-        if empty && span.dur >= Self::MIN_GAP && self.has_room(span.start) {
+        if empty && span.dur >= Self::MIN_GAP && self.reserve(span.start) {
             let empty = self.empty.entry(span.cpu).or_default();
             empty.push((span.start, span.end()));
         }
     }
 
-    /// Its quota was used up.
+    /// The thread was throttled.
     pub(super) fn throttled(&mut self, thread: ThreadId, span: &Span) {
         let loss = Loss {
             start: span.start,
@@ -167,13 +170,14 @@ impl Losses {
 
     fn add(&mut self, (pid, tid): (i32, i32), loss: Loss) {
         let counts = pid == self.pid && loss.end - loss.start >= Self::MIN;
-        if counts && self.has_room(loss.start) {
+        if counts && self.reserve(loss.start) {
             self.threads.entry(tid).or_default().push(loss);
         }
     }
 
-    /// Takes the room for one more that began at `start`, where there is some.
-    fn has_room(&mut self, start: Nanos) -> bool {
+    /// Reserves room for an interval that starts at `start`. Without room, notes that it is
+    /// missing.
+    fn reserve(&mut self, start: Nanos) -> bool {
         let has_room = self.kept < Self::MAX;
         if has_room {
             self.kept += 1;
@@ -184,24 +188,24 @@ impl Losses {
         has_room
     }
 
-    /// From when on some are missing, because there were too many.
+    /// Time from which some intervals are missing, because there were too many.
     pub(crate) fn full_at(&self) -> Option<Nanos> {
         self.full_at
     }
 
-    /// Those of thread `tid`, by their begin; what the hypervisor took from its CPU as far as `outside`
-    /// says that it is known.
+    /// The losses of thread `tid`, sorted by start. They include the time that the hypervisor took,
+    /// if `outside` names the thread's CPU.
     pub(crate) fn of(&self, tid: i32, outside: &Outside) -> Vec<Loss> {
         let mut losses = self.threads.get(&tid).cloned().unwrap_or_default();
         if let Some(cpu) = outside.cpu {
-            let of = |all: &BTreeMap<Cpu, Vec<(Nanos, Nanos)>>| {
-                let times = all.get(&cpu).map_or(&[][..], |times| times);
+            let on_cpu = |by_cpu: &BTreeMap<Cpu, Vec<(Nanos, Nanos)>>| {
+                let times = by_cpu.get(&cpu).map_or(&[][..], |times| times);
                 times.to_vec()
             };
-            let mut times = of(&self.stolen);
+            let mut times = on_cpu(&self.stolen);
             if let Some(unseen) = outside.unseen {
-                let mut empty = of(&self.empty);
-                // The longest are taken for what was not seen.
+                let mut empty = on_cpu(&self.empty);
+                // Worst case: the unseen kernel entries caused the longest gaps.
                 empty.sort_by_key(|&(start, end)| end - start);
                 empty.truncate(empty.len().saturating_sub(unseen));
                 times.append(&mut empty);
@@ -228,7 +232,7 @@ mod tests {
     use crate::timeline::ThreadId;
 
     #[test]
-    fn what_there_is_no_room_for_is_told() {
+    fn the_earliest_dropped_interval_is_reported() {
         let mut losses = Losses::new(7);
         let thread = ThreadId { pid: 7, tid: 8 };
         let mut wait = |nth: usize| {
@@ -238,7 +242,7 @@ mod tests {
             losses.full_at()
         };
         assert_eq!((1..=Losses::MAX).find_map(&mut wait), None);
-        // The first that is missing may come after a later one.
+        // The earliest dropped interval may arrive after a later one.
         let at = |nth: usize| Some(Nanos::from_micros(i64::try_from(nth).unwrap() * 100));
         assert_eq!(wait(Losses::MAX + 9), at(Losses::MAX + 9));
         assert_eq!(wait(Losses::MAX + 1), at(Losses::MAX + 1));

@@ -1,8 +1,9 @@
-//! Waits that ended on another CPU than they began on: where the thread waited, and behind whom.
+//! Decides which CPU a thread waited for if the wait ended on another CPU than it began on.
 //!
-//! A CPU that idles has nobody in its queue. So as long as the CPU that the thread then ran on still
-//! idled, the thread was in the queue of the one that it had run on before, or had been put into by its
-//! waker; from then on it may have been in either, and counts as waiting where it ran in the end.
+//! An idle CPU has an empty run queue. While the CPU on which the thread finally ran was idle, the
+//! thread was therefore queued elsewhere: on the CPU where it ran before, or where its waker put
+//! it. After that it may have been queued on either CPU, and counts as waiting for the one where it
+//! finally ran.
 
 use std::collections::VecDeque;
 
@@ -11,20 +12,20 @@ use ticktax_model::{Nanos, Span};
 
 use crate::timeline::{Piece, ThreadId};
 
-/// A wait that ended on another CPU, which idled meanwhile.
+/// A wait that ended on another CPU, which was idle during part of it.
 #[derive(Clone, Debug)]
 pub(super) struct Moved {
     pub(super) thread: ThreadId,
     pub(super) kind: DelayKind,
     pub(super) span: Span,
-    /// Until when the thread was still where it came from.
+    /// Time until which the thread was still queued on the old CPU.
     pub(super) until: Nanos,
-    /// What the CPU did that it then ran on.
+    /// Activity of the new CPU, on which the thread then ran.
     pub(super) pieces: Vec<Piece>,
 }
 
 impl Moved {
-    /// The part of the wait that was spent where it came from.
+    /// The part of the wait that was spent on the old CPU.
     pub(super) fn before(&self) -> Span {
         let dur = self.until - self.span.start;
         Span {
@@ -34,34 +35,34 @@ impl Moved {
         }
     }
 
-    /// What the CPU did after that, on which it then ran.
+    /// Activity of the new CPU after that part.
     pub(super) fn after(&self) -> impl Iterator<Item = Piece> + '_ {
         let later = self.pieces.iter().filter(|piece| piece.start >= self.until);
         later.copied()
     }
 }
 
-/// Waits until the rows of the CPU that they were spent on have come.
+/// Holds back waits until the rows of the CPU where they were spent have come.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// In the order in which they came.
+    /// Waits whose old CPU is not looked up yet, in order of arrival.
     waits: VecDeque<Moved>,
-    /// By the place of the CPU that they were spent on.
-    ready: Vec<VecDeque<Moved>>,
+    /// Waits that need more rows of their old CPU, indexed by its slot.
+    placed: Vec<VecDeque<Moved>>,
+    /// Total number of both.
     count: usize,
 }
 
 impl Moves {
-    /// By so much the rows of another CPU may come late.
+    /// Rows from other CPUs can arrive this much late.
     const SETTLED: Nanos = Nanos::from_millis(200);
 
-    /// Takes a wait.
     pub(super) fn push(&mut self, wait: Moved) {
         self.count += 1;
         self.waits.push_back(wait);
     }
 
-    /// The next wait of which all rows have come by `now`, and that has no place yet.
+    /// The next wait whose thread's earlier runs are all known by `now`.
     #[inline]
     pub(super) fn settled(&mut self, now: Nanos) -> Option<Moved> {
         if self.waits.is_empty() {
@@ -73,29 +74,30 @@ impl Moves {
         Some(wait)
     }
 
-    /// Keeps a wait for the CPU in `slot`, on which it was spent.
+    /// Holds back a wait that was spent on the CPU in `slot`.
     pub(super) fn keep(&mut self, slot: usize, wait: Moved) {
-        if slot >= self.ready.len() {
-            self.ready.resize_with(slot + 1, VecDeque::new);
+        if slot >= self.placed.len() {
+            self.placed.resize_with(slot + 1, VecDeque::new);
         }
         self.count += 1;
-        self.ready[slot].push_back(wait);
+        self.placed[slot].push_back(wait);
     }
 
-    /// The next wait that was spent on the CPU in `slot`, of which it is known by now who had it until `known`.
+    /// The next wait on the CPU in `slot`, once this CPU's history covers it. The history is
+    /// complete until `known`.
     #[inline]
-    pub(super) fn of(&mut self, slot: usize, known: Nanos) -> Option<Moved> {
+    pub(super) fn ready_on(&mut self, slot: usize, known: Nanos) -> Option<Moved> {
         if self.count == 0 {
             return None;
         }
-        let ready = self.ready.get_mut(slot)?;
-        let wait = ready.pop_front_if(|wait| wait.until <= known)?;
+        let placed = self.placed.get_mut(slot)?;
+        let wait = placed.pop_front_if(|wait| wait.until <= known)?;
         self.count -= 1;
         Some(wait)
     }
 
-    /// The places of all CPUs that waits were spent on.
+    /// Slots of all CPUs on which waits were spent.
     pub(super) fn slots(&self) -> std::ops::Range<usize> {
-        0..self.ready.len()
+        0..self.placed.len()
     }
 }

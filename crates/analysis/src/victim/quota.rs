@@ -1,12 +1,13 @@
-//! Threads whose CPU quota was used up: for how long, and for how long they waited for a CPU after
-//! that.
+//! Splits the waits of throttled threads into throttled time and the wait for a CPU after it.
 //!
-//! Where the tracer saw a timer give quota to the thread's cgroup or to one above it, a wait's own time is for how long it
-//! was held, and the rest was a wait for a CPU. Elsewhere (an older recording, the flight recorder, a thread whose
-//! cgroup was changed meanwhile) it is known that the timers of quotas alone give time again, so that
-//! whatever part of a wait lies behind the last of them was a wait for a CPU.
-//! Where cgroups with several quotas run, the last timer may have been another cgroup's: then a part
-//! of the wait for a CPU still counts as throttling, and never the other way round.
+//! If the tracer saw a timer refill the quota of the thread's cgroup or of an ancestor, the own
+//! time of a wait row is its throttled time. The rest was a wait for a CPU.
+//!
+//! Otherwise the quota timers decide. This applies to older recordings, to the flight recorder, and
+//! to threads that changed their cgroup during the wait. Only these timers refill quotas, so the
+//! time after the last timer run within a wait was a wait for a CPU. If several cgroups have
+//! quotas, the last timer may belong to another cgroup. Part of the wait for a CPU then counts as
+//! throttling, but never the other way round.
 
 use std::collections::VecDeque;
 
@@ -14,31 +15,32 @@ use ticktax_model::{Nanos, Span};
 
 use crate::timeline::ThreadId;
 
-/// A thread that was throttled, until it ran again.
+/// The time from a thread's throttling until it ran again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Throttled {
     pub(super) thread: ThreadId,
     pub(super) span: Span,
 }
 
-/// The timers of quotas, and the waits that are not over for sure: the timer's row may come after
-/// the wait's, from another CPU.
+/// Runs of quota timers, and the waits that cannot be split yet. The row of a timer on another CPU
+/// may arrive after the wait's row.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
-    /// When timers ran, in order.
+    /// Start and end of each timer run, in order.
     refills: VecDeque<(Nanos, Nanos)>,
-    /// By CPU, in the order in which they ended.
+    /// Indexed by CPU slot, in the order of their ends.
     waits: Vec<VecDeque<Throttled>>,
+    /// Total number of `waits`.
     waiting: usize,
 }
 
 impl Quota {
-    /// Timers that are kept: a second of a thousand cgroups, and more.
+    /// Maximum number of timer runs kept: more than a thousand cgroups cause in a second.
     const MAX: usize = 1 << 14;
-    /// By so much a row of another CPU may come late.
+    /// Rows from other CPUs can arrive this much late.
     const SETTLED: Nanos = Nanos::from_secs(1);
 
-    /// Takes the row of a timer that gave a cgroup time again.
+    /// Takes the row of a timer that refilled a cgroup's quota.
     pub(super) fn refill(&mut self, span: &Span) {
         let refill = (span.start, span.end());
         let at = self.refills.partition_point(|&other| other <= refill);
@@ -57,7 +59,8 @@ impl Quota {
         self.waiting += 1;
     }
 
-    /// The next wait on the CPU in `slot` that ended so long before `now` that all timers are known.
+    /// The next wait on the CPU in `slot` that ended long enough before `now` for all timers to be
+    /// known.
     #[inline]
     pub(super) fn settled(&mut self, slot: usize, now: Nanos) -> Option<Throttled> {
         if self.waiting == 0 {
@@ -69,7 +72,7 @@ impl Quota {
         Some(wait)
     }
 
-    /// The waits that are left, with the places of their CPUs.
+    /// The remaining waits with their CPU slots.
     pub(super) fn rest(&mut self) -> Vec<(usize, Throttled)> {
         self.waiting = 0;
         let waits = std::mem::take(&mut self.waits).into_iter().enumerate();
@@ -78,8 +81,7 @@ impl Quota {
             .collect()
     }
 
-    /// The part of a wait for which the thread was throttled, and the part for which it then waited
-    /// for a CPU.
+    /// Splits a wait into the throttled part and the part in which the thread waited for a CPU.
     pub(super) fn split(&self, span: &Span) -> (Span, Option<Span>) {
         let end = span.end();
         let part = |start: Nanos, end: Nanos| Span {
@@ -89,8 +91,8 @@ impl Quota {
             ..*span
         };
         if span.self_time < span.dur {
-            let free = span.start + span.self_time;
-            return (part(span.start, free), Some(part(free, end)));
+            let refilled = span.start + span.self_time;
+            return (part(span.start, refilled), Some(part(refilled, end)));
         }
         let before = self.refills.partition_point(|&(start, _)| start < end);
         let refill = before.checked_sub(1).and_then(|at| self.refills.get(at));
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_last_timer_is_a_wait_for_a_cpu() {
+    fn time_after_the_last_timer_is_a_wait_for_a_cpu() {
         let mut quota = Quota::default();
         for (start, end) in [(1_000, 1_010), (200, 210), (600, 610)] {
             quota.refill(&span(start, end));
@@ -132,16 +134,16 @@ mod tests {
                 waited.map(|waited| (waited.start.0, waited.dur.0)),
             )
         };
-        // The timer at 200 gave it nothing, or not enough.
+        // The timer at 200 refilled another quota, or not enough.
         assert_eq!(split(100, 700), (510, Some((610, 90))));
-        // It ran on another CPU before the timer was done.
+        // The thread ran on another CPU before the timer had finished.
         assert_eq!(split(100, 605), (505, None));
         assert_eq!(split(620, 990), (370, None));
     }
 
-    /// Other cgroups' timers do not matter where it was seen when its own had quota again.
+    /// If the refill of the thread's own cgroup was seen, timers of other cgroups do not matter.
     #[test]
-    fn a_cgroup_that_was_seen_to_have_quota_again_needs_no_timer() {
+    fn the_split_follows_own_time_if_the_refill_was_seen() {
         let mut quota = Quota::default();
         quota.refill(&span(690, 700));
         let wait = Span {
@@ -150,7 +152,7 @@ mod tests {
         };
         let (throttled, waited) = quota.split(&wait);
         assert_eq!((throttled.start, throttled.dur), (Nanos(100), Nanos(300)));
-        let waited = waited.map(|it| (it.start, it.dur));
+        let waited = waited.map(|span| (span.start, span.dur));
         assert_eq!(waited, Some((Nanos(400), Nanos(500))));
     }
 }

@@ -1,5 +1,5 @@
-//! In which period those run that a program waited for: of a process with a beat, the program may have waited for
-//! another thread, or for that one at other times.
+//! Finds the period of the processes that a program waited behind. A process with a beat may have
+//! delayed the program with another thread, or at times that do not match the beat.
 
 use std::collections::BTreeMap;
 
@@ -7,56 +7,58 @@ use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::victim::Interferer;
 
-use super::times::{Stretch, keep_to};
+use super::times::{Interval, match_beat};
 use crate::ledger::tally::Tally;
 
-/// What a process had of a program's waiting in a period.
+/// The share of a process in a program's waiting time, as far as the process ran periodically.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InRhythm {
-    /// The period, ns.
+    /// Period in ns.
     pub(crate) period: f64,
-    /// What the threads had that run in it.
+    /// Waiting time behind the threads with this period.
     pub(crate) time: Nanos,
-    /// The longest stretch of that.
+    /// Longest single interval of that time.
     pub(crate) max: Nanos,
 }
 
-/// What a thread had of a program's waiting.
+/// The share of a thread in a program's waiting time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Had {
+pub(super) struct ThreadShare {
     pub(super) tally: Tally,
-    /// When, of very many as far as that is kept.
-    pub(super) times: Vec<Stretch>,
+    /// The intervals, thinned out if there are very many.
+    pub(super) times: Vec<Interval>,
 }
 
-/// The period of the costliest beat of process `pid` whose threads had more than half of what these `threads` of it
-/// had, none of them for a whole period at a time, and most of it when they beat. Beats' phases are after `origin`.
+/// The period of the costliest beat of process `pid` that explains the waiting time behind its
+/// `threads`. The beat's threads must have caused more than half of that time, and most of theirs
+/// must match the beat. No single interval may be as long as the period. The phases of beats are
+/// relative to `origin`.
 pub(super) fn period(
     pid: i32,
-    threads: &BTreeMap<i32, Had>,
+    threads: &BTreeMap<i32, ThreadShare>,
     (beats, origin): (&[BeatLine], Nanos),
 ) -> Option<f64> {
-    let all: Nanos = threads.values().map(|had| had.tally.time).sum();
+    let all: Nanos = threads.values().map(|share| share.tally.time).sum();
     let fits = |beat: &&BeatLine| {
-        let mut had = Had::default();
-        for one in beat.tids.iter().filter_map(|tid| threads.get(tid)) {
-            had.tally.merge(&one.tally);
-            had.times.extend(&one.times);
+        let mut sum = ThreadShare::default();
+        for share in beat.tids.iter().filter_map(|tid| threads.get(tid)) {
+            sum.tally.merge(&share.tally);
+            sum.times.extend(&share.times);
         }
-        had.times.sort_unstable();
-        let Tally { time, longest, .. } = had.tally;
+        sum.times.sort_unstable();
+        let Tally { time, longest, .. } = sum.tally;
         let is_most = time + time > all;
-        is_most && (longest.0 as f64) < beat.rhythm.period && keep_to(beat, &had.times, origin)
+        is_most && (longest.0 as f64) < beat.rhythm.period && match_beat(beat, &sum.times, origin)
     };
-    let its = beats.iter().filter(|beat| beat.pid == Some(pid));
-    let costliest = its
+    let of_process = beats.iter().filter(|beat| beat.pid == Some(pid));
+    let costliest = of_process
         .filter(fits)
         .max_by(|a, b| a.share.total_cmp(&b.share))?;
     Some(costliest.rhythm.period)
 }
 
-/// What a process had in a period, where that is more than half of what it had in all. `parts` are its threads by
-/// name, the costliest first.
+/// The periodic share of a process, if it is more than half of the process's share. `parts` are its
+/// threads grouped by name, costliest first.
 pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
     let period = parts.first()?.period?;
     let all: Nanos = parts.iter().map(|part| part.time).sum();
@@ -74,14 +76,15 @@ pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
     (sum.time + sum.time > all).then_some(sum)
 }
 
-/// The beat of process `pid` from which this period was copied.
+/// The beat of process `pid` with exactly this period.
 pub(crate) fn beat_of(beats: &[BeatLine], pid: i32, period: f64) -> Option<&BeatLine> {
     let same =
         |beat: &&BeatLine| beat.pid == Some(pid) && beat.rhythm.period.total_cmp(&period).is_eq();
     beats.iter().find(same)
 }
 
-/// What makes a beat's threads run, where the kernel reported it: the last of a chain is the beat's own.
+/// The timer or event that starts the beat's threads, if the kernel reported it. It is the first of
+/// the beat's chain, which ends with the beat itself.
 pub(crate) fn timer_of(beat: &BeatLine) -> Option<&String> {
     beat.chain.split_last()?.1.first()
 }
@@ -91,7 +94,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::beats::BeatLine;
 
-    use super::{Had, period};
+    use super::{ThreadShare, period};
     use crate::ledger::tally::Tally;
 
     /// A beat of thread 8 of process 7, every 3 s.
@@ -103,10 +106,10 @@ mod tests {
         }]
     }
 
-    /// The period that is told of threads 8 and 9, of which each had a CPU twice for so many ms, so many seconds
-    /// apart.
-    fn told(ms: [i64; 2], apart: i64) -> Option<f64> {
-        let had = |ms| {
+    /// The period found if threads 8 and 9 each delayed the program twice, for `ms` each time, with
+    /// `apart` seconds in between.
+    fn found(ms: [i64; 2], apart: i64) -> Option<f64> {
+        let share = |ms| {
             let mut tally = Tally::default();
             let length = Nanos::from_millis(ms);
             let times = [0, apart].map(|second| {
@@ -115,21 +118,21 @@ mod tests {
                 (begin, begin + length)
             });
             let times = times.to_vec();
-            Had { tally, times }
+            ThreadShare { tally, times }
         };
-        let threads = [(8, had(ms[0])), (9, had(ms[1]))].into();
+        let threads = [(8, share(ms[0])), (9, share(ms[1]))].into();
         period(7, &threads, (&beats(), Nanos::ZERO))
     }
 
     #[test]
-    fn a_period_is_that_of_the_threads_which_were_waited_for() {
-        assert_eq!(told([60, 10], 6), Some(3e9));
-        assert_eq!(told([10, 60], 6), None, "another thread's beat");
+    fn a_period_needs_matching_waits_behind_the_beats_own_threads() {
+        assert_eq!(found([60, 10], 6), Some(3e9));
+        assert_eq!(found([10, 60], 6), None, "another thread's beat");
         assert_eq!(
-            told([3_000, 10], 6),
+            found([3_000, 10], 6),
             None,
-            "it ran for longer than its period"
+            "it ran for as long as its period"
         );
-        assert_eq!(told([60, 10], 7), None, "it ran between its beats");
+        assert_eq!(found([60, 10], 7), None, "it ran between its beat's events");
     }
 }

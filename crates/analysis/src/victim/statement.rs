@@ -1,4 +1,4 @@
-//! From lives to a statement.
+//! Makes the victim's statement from the lives of its threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,13 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
 
 use super::Victim;
 use super::life::Life;
-use super::rhythm::{Had, period};
+use super::rhythm::{ThreadShare, period};
 use super::times::Times;
 use super::worst::{Candidate, Episodes, Worst};
 use crate::ledger::tally::Tally;
 use crate::pace::buckets;
 use crate::real_time::Held;
 
-/// Says what happened to the victim.
 pub(super) fn make(
     victim: Victim,
     about: &VictimHeader,
@@ -60,36 +59,43 @@ fn threads(
     header: &Header,
     (sources, beats): (&SourceTable, &[BeatLine]),
 ) -> ThreadTimes {
-    let may_lack = about.incomplete.is_some() || header.coverage.events_lost() > 0;
-    // A thread that was only ever throttled looks like a stranger's, but for its process.
+    let may_miss_rows = about.incomplete.is_some() || header.coverage.events_lost() > 0;
+    // The rows of a thread that was only ever throttled do not show whether it is the victim's, but
+    // its process id does.
     let pids = victim.processes(Some(about));
-    for life in victim.threads.values_mut().chain(&mut victim.past_lives) {
-        if pids.contains(&life.pid) {
-            life.known(&mut victim.worst);
+    let is_reported = |tid: i32| about.only_thread.is_none_or(|only| only == tid);
+    for (&tid, life) in &mut victim.threads {
+        if pids.contains(&life.pid) && is_reported(tid) {
+            life.follow(&mut victim.worst);
+        }
+    }
+    for life in &mut victim.past_lives {
+        if pids.contains(&life.pid) && about.only_thread.is_none() {
+            life.follow(&mut victim.worst);
         }
     }
     let present = victim.threads.iter().map(|(&tid, life)| (tid, life));
     let before = victim.past_lives.iter().map(|life| (0, life));
-    let all: BTreeMap<(i32, usize), &Life> = present
+    let lives: BTreeMap<(i32, usize), &Life> = present
         .chain(before)
-        .filter(|(_, life)| pids.contains(&life.pid) && !life.is_empty())
+        .filter(|(tid, life)| pids.contains(&life.pid) && is_reported(*tid) && !life.is_empty())
         .enumerate()
         .map(|(place, (tid, life))| ((tid, place), life))
         .collect();
-    let mut told = ThreadTimes {
-        processes: all
+    let mut times = ThreadTimes {
+        processes: lives
             .values()
             .map(|life| life.pid)
             .collect::<BTreeSet<_>>()
             .len() as u64,
-        threads: all.len() as u64,
+        threads: lives.len() as u64,
         migrations: victim.migrations,
         ..ThreadTimes::default()
     };
     let mut states: BTreeMap<ThreadState, Tally> = BTreeMap::new();
     let mut interrupted_by: BTreeMap<SourceId, Tally> = BTreeMap::new();
-    for (&(tid, _), life) in &all {
-        told.elapsed += life.elapsed();
+    for (&(tid, _), life) in &lives {
+        times.elapsed += life.elapsed();
         for (&state, tally) in &life.states {
             states.entry(state).or_default().merge(tally);
         }
@@ -97,29 +103,29 @@ fn threads(
             interrupted_by.entry(source).or_default().merge(tally);
         }
         let missing = life.elapsed() - life.accounted();
-        if missing != Nanos::ZERO && (may_lack || life.taken_over) {
+        if missing != Nanos::ZERO && (may_miss_rows || life.taken_over) {
             states
                 .entry(ThreadState::Unseen)
                 .or_default()
                 .add(missing, missing);
         } else if missing != Nanos::ZERO {
-            told.off.push((tid, -missing));
+            times.off.push((tid, -missing));
         }
     }
-    told.accounts = accounts(states);
-    told.accounted = told.accounts.iter().map(|account| account.time).sum();
-    told.latency = latency(&victim);
-    told.latency_buckets = buckets(&victim.latency.histogram);
+    times.accounts = accounts(states);
+    times.accounted = times.accounts.iter().map(|account| account.time).sum();
+    times.latency = latency(&victim);
+    times.latency_buckets = buckets(&victim.latency.histogram);
     let begin = header.begin().unwrap_or(about.begin);
     let rhythms = Rhythms {
         beats,
         origin: begin,
         times: &victim.behind_at,
     };
-    told.behind = interferers(&victim.behind, sources, &rhythms);
-    told.waited_on = waited_on(&victim.behind_on, sources);
-    for one in &mut told.behind {
-        one.own = one.pid.is_some_and(|pid| pids.contains(&pid));
+    times.behind = interferers(&victim.behind, sources, &rhythms);
+    times.waited_on = waited_on(&victim.behind_on, sources);
+    for culprit in &mut times.behind {
+        culprit.own = culprit.pid.is_some_and(|pid| pids.contains(&pid));
     }
     let not_moved = interrupted_by.iter();
     let not_moved = not_moved.map(|(&id, tally)| ((id, false), *tally));
@@ -127,25 +133,26 @@ fn threads(
         beats: &[],
         ..rhythms
     };
-    told.interrupted_by = interferers(&not_moved.collect(), sources, &rhythms);
+    times.interrupted_by = interferers(&not_moved.collect(), sources, &rhythms);
     let held = victim.real_time.map(|real_time| real_time.finish(header));
-    told.delays = longest(victim.worst, held.as_ref(), begin, sources);
+    times.delays = longest(victim.worst, held.as_ref(), begin, sources);
     if let Some(held) = held {
-        told.real_time = held.programs(sources, |pid| pids.contains(&pid));
+        times.real_time = held.programs(sources, |pid| pids.contains(&pid));
     }
-    told
+    times
 }
 
-/// The states that have any time.
+/// The states that were entered at least once.
 fn accounts(states: BTreeMap<ThreadState, Tally>) -> Vec<StateAccount> {
-    let any = states.into_iter().filter(|(_, tally)| !tally.is_empty());
-    any.map(|(state, tally)| StateAccount {
-        state,
-        time: tally.time,
-        count: tally.count,
-        max: tally.max(),
-    })
-    .collect()
+    let entered = states.into_iter().filter(|(_, tally)| !tally.is_empty());
+    entered
+        .map(|(state, tally)| StateAccount {
+            state,
+            time: tally.time,
+            count: tally.count,
+            max: tally.max(),
+        })
+        .collect()
 }
 
 fn latency(victim: &Victim) -> Option<Latency> {
@@ -156,8 +163,8 @@ fn latency(victim: &Victim) -> Option<Latency> {
     })
 }
 
-/// Who it was, in the words that a person would use: a program by its process, a worker of the
-/// kernel by its pool, everything else by its name.
+/// The name of a source as people know it, and its process id if it is a program. A program's
+/// thread whose name differs is named "thread of program".
 fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     let source = sources.get(id);
     match (&source.thread, source.owner, source.kind) {
@@ -172,32 +179,33 @@ fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     }
 }
 
-/// The name by which it is counted, each program as one, what it is, and its process.
+/// The name under which a source is counted, its kind, and its process id. All threads of a program
+/// count under the program's name.
 pub(crate) fn named(id: SourceId, sources: &SourceTable) -> (String, Kind, Option<i32>) {
     let (name, pid) = name(id, sources);
     let name = program(id, sources).unwrap_or(name);
     (name, sources.get(id).kind, pid)
 }
 
-/// The program whose thread it is.
+/// Name of the program, if the source is a thread of one.
 fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
     let source = sources.get(id);
     let thread = source.thread.as_ref()?;
     (source.owner == Owner::Program).then(|| thread.program.to_string())
 }
 
-/// What one interferer had.
+/// The waiting time that one interferer caused.
 #[derive(Debug, Default)]
 struct Share {
     program: Option<String>,
-    threads: BTreeMap<i32, Had>,
+    threads: BTreeMap<i32, ThreadShare>,
     tally: Tally,
 }
 
-/// Of the time that others than idling had a CPU for which it waited, a CPU with less than this part is not told.
+/// CPUs with less than this share of the waiting time behind other sources are omitted.
 const LITTLE: f64 = 0.01;
 
-/// The CPUs that it waited for, by who had them.
+/// The CPUs that the victim waited for while they were busy.
 fn waited_on(behind: &BTreeMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) -> CpuList {
     let mut cpus: BTreeMap<Cpu, Nanos> = BTreeMap::new();
     for (&(id, cpu), &time) in behind {
@@ -206,23 +214,24 @@ fn waited_on(behind: &BTreeMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) -
         }
     }
     let all: Nanos = cpus.values().copied().sum();
-    let much = cpus
+    let relevant = cpus
         .into_iter()
         .filter(|(_, time)| time.share_of(all) >= LITTLE);
-    much.map(|(cpu, _)| cpu).collect()
+    relevant.map(|(cpu, _)| cpu).collect()
 }
 
-/// Beats, and the times that are held against them.
+/// Beats, and the waiting times to compare them with.
 #[derive(Clone, Copy)]
 struct Rhythms<'a> {
     beats: &'a [BeatLine],
-    /// What their phases are after.
+    /// Reference time of the beats' phases.
     origin: Nanos,
-    /// When a source had the CPU.
+    /// Waiting times by source, as in [`Victim`].
     times: &'a BTreeMap<(SourceId, bool), Times>,
 }
 
-/// By source, and whether that had a CPU that the thread left for another.
+/// Lists the interferers, largest total first. The keys of `by_source` are a source, and whether
+/// the wait ended on another CPU than the one where the source ran.
 fn interferers(
     by_source: &BTreeMap<(SourceId, bool), Tally>,
     sources: &SourceTable,
@@ -233,10 +242,11 @@ fn interferers(
     for (&(id, moved), tally) in by_source {
         let times = rhythms.times.get(&(id, moved));
         let source = sources.get(id);
-        // A function is a part of the interrupt that it ran in, and no further interruption.
+        // A function within an interrupt is not a separate interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
         let (mut name, pid) = name(id, sources);
-        // Whatever else had the CPU is waited for in any case.
+        // Only idle time is the cost of migration. Behind any other source, the thread would have
+        // waited without migration too.
         let moved = moved && source.kind == Kind::Idle;
         if moved {
             name.push_str(MOVED);
@@ -244,9 +254,9 @@ fn interferers(
         let entry = by_name.entry((name, pid, source.kind, moved)).or_default();
         entry.program = program(id, sources);
         if let Some(thread) = &source.thread {
-            let had = entry.threads.entry(thread.tid).or_default();
-            had.tally.merge(tally);
-            had.times.extend(times.into_iter().flat_map(Times::kept));
+            let share = entry.threads.entry(thread.tid).or_default();
+            share.tally.merge(tally);
+            share.times.extend(times.into_iter().flat_map(Times::kept));
         }
         entry.tally.merge(&Tally {
             count: if part { 0 } else { tally.count },
@@ -274,14 +284,14 @@ fn interferers(
     interferers
 }
 
-/// The longest delays, each with what kept a real-time thread from its CPU.
+/// The longest delays, each with the limit that held back a real-time thread, if any.
 fn longest(worst: Worst, held: Option<&Held>, begin: Nanos, sources: &SourceTable) -> Vec<Delay> {
     let delays = worst.into_longest();
-    let told = delays.iter().map(|delay| Delay {
+    let delays = delays.iter().map(|delay| Delay {
         limit: held.and_then(|held| held.limit_of(delay.tid, delay.span.start)),
         ..delay_of(delay, begin, sources)
     });
-    told.collect()
+    delays.collect()
 }
 
 fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
@@ -305,7 +315,7 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         tid: source.thread.as_ref().map_or(0, |thread| thread.tid),
         cpu: delay.span.cpu,
         waited_on: delay.waited_on,
-        // One that was under way when the recording began counts from there.
+        // A delay that was under way when the recording started is listed at the start.
         at: (start - begin).max(Nanos::ZERO),
         length: delay.span.dur,
         timeline: delay.timeline.iter().map(episode).collect(),
@@ -316,7 +326,7 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
     }
 }
 
-/// What woke a thread: a program by its name, everything of the kernel with its function.
+/// Name of the source of a wake-up. Kernel sources are named with their function.
 pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
     let source = sources.get(id);
     match source.owner {
@@ -325,7 +335,7 @@ pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
     }
 }
 
-/// Who had a delay's time, each program as one.
+/// A delay's time by the source that ran, one entry per program, largest first.
 fn lost_to(sums: &[Episodes], sources: &SourceTable) -> Vec<LostTo> {
     let mut by_name: BTreeMap<(String, Kind), LostTo> = BTreeMap::new();
     for sum in sums {

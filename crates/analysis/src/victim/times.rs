@@ -1,42 +1,45 @@
-//! When somebody had the CPU that a program waited for, and whether that keeps to a beat.
+//! Decides whether the times at which a program waited behind a source match a beat of that source.
 //!
-//! A thread with a beat may have had the CPU at other times, too, so a period is told of a wait only where these times
-//! were held against the beat. An event of it lasts for no longer than its events do, so a stretch tells within which
-//! limits the event around it began. Of a beat on a grid they hold one of its points; where each interval starts from
-//! the last event, or the phase jumped, those of two stretches after each other are whole periods apart.
+//! A thread with a beat may also run at other times. A period is therefore reported only if the
+//! waiting times match the beat. Each interval of waiting covers all or part of one event of the
+//! source. An event lasts no longer than the beat's usual events, so the interval bounds the start
+//! of its event. If the beat keeps to a grid, these bounds must contain a point of the grid. If the
+//! beat re-arms after each event, or its phase jumped, the starts of consecutive events must be a
+//! whole number of periods apart.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 
-/// An interval.
-pub(super) type Stretch = (Nanos, Nanos);
+/// Start and end of an interval.
+pub(super) type Interval = (Nanos, Nanos);
 
-/// With less than this probability of chance the times keep to the beat.
+/// The times match the beat if chance would produce such a match with at most this probability.
 const CHANCE: f64 = 0.05;
-/// Limits that are wider than this part of a period tell nothing.
+/// Bounds wider than this share of a period carry no information.
 const WIDEST: f64 = 0.5;
-/// Stretches within this part of a period may be of one event.
+/// Intervals that start within this share of a period may belong to one event.
 const ONE_EVENT: f64 = 0.5;
-/// Usual events last for up to so many times the median.
+/// Length of the longest usual event, as a multiple of the median.
 const USUAL: f64 = 1.25;
-/// By so much of a period events come early or late at least.
+/// Minimum tolerance for early and late events, as a share of the period.
 const LOOSE: f64 = 0.02;
 
-/// Stretches for which a source had the CPU: of very many every second, or every fourth, and so on.
+/// Intervals in which a source ran while the program waited. If there are very many, only every
+/// second one is kept, then every fourth, and so on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
-    kept: Vec<Stretch>,
-    /// One of two to this power is kept.
+    kept: Vec<Interval>,
+    /// One in 2^`thinned` intervals is kept.
     thinned: u32,
     seen: u64,
 }
 
 impl Times {
-    /// Stretches that are kept, of a source.
+    /// Maximum number of intervals kept.
     const MAX: usize = 512;
 
-    /// Takes the next stretch.
-    pub(super) fn add(&mut self, stretch: Stretch) {
+    /// Takes the next interval.
+    pub(super) fn add(&mut self, interval: Interval) {
         let nth = self.seen;
         self.seen += 1;
         if self.kept.len() == Self::MAX && self.is_kept(nth) {
@@ -48,7 +51,7 @@ impl Times {
             self.thinned += 1;
         }
         if self.is_kept(nth) {
-            self.kept.push(stretch);
+            self.kept.push(interval);
         }
     }
 
@@ -56,15 +59,14 @@ impl Times {
         nth.trailing_zeros() >= self.thinned
     }
 
-    /// Those that are kept.
-    pub(super) fn kept(&self) -> &[Stretch] {
+    pub(super) fn kept(&self) -> &[Interval] {
         &self.kept
     }
 }
 
-/// Whether most of what was had at these `times`, which are in order, was had as `beat` goes. Its phase is after
-/// `origin`.
-pub(super) fn keep_to(beat: &BeatLine, times: &[Stretch], origin: Nanos) -> bool {
+/// Whether most of the waiting time at these `times`, which are in order, matches `beat`. The
+/// beat's phase is relative to `origin`.
+pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> bool {
     let rhythm = &beat.rhythm;
     if times.is_empty() || rhythm.period <= 0.0 {
         return false;
@@ -77,40 +79,43 @@ pub(super) fn keep_to(beat: &BeatLine, times: &[Stretch], origin: Nanos) -> bool
     evidence.suffices()
 }
 
-/// For and against.
+/// Evidence for and against a match.
 #[derive(Debug, Default)]
 struct Evidence {
-    /// What was had in all.
-    all: f64,
-    /// What of that was had with the beat.
-    with: f64,
-    /// The logarithm of the probability that chance puts as many with it.
-    chance: f64,
-    /// The probability that one is by chance, summed over what was looked at.
-    each: f64,
-    looked: f64,
+    /// Total waiting time.
+    total: f64,
+    /// Waiting time that matches the beat.
+    matching: f64,
+    /// Logarithm of the probability that all matches are by chance.
+    log_chance: f64,
+    /// Sum of the probabilities of a chance match of each judged event.
+    chances: f64,
+    /// Number of judged events.
+    judged: f64,
 }
 
 impl Evidence {
-    /// Takes what had a part of so much of a period to be in, and was in it or not.
-    fn take(&mut self, part: f64, is_in: bool) {
-        self.each += part;
-        self.looked += 1.0;
-        if is_in {
-            self.chance += part.ln();
+    /// Judges an event that would match by chance with probability `chance`.
+    fn judge(&mut self, chance: f64, matches: bool) {
+        self.chances += chance;
+        self.judged += 1.0;
+        if matches {
+            self.log_chance += chance.ln();
         }
     }
 
-    /// Whether it is no chance, and more than half of what chance leaves.
+    /// Whether chance is ruled out, and more than half of the time that chance leaves unexplained
+    /// matches.
     fn suffices(&self) -> bool {
-        let by_chance = self.each / self.looked.max(1.0);
-        self.chance <= CHANCE.ln() && self.with > self.all * f64::midpoint(1.0, by_chance)
+        let by_chance = self.chances / self.judged.max(1.0);
+        self.log_chance <= CHANCE.ln() && self.matching > self.total * f64::midpoint(1.0, by_chance)
     }
 }
 
-/// How long a usual event of the beat lasts on the wall: the longest may have been held up themselves. Where it comes
-/// in parts, somebody else may have had the CPU in between for as long.
-fn lasts(beat: &BeatLine) -> f64 {
+/// Elapsed time of the beat's longest usual event. Longer ones may have been delayed themselves. If
+/// an event consists of several parts, other sources may run in between for as long as the event
+/// itself.
+fn usual_length(beat: &BeatLine) -> f64 {
     let (median, max) = (beat.lengths.median.0 as f64, beat.lengths.max.0 as f64);
     let single = (USUAL * median).min(max);
     if beat.burst < 1.5 {
@@ -120,63 +125,65 @@ fn lasts(beat: &BeatLine) -> f64 {
     single.max(2.0 * busy)
 }
 
-/// By how much an event may be off after so many periods.
-fn off(beat: &BeatLine, periods: f64, spread: f64) -> f64 {
+/// Tolerance for an event's time after `periods` periods, in ns. The jitter counts `spread` times.
+fn tolerance(beat: &BeatLine, periods: f64, spread: f64) -> f64 {
     let rhythm = &beat.rhythm;
     let margin = 0.5 * (rhythm.high - rhythm.low).abs();
     let jitter = 4.0 * rhythm.jitter.0 as f64 * spread;
     jitter.max(LOOSE * rhythm.period) + margin * periods.abs()
 }
 
-/// Each beside the beat's grid.
-fn on_grid(beat: &BeatLine, times: &[Stretch], origin: Nanos) -> Evidence {
-    let (period, lasts) = (beat.rhythm.period, lasts(beat));
+/// Compares each interval with the beat's grid.
+fn on_grid(beat: &BeatLine, times: &[Interval], origin: Nanos) -> Evidence {
+    let (period, usual) = (beat.rhythm.period, usual_length(beat));
     let mut evidence = Evidence::default();
     let mut last = None;
     for &(begin, end) in times {
         let length = (end - begin).0 as f64;
         let since = (begin - origin - beat.first).0 as f64;
-        let off = off(beat, since / period, 1.0);
-        let (from, to) = ((since + length - lasts).min(since) - off, since + off);
-        let part = (to - from) / period;
+        let tolerance = tolerance(beat, since / period, 1.0);
+        let from = (since + length - usual).min(since) - tolerance;
+        let to = since + tolerance;
+        let width = (to - from) / period;
         let point = (to / period).floor();
-        let is_in = part <= WIDEST && point * period >= from;
-        evidence.all += length;
-        evidence.with += if is_in { length } else { 0.0 };
-        // Several in one event are one.
-        if part <= WIDEST && last != Some(point) {
-            evidence.take(part, is_in);
+        let matches = width <= WIDEST && point * period >= from;
+        evidence.total += length;
+        evidence.matching += if matches { length } else { 0.0 };
+        // Several intervals of one event are judged once.
+        if width <= WIDEST && last != Some(point) {
+            evidence.judge(width, matches);
             last = Some(point);
         }
     }
     evidence
 }
 
-/// Stretches that may be of one event, and what was had in them.
+/// Intervals that may belong to one event.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     begin: Nanos,
     end: Nanos,
-    had: f64,
-    with: bool,
+    /// Total waiting time of the intervals.
+    waited: f64,
+    matches: bool,
 }
 
-/// Each beside the one before.
-fn in_steps(beat: &BeatLine, times: &[Stretch]) -> Evidence {
-    let (period, lasts) = (beat.rhythm.period, lasts(beat));
+/// Compares each event with the one before it.
+fn in_steps(beat: &BeatLine, times: &[Interval]) -> Evidence {
+    let (period, usual) = (beat.rhythm.period, usual_length(beat));
     let mut events: Vec<Event> = Vec::new();
     for &(begin, end) in times {
-        let had = (end - begin).0 as f64;
+        let waited = (end - begin).0 as f64;
         match events.last_mut() {
             Some(last) if ((begin - last.begin).0 as f64) < ONE_EVENT * period => {
                 last.end = last.end.max(end);
-                last.had += had;
+                last.waited += waited;
             }
             _ => events.push(Event {
                 begin,
                 end,
-                had,
-                with: false,
+                waited,
+                matches: false,
             }),
         }
     }
@@ -185,23 +192,23 @@ fn in_steps(beat: &BeatLine, times: &[Stretch]) -> Evidence {
         let (before, after) = (events[place - 1], events[place]);
         let apart = (after.begin - before.begin).0 as f64;
         let periods = (apart / period).round().max(1.0);
-        let off = off(beat, periods, periods.sqrt());
-        let from = ((after.end - before.begin).0 as f64 - lasts).min(apart) - off;
-        let to = ((after.begin - before.end).0 as f64 + lasts).max(apart) + off;
-        let part = (to - from) / period;
-        if part > WIDEST {
+        let tolerance = tolerance(beat, periods, periods.sqrt());
+        let from = ((after.end - before.begin).0 as f64 - usual).min(apart) - tolerance;
+        let to = ((after.begin - before.end).0 as f64 + usual).max(apart) + tolerance;
+        let width = (to - from) / period;
+        if width > WIDEST {
             continue;
         }
-        let whole = (to / period).floor();
-        let is_in = whole >= 1.0 && whole * period >= from;
-        evidence.take(part, is_in);
-        if is_in {
-            (events[place - 1].with, events[place].with) = (true, true);
+        let steps = (to / period).floor();
+        let matches = steps >= 1.0 && steps * period >= from;
+        evidence.judge(width, matches);
+        if matches {
+            (events[place - 1].matches, events[place].matches) = (true, true);
         }
     }
     for event in events {
-        evidence.all += event.had;
-        evidence.with += if event.with { event.had } else { 0.0 };
+        evidence.total += event.waited;
+        evidence.matching += if event.matches { event.waited } else { 0.0 };
     }
     evidence
 }
@@ -211,12 +218,12 @@ mod tests {
     use ticktax_model::beats::{BeatLine, Periodicity};
     use ticktax_model::{Lengths, Nanos};
 
-    use super::{Stretch, Times, keep_to};
+    use super::{Interval, Times, match_beat};
 
     const MS: i64 = 1_000_000;
     const ORIGIN: i64 = 77_000 * MS;
 
-    /// A beat every 300 ms of 30 ms each, whose first is due 40 ms after the begin.
+    /// A beat with events of 30 ms every 300 ms; the first is due 40 ms after the start.
     fn beat(rearmed: bool) -> BeatLine {
         let line = ticktax_fixture::beat("backup", 300e6, 1e4);
         BeatLine {
@@ -235,71 +242,74 @@ mod tests {
         }
     }
 
-    /// From and to, in ms after the begin.
-    fn times(stretches: impl IntoIterator<Item = (i64, i64)>) -> Vec<Stretch> {
+    /// Intervals from ms after the start.
+    fn times(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Interval> {
         let at = |ms| Nanos(ORIGIN + ms * MS);
-        let all = stretches.into_iter();
-        all.map(|(from, to)| (at(from), at(to))).collect()
+        let intervals = intervals.into_iter();
+        intervals.map(|(from, to)| (at(from), at(to))).collect()
     }
 
-    fn keeps(rearmed: bool, stretches: &[Stretch]) -> bool {
-        keep_to(&beat(rearmed), stretches, Nanos(ORIGIN))
+    fn matches(rearmed: bool, intervals: &[Interval]) -> bool {
+        match_beat(&beat(rearmed), intervals, Nanos(ORIGIN))
     }
 
-    /// A program that wakes at any time waits for what is left of each run, and for some of them not at all.
+    /// A program that wakes at random times waits for the rest of a run, and misses some runs.
     #[test]
-    fn waits_within_a_beats_events_keep_to_it() {
+    fn waits_within_a_beats_events_match_it() {
         let runs = [0, 1, 3, 4, 8, 9, 10];
         let within = times(runs.map(|k| (40 + k * 300 + k % 3 * 7, 70 + k * 300)));
-        assert!(keeps(false, &within) && keeps(true, &within));
-        // One wait may be there by chance.
-        assert!(!keeps(false, &within[1..2]) && !keeps(true, &within[1..2]));
+        assert!(matches(false, &within) && matches(true, &within));
+        // One wait may match by chance.
+        assert!(!matches(false, &within[1..2]) && !matches(true, &within[1..2]));
     }
 
-    /// One event was held up itself, by the hypervisor.
+    /// The hypervisor delayed one event.
     #[test]
-    fn the_longest_event_does_not_widen_what_is_usual() {
-        let mut held_up = beat(true);
-        held_up.lengths.max = Nanos(200 * MS);
+    fn one_long_event_does_not_change_the_usual_length() {
+        let mut delayed = beat(true);
+        delayed.lengths.max = Nanos(200 * MS);
         let within = times((0..9).map(|k| (k * 300, k * 300 + 30)));
-        assert!(keep_to(&held_up, &within, Nanos(ORIGIN)));
+        assert!(match_beat(&delayed, &within, Nanos(ORIGIN)));
     }
 
     #[test]
-    fn waits_at_other_times_do_not() {
-        // The thread had the CPU for as long, between its beats.
+    fn waits_at_other_times_do_not_match() {
+        // The thread ran for as long, but between its beat's events.
         let between =
             times((0..10).map(|k| (40 + k * 300 + 90 + k * 13, 70 + k * 300 + 90 + k * 13)));
-        assert!(!keeps(false, &between));
+        assert!(!matches(false, &between));
         let irregular = [0, 410, 930, 1_190, 1_730, 2_210, 2_470, 2_960, 3_300];
         let irregular = times(irregular.map(|at| (at, at + 30)));
-        assert!(!keeps(false, &irregular) && !keeps(true, &irregular));
-        // Most of the time counts, not most of the waits.
-        let mut both = times((0..10).map(|k| (40 + k * 300, 45 + k * 300)));
-        both.extend(times([(120, 230)]));
-        both.sort_unstable();
-        assert!(!keeps(false, &both));
+        assert!(!matches(false, &irregular) && !matches(true, &irregular));
+        // Most of the time must match, not most of the waits.
+        let mut mixed = times((0..10).map(|k| (40 + k * 300, 45 + k * 300)));
+        mixed.extend(times([(120, 230)]));
+        mixed.sort_unstable();
+        assert!(!matches(false, &mixed));
     }
 
     #[test]
-    fn where_an_event_lasts_for_most_of_a_period_nothing_is_told() {
+    fn events_that_last_most_of_a_period_prove_nothing() {
         let mut hog = beat(false);
         (hog.lengths.median, hog.lengths.max) = (Nanos(280 * MS), Nanos(290 * MS));
         let within = times((0..10).map(|k| (40 + k * 300, 60 + k * 300)));
-        assert!(!keep_to(&hog, &within, Nanos(ORIGIN)));
+        assert!(!match_beat(&hog, &within, Nanos(ORIGIN)));
         hog.rhythm.rearmed = true;
-        assert!(!keep_to(&hog, &within, Nanos(ORIGIN)));
+        assert!(!match_beat(&hog, &within, Nanos(ORIGIN)));
     }
 
     #[test]
-    fn of_very_many_times_a_part_is_kept() {
+    fn very_many_times_are_thinned_evenly() {
         let mut times = Times::default();
         for k in 0..100_000 {
             times.add((Nanos(k * 10), Nanos(k * 10 + 1)));
         }
         let kept = times.kept();
         assert!((256..=512).contains(&kept.len()), "{}", kept.len());
-        let steps: Vec<i64> = kept.windows(2).map(|two| (two[1].0 - two[0].0).0).collect();
+        let steps: Vec<i64> = kept
+            .windows(2)
+            .map(|pair| (pair[1].0 - pair[0].0).0)
+            .collect();
         assert!(steps.iter().all(|step| *step == steps[0]), "{steps:?}");
     }
 }

@@ -1,23 +1,23 @@
-//! What woke each thread, from the wake-up edges.
+//! Finds the waker of each thread from the wake-up edges.
 
 use std::collections::HashMap;
 
 use ticktax_model::{Nanos, SourceId};
 
-/// A wake-up: when, and what it was by.
+/// Time and source of a wake-up.
 pub(super) type Waking = (Nanos, SourceId);
 
-/// From the moment at which something begins to wake a thread until the thread may run: an interrupt
-/// to another CPU may lie between.
+/// Maximum time from the start of a wake-up until the thread is runnable. An interrupt to another
+/// CPU may be needed in between.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
-/// Whether this wake-up can be the one by which a thread might run from `since` on.
+/// Whether this wake-up can have made a thread runnable at `since`.
 pub(super) fn leads_to((at, _): Waking, since: Nanos) -> bool {
     at <= since && since - at <= UNDERWAY
 }
 
-/// The latest wake-ups of each thread: the one of a wait that is handed out, and the next one, which
-/// may have come by then.
+/// The two latest wake-ups of each thread. When the row of a wait arrives, the edge of the next
+/// wake-up may already have come.
 #[derive(Debug, Default)]
 pub(super) struct Wakers(HashMap<i32, [Option<Waking>; 2]>);
 
@@ -28,8 +28,8 @@ impl Wakers {
         *latest = [latest[1], Some(waking)];
     }
 
-    /// The wake-up by which thread `tid` might run from `since` on.
-    pub(super) fn of(&self, tid: i32, since: Nanos) -> Option<Waking> {
+    /// The wake-up that made thread `tid` runnable at `since`, if known.
+    pub(super) fn leading_to(&self, tid: i32, since: Nanos) -> Option<Waking> {
         let latest = self.0.get(&tid)?.iter().flatten();
         latest
             .copied()
@@ -45,16 +45,16 @@ mod tests {
     use super::Wakers;
 
     #[test]
-    fn the_last_wake_up_before_a_wait_led_to_it() {
+    fn a_wait_is_attributed_to_the_last_wake_up_before_it() {
         let mut wakers = Wakers::default();
         for (at, by) in [(100, 1), (5_000_000, 2), (6_000_000, 3)] {
             wakers.note(7, (Nanos(at), SourceId(by)));
         }
-        let by = |since| wakers.of(7, Nanos(since)).map(|(_, by)| by.0);
+        let by = |since| wakers.leading_to(7, Nanos(since)).map(|(_, by)| by.0);
         assert_eq!(by(5_002_000), Some(2));
         assert_eq!(by(6_000_000), Some(3));
-        // What woke it is not known: it was long before, or another thread's.
+        // The last wake-up was too early, or of another thread.
         assert_eq!(by(9_000_000), None);
-        assert_eq!(wakers.of(8, Nanos(6_000_000)), None);
+        assert_eq!(wakers.leading_to(8, Nanos(6_000_000)), None);
     }
 }

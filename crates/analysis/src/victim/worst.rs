@@ -1,4 +1,4 @@
-//! The longest delays.
+//! Keeps the longest delays.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,29 +6,31 @@ use std::collections::BTreeMap;
 use ticktax_model::victim::DelayKind;
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-use super::interruptions::Stretch;
+use super::interruptions::Burst;
 use super::wakers::{Waking, leads_to};
 use crate::timeline::Piece;
 
-/// A delay, with what happened in it.
+/// A delay with its causes.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) kind: DelayKind,
-    /// Its source is the thread's; as a row, or as a part of one.
+    /// The delay, as a row of the thread or a part of one.
     pub(super) span: Span,
-    /// The thread, of a wait for a CPU.
+    /// The thread id of a wait for a CPU; 0 for other delays.
     pub(super) tid: i32,
-    /// What woke the thread, of a wait that began so.
+    /// The wake-up that began the wait, if known.
     pub(super) woken: Option<Waking>,
-    /// Where it waited, where it then ran on another CPU.
+    /// The CPU that the thread waited for, if it then ran on another.
     pub(super) waited_on: Option<Cpu>,
+    /// At most [`Self::NAMED`] episodes, in order of time, or summed by source if there are more.
     pub(super) timeline: Vec<Episodes>,
+    /// Number of episodes not in `timeline`.
     pub(super) more: u64,
-    /// By source, all that is known of it, the costliest first.
+    /// All known episodes summed by source, costliest first.
     pub(super) sums: Vec<Episodes>,
 }
 
-/// What one source did in a delay.
+/// One or several episodes of a delay in which the same source ran.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Episodes {
     pub(super) first: Piece,
@@ -46,16 +48,16 @@ impl Episodes {
     }
 }
 
-/// All episodes of each source as one, the costliest first.
+/// Sums episodes by source, costliest first.
 fn by_source(episodes: Vec<Episodes>) -> Vec<Episodes> {
     let mut sums: BTreeMap<SourceId, Episodes> = BTreeMap::new();
-    for one in episodes {
-        sums.entry(one.first.source)
+    for episode in episodes {
+        sums.entry(episode.first.source)
             .and_modify(|sum| {
-                sum.time += one.time;
-                sum.count += one.count;
+                sum.time += episode.time;
+                sum.count += episode.count;
             })
-            .or_insert(one);
+            .or_insert(episode);
     }
     let mut sums: Vec<Episodes> = sums.into_values().collect();
     sums.sort_by_key(|sum| Reverse(sum.time));
@@ -63,10 +65,15 @@ fn by_source(episodes: Vec<Episodes>) -> Vec<Episodes> {
 }
 
 impl Candidate {
-    /// Episodes that a timeline names.
+    /// Maximum number of entries in a timeline.
     const NAMED: usize = 6;
 
-    fn new(kind: DelayKind, span: Span, pieces: impl Iterator<Item = Piece>, beyond: u64) -> Self {
+    fn new(
+        kind: DelayKind,
+        span: Span,
+        pieces: impl Iterator<Item = Piece>,
+        mut more: u64,
+    ) -> Self {
         let mut timeline: Vec<Episodes> = Vec::new();
         for piece in pieces {
             let last = timeline.last_mut();
@@ -80,7 +87,6 @@ impl Candidate {
                 timeline.push(Episodes::new(piece));
             }
         }
-        let mut more = beyond;
         let sums = by_source(timeline.clone());
         if timeline.len() > Self::NAMED {
             timeline.clone_from(&sums);
@@ -99,7 +105,7 @@ impl Candidate {
         }
     }
 
-    /// A wait for a CPU, and who was on it.
+    /// A wait for a CPU on which `pieces` ran.
     pub(super) fn waiting(
         kind: DelayKind,
         span: &Span,
@@ -108,20 +114,21 @@ impl Candidate {
         Self::new(kind, *span, pieces, 0)
     }
 
-    /// A stretch for which it was throttled: whoever ran meanwhile did not keep it from running.
+    /// An interval in which the thread was throttled. It has no pieces, because other threads did
+    /// not cause it.
     pub(super) fn throttled(span: &Span) -> Self {
         Self::new(DelayKind::Throttled, *span, std::iter::empty(), 0)
     }
 
-    /// A stretch for which the thread of `base` was interrupted.
-    pub(super) fn interrupted(stretch: &Stretch, base: &Span) -> Self {
+    /// A burst of interrupts that interrupted the thread of `base`.
+    pub(super) fn interrupted(burst: &Burst, base: &Span) -> Self {
         let span = Span {
-            start: stretch.start(),
-            dur: stretch.length(),
+            start: burst.start(),
+            dur: burst.length(),
             ..*base
         };
-        let pieces = stretch.pieces.iter().copied();
-        Self::new(DelayKind::Interrupted, span, pieces, stretch.more)
+        let pieces = burst.pieces.iter().copied();
+        Self::new(DelayKind::Interrupted, span, pieces, burst.more)
     }
 
     pub(super) fn length(&self) -> Nanos {
@@ -129,19 +136,19 @@ impl Candidate {
     }
 }
 
-/// The longest so far, longest first.
+/// The longest delays so far, longest first.
 #[derive(Debug, Default)]
 pub(super) struct Worst(Vec<Candidate>);
 
 impl Worst {
     const MAX: usize = 10;
 
-    /// Whether a delay of this length would be among them.
+    /// Whether a delay of this length would be kept.
     pub(super) fn wants(&self, length: Nanos) -> bool {
         self.0.len() < Self::MAX || self.0.last().is_some_and(|last| length > last.length())
     }
 
-    /// Takes a delay, if it is long enough.
+    /// Takes a delay and keeps it if it is long enough.
     pub(super) fn offer(&mut self, delay: Candidate) {
         if !self.wants(delay.length()) {
             return;
@@ -153,7 +160,7 @@ impl Worst {
         self.0.truncate(Self::MAX);
     }
 
-    /// Takes a wake-up of thread `tid`, which may come after the wait that it led to.
+    /// Takes a wake-up of thread `tid`. Its edge may arrive after the wait that it began.
     pub(super) fn woken(&mut self, tid: i32, waking: Waking) {
         let of_thread = |delay: &&mut Candidate| {
             delay.kind == DelayKind::Woken && delay.tid == tid && leads_to(waking, delay.span.start)

@@ -1,4 +1,4 @@
-//! Where the spinning probe had the CPU for which a thread may have waited.
+//! Decides whether a thread waited, if ticktax's spinning probe ran on the CPU in the meantime.
 
 use std::collections::HashMap;
 
@@ -7,61 +7,65 @@ use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use crate::timeline::History;
 
-/// Idling that a wait for a CPU may contain: the time it takes to wake a CPU, or to move to it. A thread
-/// that would wait for longer beside an idle CPU was not able to run: its wake-up is not among the rows.
-const IDLING: Nanos = Nanos::from_millis(1);
-/// A thread that was not woken lost its CPU to others, and not only to the probe: these ran for at least one part
-/// in so many of the probe's time.
+/// Maximum idle time within a wait for a CPU: the time to wake a CPU, or to move to it. With more
+/// idle time the thread was not runnable, and its wake-up is missing.
+const MAX_IDLE: Nanos = Nanos::from_millis(1);
+/// A thread that was not woken was preempted by other threads, not only by the probe. They must
+/// have run for at least one part in this many of the probe's time.
 const OTHERS: i64 = 5;
 
-/// For how long a CPU idled while a thread may have waited for it, and was the probe's and others'.
+/// CPU time by kind of occupant while a thread may have waited.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Had {
+pub(super) struct CpuTimes {
     idle: Nanos,
     probe: Nanos,
     others: Nanos,
 }
 
-impl Had {
+impl CpuTimes {
     pub(super) fn during(span: &Span, history: &History, sources: &SourceTable) -> Self {
-        let mut had = Self::default();
+        let mut times = Self::default();
         for piece in history.on_cpu_within(span) {
             let source = sources.get(piece.source);
             let time = match (source.kind, source.owner) {
-                (Kind::Idle, _) => &mut had.idle,
-                (_, Owner::Probe) => &mut had.probe,
-                _ => &mut had.others,
+                (Kind::Idle, _) => &mut times.idle,
+                (_, Owner::Probe) => &mut times.probe,
+                _ => &mut times.others,
             };
             *time += piece.end - piece.start;
         }
-        had
+        times
     }
 
-    /// Whether a thread waited meanwhile, to which the probe would have given way.
+    /// Whether the thread waited, if it preempts the probe immediately.
     pub(super) fn is_wait(self) -> bool {
-        self.idle + self.probe <= IDLING && self.others > Nanos::ZERO
+        self.idle + self.probe <= MAX_IDLE && self.others > Nanos::ZERO
     }
 
-    /// Whether a thread waited to which the probe did not give way, and which something woke or not.
-    pub(super) fn is_wait_beside_probe(self, woken: bool) -> bool {
+    /// Whether the thread waited behind the probe, if it does not preempt the probe. `woken` is
+    /// whether the wait began with a wake-up.
+    pub(super) fn is_wait_behind_probe(self, woken: bool) -> bool {
         let others = self.others.0.saturating_mul(OTHERS) >= self.probe.0;
-        self.idle <= IDLING && self.probe > IDLING && (woken || others)
+        self.idle <= MAX_IDLE && self.probe > MAX_IDLE && (woken || others)
     }
 }
 
-/// The groups by session between which CPU time is shared, and the probe's.
+/// The autogroups, which divide CPU time between sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
+    /// Autogroup by process id.
     groups: HashMap<i32, u32>,
+    /// The probe's autogroup.
     probe: Option<u32>,
 }
 
 impl Sessions {
     pub(super) fn of(header: &Header, sources: &SourceTable) -> Self {
         let known = header.autogroups.iter().flatten();
-        let groups: HashMap<i32, u32> = known.map(|it| (it.pid, it.group.number)).collect();
-        let mut all = sources.iter();
-        let probe = all.find(|(_, source)| source.owner == Owner::Probe);
+        let groups = known.map(|process| (process.pid, process.group.number));
+        let groups: HashMap<i32, u32> = groups.collect();
+        let mut sources = sources.iter();
+        let probe = sources.find(|(_, source)| source.owner == Owner::Probe);
         let pid = probe.and_then(|(_, source)| Some(source.thread.as_ref()?.pid));
         Self {
             probe: pid.and_then(|pid| groups.get(&pid).copied()),
@@ -69,8 +73,8 @@ impl Sessions {
         }
     }
 
-    /// Whether the thread of this source is known to be in another group than the probe; threads of the kernel
-    /// are in none.
+    /// Whether the source's thread is known to be outside the probe's autogroup. Kernel threads are
+    /// in no autogroup.
     pub(super) fn differ(&self, source: SourceId, sources: &SourceTable) -> bool {
         let Some(probe) = self.probe else {
             return false;
@@ -78,7 +82,10 @@ impl Sessions {
         let source = sources.get(source);
         match &source.thread {
             Some(_) if source.owner == Owner::Kernel => true,
-            Some(thread) => self.groups.get(&thread.pid).is_some_and(|&it| it != probe),
+            Some(thread) => {
+                let group = self.groups.get(&thread.pid);
+                group.is_some_and(|&group| group != probe)
+            }
             None => false,
         }
     }

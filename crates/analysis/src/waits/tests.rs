@@ -1,4 +1,4 @@
-//! Waits whose lengths and causes are known.
+//! Waits of known length and cause.
 
 use ticktax_fixture::{books, header, process, replay, thread, whole};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
@@ -13,7 +13,7 @@ use crate::Auditor;
 
 const MS: i64 = 1_000_000;
 
-/// Two programs, each one thread, and idling.
+/// Sources: two programs with one thread each, and idle time.
 struct Cast {
     sources: SourceTable,
     game: SourceId,
@@ -32,7 +32,7 @@ impl Cast {
         }
     }
 
-    fn told(&self, rows: &[Row], header: &Header) -> Option<WaitStatement> {
+    fn waits(&self, rows: &[Row], header: &Header) -> Option<WaitStatement> {
         let mut auditor = Auditor::new(&Machine::default()).without_beats();
         replay(&self.sources, rows, &mut auditor);
         auditor.finish(header, &self.sources, 1).waits
@@ -54,19 +54,19 @@ fn woke(at: i64, by: SourceId, tid: i32) -> Row {
     Row::Edge(Edge::new(Cpu(0), Nanos(at * MS), by, Effect::Woke(tid)))
 }
 
-/// Each program's waiting in ms, its number of waits, and who was before it.
+/// Per program: waiting time in ms, number of waits, and the main culprit with its time in ms.
 fn short(waits: &WaitStatement) -> Vec<(&str, i64, u64, &str, i64)> {
     let programs = waits.programs.iter();
     programs
-        .map(|it| {
-            let first = it.behind.first().unwrap();
-            let (time, behind) = (it.time.0 / MS, first.time.0 / MS);
-            (&*it.name, time, it.count, &*first.name, behind)
+        .map(|program| {
+            let first = program.behind.first().unwrap();
+            let (time, behind) = (program.time.0 / MS, first.time.0 / MS);
+            (&*program.name, time, program.count, &*first.name, behind)
         })
         .collect()
 }
 
-/// The mixer is woken at 4 ms and runs at 10 ms, in the game's place.
+/// The mixer is woken at 4 ms and preempts the game at 10 ms.
 fn preempting(cast: &Cast, late: bool) -> Vec<Row> {
     let edge = woke(4, cast.game, 20);
     let mut rows = vec![
@@ -75,18 +75,18 @@ fn preempting(cast: &Cast, late: bool) -> Vec<Row> {
         ran(10, 11, cast.mixer),
         ran(11, 30, cast.game),
     ];
-    // Rows of other CPUs come in any order.
+    // Rows of different CPUs come in any order.
     rows.insert(if late { 4 } else { 1 }, edge);
     rows
 }
 
 #[test]
-fn a_woken_thread_waits_behind_who_has_the_cpu_and_a_preempted_one_behind_it() {
+fn a_woken_thread_waits_behind_the_running_one_and_a_preempted_one_behind_its_successor() {
     let cast = Cast::new();
     for late in [false, true] {
-        let waits = cast.told(&preempting(&cast, late), &traced(30)).unwrap();
-        let told = [("mixer", 6, 1, "game", 6), ("game", 1, 1, "mixer", 1)];
-        assert_eq!(short(&waits), told);
+        let waits = cast.waits(&preempting(&cast, late), &traced(30)).unwrap();
+        let expected = [("mixer", 6, 1, "game", 6), ("game", 1, 1, "mixer", 1)];
+        assert_eq!(short(&waits), expected);
         assert_eq!((waits.time, waits.count), (Nanos(7 * MS), 2));
         assert_eq!(waits.programs[0].max_at, Nanos(4 * MS));
         let costliest = &waits.behind[0];
@@ -95,21 +95,21 @@ fn a_woken_thread_waits_behind_who_has_the_cpu_and_a_preempted_one_behind_it() {
 }
 
 #[test]
-fn who_waited_and_has_ended_is_told_apart() {
+fn waiting_processes_that_ended_are_listed() {
     let cast = Cast::new();
     let mut header = traced(30);
     let ended = |header: &Header| {
-        let waits = cast.told(&preempting(&cast, false), header).unwrap();
+        let waits = cast.waits(&preempting(&cast, false), header).unwrap();
         let programs = waits.programs.into_iter();
-        programs.map(|it| it.ended).collect::<Vec<_>>()
+        programs.map(|program| program.ended).collect::<Vec<_>>()
     };
-    assert_eq!(ended(&header), [[0; 0]; 2], "nobody looked");
+    assert_eq!(ended(&header), [[0; 0]; 2], "processes not listed");
     header.after.pids = Some([10].into());
     assert_eq!(ended(&header), [vec![20], vec![]]);
 }
 
 #[test]
-fn a_wait_of_seconds_begins_at_its_wake_up_too() {
+fn a_wait_of_several_seconds_begins_at_its_wake_up() {
     let cast = Cast::new();
     let rows = [
         woke(0, cast.idle, 30),
@@ -120,15 +120,15 @@ fn a_wait_of_seconds_begins_at_its_wake_up_too() {
         ran(5_000, 5_010, cast.mixer),
         ran(5_010, 7_000, cast.game),
     ];
-    let waits = cast.told(&rows, &traced(7_000)).unwrap();
-    let told = [
+    let waits = cast.waits(&rows, &traced(7_000)).unwrap();
+    let expected = [
         ("mixer", 4_000, 1, "game", 4_000),
         ("game", 10, 1, "mixer", 10),
     ];
-    assert_eq!(short(&waits), told);
+    assert_eq!(short(&waits), expected);
 }
 
-/// A thread that is woken so often that all its wake-ups of a second are many.
+/// A thread with 10 000 wake-ups per second.
 #[test]
 fn each_of_many_short_waits_begins_at_its_wake_up() {
     let cast = Cast::new();
@@ -141,27 +141,28 @@ fn each_of_many_short_waits_begins_at_its_wake_up() {
         rows.push(span(at, at + 50_000, cast.game));
         rows.push(span(at + 50_000, at + 100_000, cast.mixer));
     }
-    let waits = cast.told(&rows, &traced(2_000)).unwrap();
-    let mixer = waits.programs.iter().find(|it| it.name == "mixer").unwrap();
+    let waits = cast.waits(&rows, &traced(2_000)).unwrap();
+    let mut programs = waits.programs.iter();
+    let mixer = programs.find(|program| program.name == "mixer").unwrap();
     assert_eq!((mixer.count, mixer.max), (20_000, Nanos(10_000)));
     assert_eq!(mixer.time, Nanos(200_000_000));
 }
 
 #[test]
-fn where_events_were_lost_nobody_is_known_to_have_been_preempted() {
+fn preemption_is_not_reported_if_events_were_lost() {
     let cast = Cast::new();
     let mut header = traced(30);
     header.coverage.lost.push(Loss {
         events: 1,
         ..Loss::none(Cpu(0))
     });
-    let waits = cast.told(&preempting(&cast, false), &header).unwrap();
+    let waits = cast.waits(&preempting(&cast, false), &header).unwrap();
     assert!(!waits.preempted);
     assert_eq!(short(&waits), [("mixer", 6, 1, "game", 6)]);
 }
 
 #[test]
-fn who_comes_back_beside_an_idle_cpu_was_asleep() {
+fn a_thread_that_runs_after_idle_time_was_asleep() {
     let cast = Cast::new();
     let rows = [
         woke(0, cast.idle, 20),
@@ -170,11 +171,11 @@ fn who_comes_back_beside_an_idle_cpu_was_asleep() {
         ran(50, 52, cast.mixer),
         ran(52, 60, cast.game),
     ];
-    let waits = cast.told(&rows, &traced(60)).unwrap();
+    let waits = cast.waits(&rows, &traced(60)).unwrap();
     assert_eq!(short(&waits), []);
 }
 
-/// To a thread of its own session the probe gives way, so that one that came back after it had slept.
+/// A thread of the probe's session preempts the probe, so it was asleep if it runs after the probe.
 #[test]
 fn a_thread_of_another_session_waits_behind_the_probe() {
     let mut cast = Cast::new();
@@ -188,47 +189,48 @@ fn a_thread_of_another_session_waits_behind_the_probe() {
         ran(12, 14, cast.mixer),
         ran(14, 30, cast.game),
     ];
-    let told = |groups: &[(i32, u32)]| {
+    let waits = |groups: &[(i32, u32)]| {
         let mut header = traced(30);
         let process = |&(pid, number): &(i32, u32)| ProcessAutogroup {
             pid,
             group: Autogroup { number, nice: 0 },
         };
         header.autogroups = Some(groups.iter().map(process).collect());
-        let waits = cast.told(&rows, &header).unwrap();
-        let told = short(&waits).into_iter();
-        told.map(|(name, time, _, behind, of_it)| format!("{name} {time}: {behind} {of_it}"))
+        let waits = cast.waits(&rows, &header).unwrap();
+        let programs = short(&waits).into_iter();
+        programs
+            .map(|(name, time, _, behind, part)| format!("{name} {time}: {behind} {part}"))
             .collect::<Vec<String>>()
     };
-    assert_eq!(told(&[]), [] as [&str; 0]);
+    assert_eq!(waits(&[]), [] as [&str; 0]);
     let (game, mixer) = ("game 8: ticktax's probe 6", "mixer 8: ticktax's probe 6");
-    assert_eq!(told(&[(10, 1), (20, 2), (90, 3)]), [game, mixer]);
-    assert_eq!(told(&[(10, 1), (20, 3), (90, 3)]), [game]);
+    assert_eq!(waits(&[(10, 1), (20, 2), (90, 3)]), [game, mixer]);
+    assert_eq!(waits(&[(10, 1), (20, 3), (90, 3)]), [game]);
     assert_eq!(
-        told(&[(10, 1), (20, 2)]),
+        waits(&[(10, 1), (20, 2)]),
         [] as [&str; 0],
-        "not known of the probe"
+        "the probe's session is unknown"
     );
 }
 
 #[test]
-fn without_wake_ups_nothing_is_told() {
+fn without_wake_ups_there_is_no_statement() {
     let cast = Cast::new();
     let rows = preempting(&cast, false);
     let mut untraced = traced(30);
     untraced.coverage.attached.clear();
-    assert_eq!(cast.told(&rows, &untraced), None);
-    assert_eq!(cast.told(&rows[2..], &traced(30)), None);
-    // Of a program that was asked for there is more to tell than this.
+    assert_eq!(cast.waits(&rows, &untraced), None);
+    assert_eq!(cast.waits(&rows[2..], &traced(30)), None);
+    // The analysis of one program replaces this one.
     let mut auditor = Auditor::new(&Machine::default());
     auditor.victim_since(Nanos::ZERO);
     replay(&cast.sources, &rows, &mut auditor);
     assert_eq!(auditor.finish(&traced(30), &cast.sources, 1).waits, None);
 }
 
-/// Rows of one CPU come before those of another on which something was woken first.
+/// The rows of one CPU may come before the first wake-up, which is another CPU's.
 #[test]
-fn who_ran_before_anything_was_woken_was_preempted_too() {
+fn preemption_before_the_first_wake_up_is_found() {
     let cast = Cast::new();
     let rows = [
         ran(0, 2, cast.mixer),
@@ -237,14 +239,15 @@ fn who_ran_before_anything_was_woken_was_preempted_too() {
         ran(6, 8, cast.mixer),
         ran(8, 30, cast.game),
     ];
-    let waits = cast.told(&rows, &traced(30)).unwrap();
-    let told = [("mixer", 4, 1, "game", 4), ("game", 2, 1, "mixer", 2)];
-    assert_eq!(short(&waits), told);
+    let waits = cast.waits(&rows, &traced(30)).unwrap();
+    let expected = [("mixer", 4, 1, "game", 4), ("game", 2, 1, "mixer", 2)];
+    assert_eq!(short(&waits), expected);
 }
 
-/// The mixer waits for CPU 1, which then has one thread for five seconds, and runs on CPU 0 meanwhile.
+/// The mixer waits for CPU 1 and then runs on CPU 0, while one thread runs on CPU 1 for five
+/// seconds.
 #[test]
-fn a_wait_for_a_cpu_that_does_not_switch_for_long_is_told() {
+fn a_wait_is_found_even_if_the_cpu_does_not_switch_for_long() {
     let mut cast = Cast::new();
     let hog = cast.sources.intern(process(Owner::Program, "hog", 40));
     let on_1 = |from: i64, to: i64, source| whole(1, from * MS, (to - from) * MS, source);
@@ -260,7 +263,7 @@ fn a_wait_for_a_cpu_that_does_not_switch_for_long_is_told() {
         rows.push(ran(at + 9, at + 10, cast.mixer));
     }
     rows.push(on_1(11, 5_011, hog));
-    let waits = cast.told(&rows, &traced(5_011)).unwrap();
+    let waits = cast.waits(&rows, &traced(5_011)).unwrap();
     assert_eq!(short(&waits), [("mixer", 8, 1, "game", 8)]);
 }
 
@@ -274,23 +277,23 @@ fn a_wait_begins_at_the_last_wake_up() {
         ran(10, 11, cast.mixer),
         ran(11, 30, cast.idle),
     ];
-    let waits = cast.told(&rows, &traced(30)).unwrap();
+    let waits = cast.waits(&rows, &traced(30)).unwrap();
     assert_eq!(short(&waits), [("mixer", 2, 1, "game", 2)]);
 }
 
 #[test]
-fn a_thread_that_may_have_run_unreported_is_not_told_to_have_waited() {
+fn a_wait_in_which_an_unreported_thread_ran_is_not_reported() {
     let mut cast = Cast::new();
-    let unseen = Source::kernel(Kind::Task, UNREPORTED, "");
-    let unseen = cast.sources.intern(unseen);
+    let unreported = Source::kernel(Kind::Task, UNREPORTED, "");
+    let unreported = cast.sources.intern(unreported);
     let rows = [
         woke(1, cast.game, 20),
         ran(0, 8, cast.game),
-        ran(8, 9, unseen),
+        ran(8, 9, unreported),
         ran(9, 10, cast.game),
         ran(10, 11, cast.mixer),
         ran(11, 30, cast.idle),
     ];
-    let waits = cast.told(&rows, &traced(30)).unwrap();
+    let waits = cast.waits(&rows, &traced(30)).unwrap();
     assert_eq!(short(&waits), []);
 }

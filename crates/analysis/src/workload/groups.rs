@@ -1,4 +1,4 @@
-//! The kernel's scheduling groups by session (autogroup), per thread.
+//! Assigns threads to the kernel's per-session scheduling groups (autogroups).
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use ticktax_model::recording::{Header, World};
 
 use super::threads::ThreadRows;
 
-/// The group of processes whose real group is unknown.
+/// The group assigned to processes whose real group is unknown.
 const UNKNOWN: Autogroup = Autogroup {
     number: u32::MAX,
     nice: 0,
 };
 
-/// Sets the group of each thread.
+/// Sets the group of each thread. Adds to `assumed` what had to be assumed.
 pub(super) fn set(
     threads: &mut BTreeMap<i32, ThreadRows>,
     header: &Header,

@@ -1,4 +1,4 @@
-//! Interrupts: which rows belong together, how much they cost, and which were the tick.
+//! Groups the rows of interrupts, and determines their costs and which of them were ticks.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 use crate::tick::RETURN;
 use crate::timeline::{Interrupt, Line, Part};
 
-/// Maximum delay from a timer's function to the run of a thread that it woke.
+/// Maximum delay from a timer's function to the start of a thread that it woke.
 const WOKEN: Nanos = Nanos::from_micros(100);
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ struct Piece {
     interrupt: Interrupt,
 }
 
-/// An interrupt, everything that ran in it, and the softirqs that it raised.
+/// An interrupt with everything that ran in it and the softirqs that it raised.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first: SourceId,
@@ -32,19 +32,19 @@ struct Group {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// The local timer, with the tick's function.
+    /// The local timer, including the tick's function.
     Tick,
-    /// The local timer, with other functions only.
+    /// The local timer, with only other functions.
     Timer,
     Other,
 }
 
-/// The interrupts of one CPU.
+/// The interrupts on one CPU.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts {
     pieces: Vec<Piece>,
     groups: Vec<Group>,
-    /// Intervals in which timers that can wake threads expired.
+    /// Intervals in which timers expired that can wake threads.
     wakes: Vec<(Nanos, Nanos)>,
     names: BTreeMap<SourceId, String>,
 }
@@ -60,15 +60,15 @@ impl Interrupts {
         });
     }
 
-    /// Intervals in which timers that can wake threads expired, in order.
+    /// Intervals in which timers expired that can wake threads, in order.
     pub(super) fn wakes(&self) -> &[(Nanos, Nanos)] {
         &self.wakes
     }
 
-    /// Groups rows that belong to the same interrupt.
+    /// Groups the rows that belong to the same interrupt.
     pub(super) fn group(&mut self, sources: &SourceTable) {
         let mut pieces = std::mem::take(&mut self.pieces);
-        // An enclosing row begins no later and ends no earlier than the rows in it.
+        // An enclosing row starts no later and ends no earlier than the rows in it.
         pieces.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end)));
         let functions = pieces
             .iter()
@@ -108,7 +108,7 @@ impl Interrupts {
         }
     }
 
-    /// Interrupts by name, without the local timer.
+    /// The load of this CPU's interrupts by name, excluding the local timer.
     pub(super) fn loads(&self, cpu: Cpu) -> Vec<InterruptLoad> {
         let mut loads: BTreeMap<&str, InterruptLoad> = BTreeMap::new();
         for group in self
@@ -130,8 +130,9 @@ impl Interrupts {
     }
 }
 
-/// The trigger of a row. `functions` means that functions of the local timer's interrupt were seen,
-/// so timers have high resolution. Without them, each local timer interrupt is a tick.
+/// The trigger that a row indicates. `functions` is true if functions within the local timer's
+/// interrupt were seen, so timers have high resolution. If not, every local timer interrupt is a
+/// tick.
 fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
     match (interrupt.is_local_timer(), functions) {
         (false, _) => Trigger::Other,
@@ -140,7 +141,7 @@ fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
     }
 }
 
-/// Whether a row belongs to a timer that can wake a thread.
+/// Whether a row belongs to a timer that can wake a thread. See [`trigger`] for `functions`.
 fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     match interrupt.line {
         Line::LocalTimer if functions => interrupt.part == Part::Function,
@@ -150,7 +151,7 @@ fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     }
 }
 
-/// Whether a timer expired just before `woken`; `wakes` must be in order.
+/// Whether a timer expired just before `woken`. `wakes` must be in order.
 pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
     let before = wakes.partition_point(|wake| wake.0 <= woken);
     wakes[..before]
@@ -158,7 +159,7 @@ pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
         .is_some_and(|wake| woken - wake.1 <= WOKEN)
 }
 
-/// Tick costs over all CPUs, and the mean cost of the local timer's other interrupts.
+/// The cost of ticks over all CPUs, and the mean cost of the local timer's other interrupts.
 pub(super) fn timers<'a>(cpus: impl Iterator<Item = &'a Interrupts>) -> (TickLoad, Nanos) {
     let (mut tick, mut timers) = (TickLoad::default(), (0_i64, Nanos::ZERO));
     let (mut interrupt, mut softirqs) = (Nanos::ZERO, Nanos::ZERO);

@@ -1,4 +1,4 @@
-//! The paced program: its rhythm, its pacing rule and its frames.
+//! The paced program with its rhythm, pacing rule and frames.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::pace::rhythm::{self, Found};
 use crate::pace::watch::Run;
 use crate::pace::{FrameStats, Terms, frames};
 
-/// Maximum number of threads searched for a rhythm, longest-running first.
+/// Maximum number of threads searched for a rhythm. Those that ran longest are searched first.
 const SEARCHED: usize = 32;
-/// Number of programs listed if the requested name was not found.
+/// Maximum number of programs suggested if the requested name was not found.
 const NAMED: usize = 5;
 
 pub(super) struct Rhythmic {
@@ -24,7 +24,7 @@ pub(super) struct Rhythmic {
     found: Found,
 }
 
-/// A paced thread's work and figures.
+/// The workload and statistics of a paced thread.
 pub(super) struct Paced {
     pub(super) tid: i32,
     pub(super) load: PacedLoad,
@@ -32,7 +32,7 @@ pub(super) struct Paced {
     pub(super) wakeups: u64,
 }
 
-/// The thread with the surest rhythm among the candidates.
+/// Finds the thread with the most certain rhythm among the candidates.
 pub(super) fn find(
     threads: &BTreeMap<i32, ThreadRows>,
     (begin, end): (Nanos, Nanos),
@@ -103,7 +103,7 @@ pub(super) fn find(
 }
 
 impl Asked {
-    /// Whether a rhythm roughly has the requested period. True if none was requested.
+    /// Whether the rhythm's period is near the requested one. True if none was requested.
     fn is_near(&self, found: &Found) -> bool {
         let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
         self.period
@@ -112,7 +112,7 @@ impl Asked {
 }
 
 impl Rhythmic {
-    /// Its frames as they were, and as work to be repeated.
+    /// Judges the thread's frames, and converts them to work that can be repeated.
     pub(super) fn load(
         self,
         threads: &BTreeMap<i32, ThreadRows>,
@@ -176,7 +176,8 @@ impl Rhythmic {
     }
 }
 
-/// Decides the pacing rule and returns it with the period and the frames that follow from it.
+/// Decides which pacing rule the loop follows. Returns the rule, and the period and frames that
+/// follow from it.
 fn judge(
     runs: &[Run],
     beat: &Beat,
@@ -187,13 +188,13 @@ fn judge(
     if !frames::delays_add_up(runs, beat.period.value, nap) {
         return (PaceRule::Deadline, period, on_grid);
     }
-    // Which is more constant between frames: the interval between their starts, or the sleep?
+    // Is the interval between the starts of two frames more constant, or the sleep between them?
     let rule = if spread(&on_grid, |frame| frame.ended) < 0.5 * spread(&on_grid, |f| f.began) {
         PaceRule::Fixed
     } else {
         PaceRule::Remaining
     };
-    // Neither rule has a grid, so the period does not affect the origin.
+    // Neither rule uses a grid, so the period does not affect the origin.
     let from = |frame: &Frame| rule.origin(frame, period);
     let shortest = || {
         let pairs = on_grid.windows(2);
@@ -216,7 +217,7 @@ fn judge(
     (rule, period, frames)
 }
 
-/// Variation of the interval from a point of each frame to the start of the next: the median
+/// Variation of the interval from a point in each frame to the start of the next frame: the median
 /// absolute deviation, in ns.
 fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     let pairs = frames.windows(2);
@@ -235,11 +236,11 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     middle(&mut off) as f64
 }
 
-/// Frames as work to be repeated. The work includes everything else that the thread did until the
-/// next frame. The delay until it ran excludes waits behind other threads. `timer` is the interrupt
-/// that wakes the thread; a model adds it again.
+/// Converts frames to work that can be repeated. A frame's work includes everything else that the
+/// thread did until the next frame. Its delay excludes waits behind other threads. `timer` is the
+/// cost of the interrupt that wakes the thread, which a model adds again.
 fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame> {
-    // Between a wake-up on an idle CPU and the run, no other task ran.
+    // If a wake-up finds its CPU idle, no other task runs before the thread does.
     let undisturbed = runs.iter().filter(|run| run.ended_idle);
     let mut latencies: Vec<Nanos> = undisturbed.map(|run| run.began - run.woken).collect();
     latencies.sort_unstable();

@@ -1,4 +1,5 @@
-//! Threads: when each worked and waited, and which are too small to be listed separately.
+//! Determines when each thread worked and waited, and merges threads that are too small to be
+//! listed separately.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,11 @@ use super::SMALL;
 use super::interrupts::by_timer;
 use crate::pace::watch::{Piece, Run, runs_between};
 
-/// Minimum number of bursts of a thread that is listed separately.
+/// A thread is listed separately if it has at least this many bursts.
 const FEWEST: usize = 4;
 /// Maximum number of threads listed separately.
 const MAX_APART: usize = 256;
-/// A thread off its CPU for longer than this is assumed to have slept.
+/// Maximum time off the CPU that can be a wait. A longer absence is assumed to be a sleep.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -24,22 +25,23 @@ pub(super) struct ThreadRows {
     pub(super) program: String,
     pub(super) pid: i32,
     pub(super) kernel: bool,
-    /// Whether its waits are recorded as rows.
+    /// Whether the thread's waits were recorded as rows.
     pub(super) followed: bool,
-    /// Its stays on CPUs, in order after [`settle`](Self::settle).
+    /// The thread's on-CPU periods, sorted by [`settle`](Self::settle).
     pub(super) on: Vec<Piece>,
-    /// Intervals without work.
+    /// Intervals in which the thread had no work.
     pub(super) off: Vec<(Nanos, Nanos)>,
     /// Wake-up times, in any order.
     pub(super) woken: Vec<Nanos>,
-    /// Its scheduling policy, unless it was the ordinary one.
+    /// The scheduling policy, unless it is the ordinary one.
     pub(super) policy: Option<SpecialPolicy>,
-    /// Its autogroup: the kernel's scheduling group by session.
+    /// The autogroup, which is the kernel's scheduling group for a session.
     pub(super) autogroup: Option<Autogroup>,
 }
 
 impl ThreadRows {
-    /// Sets the name from its latest row on a CPU or, before there is one, from its first row.
+    /// Sets the names from the thread's latest on-CPU row or, before the first one, from its first
+    /// row of any kind.
     pub(super) fn named(&mut self, source: &Source) {
         let Some(thread) = &source.thread else { return };
         if self.name.is_empty() || source.kind == Kind::Task {
@@ -52,12 +54,12 @@ impl ThreadRows {
         }
     }
 
-    /// Its CPU time without interrupts.
+    /// CPU time, excluding interrupts.
     pub(super) fn ran(&self) -> Nanos {
         self.on.iter().map(|piece| piece.own).sum()
     }
 
-    /// The CPU that it ran on, if it was always the same.
+    /// The CPU that the thread ran on; `None` if there was more than one.
     pub(super) fn cpu(&self) -> Option<Cpu> {
         let first = self.on.first()?.cpu;
         self.on
@@ -66,14 +68,15 @@ impl ThreadRows {
             .then_some(first)
     }
 
-    /// Its runs between waits.
+    /// The thread's runs between waits.
     pub(super) fn runs(&self) -> Vec<Run> {
         runs_between(&self.on, &self.off)
     }
 
-    /// Sorts its rows. If its waits were not recorded, finds them: it slept between two stays on a
-    /// CPU if something woke it in between. Without any recorded wake-ups (`edges` is false), it
-    /// slept if the CPU was idle in between. `idle` holds the idle intervals by CPU, in order.
+    /// Sorts the rows. If the thread's waits were not recorded, determines them: it slept between
+    /// two on-CPU periods if something woke it in between. If `edges` is false, no wake-ups were
+    /// recorded, and it slept if the CPU was idle in between. `idle` contains each CPU's idle
+    /// intervals in order.
     pub(super) fn settle(
         &mut self,
         (begin, end): (Nanos, Nanos),
@@ -101,8 +104,8 @@ impl ThreadRows {
         let (Some(first), Some(last)) = (self.on.first(), self.on.last()) else {
             return;
         };
-        // Nothing is known about the times before its first run and after its last, so it is
-        // assumed to have slept.
+        // Nothing is known about the time before the first and after the last on-CPU period, so the
+        // thread is assumed to have slept.
         if self.off.first().is_none_or(|off| off.0 > first.start) {
             self.off.insert(0, (begin.min(first.start), first.start));
         }
@@ -112,7 +115,7 @@ impl ThreadRows {
     }
 }
 
-/// All threads except `taken`. Small threads are merged, one per CPU.
+/// The loads of all threads except `taken`. Small threads are merged, separately for each CPU.
 pub(super) fn loads(
     threads: &BTreeMap<i32, ThreadRows>,
     taken: Option<i32>,
@@ -130,7 +133,7 @@ pub(super) fn loads(
     let mut brief: Vec<(&ThreadRows, Vec<Run>)> = Vec::new();
     for (rows, ran) in others {
         let runs = rows.runs();
-        // A thread that runs almost continuously matters even with few runs.
+        // A thread that runs almost continuously matters even if it has few runs.
         let is_busy = ran.share_of(end - begin) > 0.1;
         if runs.len() < FEWEST && !is_busy && !rows.kernel {
             brief.push((rows, runs));
@@ -177,9 +180,9 @@ fn bursts(runs: &[Run], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec<Burst
         .collect()
 }
 
-/// Merges short-lived threads, such as those of a compiler. There is one lane for each thread alive
-/// at the same time, and a new thread takes the lane of one that ended. Merging them per CPU
-/// instead would make them compete less than they did.
+/// Merges short-lived threads, such as a compiler's, into lanes. There are as many lanes as threads
+/// alive at the same time; a new thread takes over the lane of an exited one. If they were merged
+/// per CPU instead, they would compete less than they did.
 fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) -> Vec<ThreadLoad> {
     struct Lane<'a> {
         until: Nanos,
@@ -214,7 +217,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
     lanes
         .into_iter()
         .map(|mut lane| {
-            // A model repeats the bursts, so the lane must also contain its idle time at the end.
+            // A model repeats the bursts, so the lane must also contain the idle time at its end.
             lane.bursts.push(Burst {
                 away: (end - lane.until).max(Nanos::ZERO),
                 by_timer: false,
@@ -240,7 +243,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
         .collect()
 }
 
-/// Merges the small threads of one CPU.
+/// Merges the small threads on one CPU.
 fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
     pieces.sort_by_key(|piece| piece.start);
     let mut before = begin;
@@ -250,7 +253,7 @@ fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
         Burst {
             away,
             by_timer: false,
-            // The own time of a row that an interrupt outlasts is negative.
+            // If an interrupt outlasts the row, the row's self time is negative.
             work: piece.own.max(Nanos::ZERO),
         }
     });
@@ -275,7 +278,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A thread that ran during these intervals, in ms.
+    /// A thread on `cpu` that ran during these intervals, given in ms.
     fn thread(name: &str, cpu: u32, ran: &[(i64, i64)]) -> ThreadRows {
         let piece = |&(start, end): &(i64, i64)| Piece {
             cpu: Cpu(cpu),
@@ -293,8 +296,8 @@ mod tests {
 
     const RECORDING: (Nanos, Nanos) = (Nanos(0), Nanos(1_000 * MS));
 
-    /// The CPU is never idle. The thread slept until it was woken at 50 ms, and was preempted at 70
-    /// ms.
+    /// The CPU is never idle. The thread sleeps until it is woken at 50 ms, and is preempted at
+    /// 70 ms.
     #[test]
     fn a_thread_sleeps_until_it_is_woken() {
         let mut rows = thread("x", 0, &[(10, 20), (60, 70), (90, 95)]);
@@ -309,7 +312,7 @@ mod tests {
         assert_eq!(worked, [10, 15]);
     }
 
-    /// Three compilers, two of them at the same time, must become two tasks.
+    /// Three compilers become two tasks, because only two run at the same time.
     #[test]
     fn short_lived_threads_become_as_many_tasks_as_ran_at_the_same_time() {
         let lives = [(0, 80), (0, 90), (100, 180)];

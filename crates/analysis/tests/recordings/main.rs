@@ -1,4 +1,4 @@
-//! Tests of the analysis on handmade recordings.
+//! Tests the analysis with handmade recordings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -6,6 +6,6 @@ mod causes;
 mod ledger;
 mod pace;
 mod packet_path;
-mod schema1;
+mod saved;
 mod tick;
 mod victim;

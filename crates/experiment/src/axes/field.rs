@@ -1,18 +1,18 @@
-//! What of a scenario can be varied: the settings, and a table for each kind of thing in it.
+//! Parameters of a scenario that can be varied: its settings, and one table per kind of object.
 
 use ticktax_sim::settings::{self, Kind, Setting, Value};
 use ticktax_sim::{Group, Link, Setup, Source, Then};
 
 use super::task::{self, TaskField};
 
-/// A row of a table: a name, what its values are, and how one is set.
+/// A parameter: its name, the kind of its values, and its setter.
 pub(super) struct Row<T: 'static> {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) set: fn(&mut T, Value) -> Result<(), String>,
 }
 
-/// What an axis is about.
+/// The parameter that an axis varies.
 #[derive(Clone, Debug)]
 pub(super) enum Field {
     Setting(&'static Setting),
@@ -28,10 +28,10 @@ impl<T> std::fmt::Debug for Row<T> {
     }
 }
 
-/// Whole numbers from 0 on.
+/// Non-negative integers.
 pub(super) const COUNT: Kind = Kind::COUNT;
 
-/// A row, shorter.
+/// Shorthand constructor for [`Row`].
 pub(super) const fn row<T>(
     name: &'static str,
     kind: Kind,
@@ -99,7 +99,7 @@ static GROUP: [Row<Group>; 2] = [
     }),
 ];
 
-/// The names of everything that can be varied, a line each kind.
+/// Names of all parameters, one line per kind of object.
 pub fn names() -> String {
     let list = |names: Vec<&str>| names.join(", ");
     format!(
@@ -113,7 +113,7 @@ pub fn names() -> String {
 }
 
 impl Field {
-    /// What `name` is in this scenario.
+    /// Resolves a parameter name in this scenario.
     pub(super) fn find(name: &str, setup: &Setup) -> Result<Self, String> {
         match name.split_once('.') {
             Some(("task", rest)) => {
@@ -157,7 +157,7 @@ impl Field {
         }
     }
 
-    /// What it sets, so that two axes cannot both set it.
+    /// Identifies the property that is set, to reject two axes for the same property.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Setting(setting) => setting.sets().to_owned(),
@@ -168,7 +168,7 @@ impl Field {
         }
     }
 
-    /// Its turn among the axes of a point.
+    /// Order in which axes are applied.
     pub(super) fn rank(&self) -> usize {
         match self {
             Self::Setting(setting) => setting.rank(),
@@ -179,7 +179,7 @@ impl Field {
 
     pub(super) fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
         match self {
-            Self::Setting(it) => it.set(setup, value),
+            Self::Setting(setting) => setting.set(setup, value),
             Self::Task(name, field) => field.set(setup, name, value),
             Self::Interrupt(place, row) => (row.set)(&mut setup.sources[*place], value),
             Self::Link(place, row) => (row.set)(&mut setup.links[*place], value),
@@ -199,7 +199,7 @@ pub(super) fn find<T>(
     })
 }
 
-/// `NAME.FIELD` apart, where a name may have dots in it.
+/// Splits `NAME.FIELD`. A name can contain dots.
 fn split<'t>(
     kind: &str,
     text: &'t str,
@@ -223,7 +223,7 @@ fn split<'t>(
     Ok((name, &text[name.len() + 1..]))
 }
 
-/// `N.FIELD` apart, counted from 0 as in a scenario.
+/// Splits `N.FIELD`. N counts from 0, as in a scenario.
 fn numbered<'t>(kind: &str, text: &'t str, count: usize) -> Result<(usize, &'t str), String> {
     let wrong = || {
         format!("it names no {kind} of the scenario; write {kind}.N.FIELD with an N below {count}")

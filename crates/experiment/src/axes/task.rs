@@ -1,4 +1,4 @@
-//! What of a task can be varied: its attributes, the steps of its program, and how many there are.
+//! Parameters of a task: its attributes, the steps of its program, and the number of copies.
 
 use ticktax_model::Nanos;
 use ticktax_sim::settings::{Kind, Value};
@@ -6,13 +6,13 @@ use ticktax_sim::{Class, Law, Setup, Step, TaskId, TaskSpec, Then};
 
 use super::field::{COUNT, Row, find, row};
 
-/// What an axis is about, in a task.
+/// The parameter of a task that an axis varies.
 #[derive(Clone, Debug)]
 pub(super) enum TaskField {
-    /// How many tasks of this name there are.
+    /// Number of tasks with this name.
     Count,
     Own(&'static Row<TaskSpec>),
-    /// A step of its program, by place.
+    /// A step of its program, by index.
     Step(usize, &'static Row<Step>),
 }
 
@@ -69,7 +69,7 @@ static OWN: [Row<TaskSpec>; 9] = [
     ),
 ];
 
-/// Steps that have a time, by the word that a scenario has for them.
+/// Parameters of steps that have a duration, named as in a scenario.
 static STEPS: [Row<Step>; 15] = [
     row("work", Kind::Duration, set_law),
     row("kernel", Kind::Duration, set_law),
@@ -135,7 +135,7 @@ fn set_law(step: &mut Step, value: Value) -> Result<(), String> {
     }
 }
 
-/// The word that a scenario has for a step that can be varied.
+/// The scenario's name of a step that can be varied.
 fn word(step: &Step) -> Option<&'static str> {
     use ticktax_sim::Call;
     Some(match step {
@@ -155,7 +155,7 @@ fn word(step: &Step) -> Option<&'static str> {
     })
 }
 
-/// The names of all fields.
+/// Names of all task parameters.
 pub(super) fn names() -> Vec<&'static str> {
     let own = OWN.iter().map(|row| row.name);
     let steps = STEPS.iter().map(|row| row.name);
@@ -163,7 +163,8 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 impl TaskField {
-    /// What `field` is of the task `name`: `work`, or `work.2` for the second of several.
+    /// Resolves parameter `field` of task `name`. Repeated steps are numbered: `work.2` is the
+    /// second.
     pub(super) fn find(name: &str, field: &str, setup: &Setup) -> Result<Self, String> {
         if field == "count" {
             return Ok(Self::Count);
@@ -207,14 +208,14 @@ impl TaskField {
 
     pub(super) fn kind(&self) -> Kind {
         match self {
-            // More than that many tasks is a slip of the keyboard, and a wait for ever.
+            // A larger count is probably a typo, and would run practically forever.
             Self::Count => Kind::Integer(1, 1_000_000),
             Self::Own(row) => row.kind,
             Self::Step(_, row) => row.kind,
         }
     }
 
-    /// What it sets: a class is one thing, however it is called.
+    /// Identifies the property that is set. Both real-time classes set the same property.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Count => "count".to_owned(),
@@ -224,12 +225,12 @@ impl TaskField {
         }
     }
 
-    /// Its turn: tasks are copied when they are what they shall be.
+    /// Order of application. Tasks are copied last, after their other parameters are set.
     pub(super) fn rank(&self) -> usize {
         usize::from(matches!(self, Self::Count))
     }
 
-    /// Sets it for all tasks of this name.
+    /// Sets the parameter of all tasks with this name.
     pub(super) fn set(&self, setup: &mut Setup, name: &str, value: Value) -> Result<(), String> {
         let mut tasks = setup.tasks.iter_mut().filter(|task| task.name == name);
         match self {
@@ -248,8 +249,7 @@ impl TaskField {
     }
 }
 
-/// Moves a law's mean; how far it scatters stays, save for an exponential one, whose mean is all
-/// that it has.
+/// Moves a law's mean and keeps its spread. An exponential law has no separate spread.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     let mean = value.duration();
     *law = match *law {
@@ -272,8 +272,8 @@ pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the tasks of this name `count` (1 or more): the last ones are left out, or the last one
-/// is copied. A signal to one that is left out goes to the first.
+/// Changes the number of tasks with this name to `count`, which is at least 1. It removes the last
+/// tasks or copies the last one. Signals to a removed task go to the first one instead.
 fn recount(setup: &mut Setup, name: &str, count: usize) {
     let Some(first) = setup.tasks.iter().position(|task| task.name == name) else {
         return;
@@ -285,7 +285,7 @@ fn recount(setup: &mut Setup, name: &str, count: usize) {
         let named = task.name == name;
         seen += usize::from(named);
         if named && seen > count {
-            // The first of them comes before.
+            // The first task of this name precedes this one.
             moved.push(moved[first]);
             continue;
         }

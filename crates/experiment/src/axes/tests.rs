@@ -1,4 +1,4 @@
-//! Whatever an axis sets must come out as if it had been written into the scenario.
+//! Setting a parameter with an axis must equal writing the value into the scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ quota = "20ms"
 period = "100ms"
 "#;
 
-/// An axis with one value, what of the scenario stands for it, and what it would be instead.
+/// An axis with one value, the text of the scenario that it replaces, and the replacement.
 const WRITTEN: &[(&str, &str, &str)] = &[
     ("cpus=4", "cpus = 2", "cpus = 4"),
     (
@@ -286,7 +286,7 @@ fn grid(axes: &[&str]) -> Grid {
 }
 
 #[test]
-fn an_axis_sets_what_writing_it_into_the_scenario_would() {
+fn an_axis_equals_an_edit_of_the_scenario() {
     for (axis, now, instead) in WRITTEN {
         assert_eq!(SCENARIO.matches(now).count(), 1, "{now} stands for {axis}");
         let written = SCENARIO.replace(now, instead);
@@ -295,9 +295,9 @@ fn an_axis_sets_what_writing_it_into_the_scenario_would() {
     }
 }
 
-/// A scenario of these settings alone, each a line of TOML.
+/// A scenario with only these settings, one line of TOML each.
 fn settings_alone(lines: &BTreeMap<&str, String>) -> Setup {
-    let of = |section| {
+    let section_text = |section| {
         let is_there = move |name: &str| settings::find(name).unwrap().section() == section;
         let lines = lines.iter().filter(move |(name, _)| is_there(name));
         lines
@@ -305,12 +305,16 @@ fn settings_alone(lines: &BTreeMap<&str, String>) -> Setup {
             .collect::<Vec<String>>()
             .concat()
     };
-    let text = format!("{}[machine]\n{}", of(Section::Run), of(Section::Machine));
+    let text = format!(
+        "{}[machine]\n{}",
+        section_text(Section::Run),
+        section_text(Section::Machine)
+    );
     scenario::parse("settings.toml", &text).unwrap_or_else(|error| panic!("{text}{error}"))
 }
 
 #[test]
-fn every_setting_as_an_axis_is_what_writing_it_into_a_scenario_is() {
+fn every_setting_as_an_axis_equals_the_written_setting() {
     let base: BTreeMap<&str, String> = [
         ("cpus", "2"),
         ("hz", "100"),
@@ -344,7 +348,7 @@ fn every_setting_as_an_axis_is_what_writing_it_into_a_scenario_is() {
 }
 
 #[test]
-fn every_axis_of_a_thing_has_been_tried() {
+fn every_parameter_of_an_object_is_tested() {
     let tried: BTreeSet<String> = WRITTEN
         .iter()
         .map(|(axis, ..)| axis.split('=').next().unwrap())
@@ -364,7 +368,7 @@ fn every_axis_of_a_thing_has_been_tried() {
         })
         .map(|name| name.replace("group.1", "group.N"))
         .collect();
-    // The first line is of settings.
+    // The first line lists the settings.
     for line in names().lines().skip(1) {
         let (prefix, fields) = line.split_once(": ").unwrap();
         for field in fields.split(", ") {
@@ -375,12 +379,12 @@ fn every_axis_of_a_thing_has_been_tried() {
 }
 
 #[test]
-fn the_order_of_points_is_that_of_the_axes_and_the_last_one_changes_first() {
+fn points_follow_the_axes_and_the_last_axis_changes_fastest() {
     let grid = grid(&["hz=100,1000", "task.a.b.work.2=1ms..3ms/1ms", "seed=5,4"]);
     let points: Vec<String> = (0..grid.len())
         .map(|point| {
             grid.values(point)
-                .map(|it| it.to_string())
+                .map(|value| value.to_string())
                 .collect::<Vec<_>>()
                 .join(" ")
         })
@@ -394,7 +398,7 @@ fn the_order_of_points_is_that_of_the_axes_and_the_last_one_changes_first() {
 #[test]
 fn the_order_of_the_axes_changes_no_setup() {
     let setup = |axes: &[&str]| grid(axes).setup(0).unwrap();
-    // Each of these has a say in the next.
+    // Each of these affects the next.
     let one = ["cpus=8", "policy=eevdf", "slice=1ms", "phase=1ms"];
     let other = ["phase=1ms", "slice=1ms", "policy=eevdf", "cpus=8"];
     assert_eq!(setup(&one), setup(&other));
@@ -402,7 +406,7 @@ fn the_order_of_the_axes_changes_no_setup() {
 }
 
 #[test]
-fn a_policy_of_another_scenario_gets_the_slice_of_its_kernel() {
+fn a_new_policy_gets_its_kernels_default_slice() {
     let fair = SCENARIO.replace(
         "policy = \"eevdf\"\nslice = \"3ms\"\nhrtick = false",
         "policy = \"fair\"",
@@ -432,7 +436,7 @@ fn a_policy_of_another_scenario_gets_the_slice_of_its_kernel() {
 }
 
 #[test]
-fn counting_tasks_again_leaves_signals_where_they_were() {
+fn changing_the_number_of_tasks_keeps_signal_targets() {
     let text = "length = \"1s\"\n[machine]\nhz = 100\npolicy = \"fair\"\n\
         [[task]]\nname = \"w\"\ncount = 3\nprogram = [{ work = \"1ms\" }]\n\
         [[task]]\nname = \"x\"\nprogram = [\"wait\", { work = \"1ms\" }]\n\
@@ -460,7 +464,7 @@ fn counting_tasks_again_leaves_signals_where_they_were() {
 }
 
 #[test]
-fn what_makes_no_axis_is_told_with_its_name() {
+fn invalid_axes_are_reported_by_name() {
     let setup = setup();
     for (axis, why) in [
         (
@@ -509,14 +513,14 @@ fn what_makes_no_axis_is_told_with_its_name() {
         ("link.1.ring=1", "it names no link of the scenario"),
         ("group.x.quota=1ms", "it names no group of the scenario"),
     ] {
-        let told = Axis::parse(axis, &setup).unwrap_err().to_string();
-        assert!(told.contains(why), "{axis}: {told}");
-        assert!(!told.contains('\n'), "{axis}: {told}");
+        let error = Axis::parse(axis, &setup).unwrap_err().to_string();
+        assert!(error.contains(why), "{axis}: {error}");
+        assert!(!error.contains('\n'), "{axis}: {error}");
     }
 }
 
 #[test]
-fn axes_that_set_the_same_and_grids_that_are_too_large_are_refused() {
+fn conflicting_axes_and_oversized_grids_are_refused() {
     let setup = setup();
     for (axes, why) in [
         (["hz=1", "hz=2"], "axis hz: it sets the same as the axis hz"),
@@ -539,13 +543,13 @@ fn axes_that_set_the_same_and_grids_that_are_too_large_are_refused() {
         ),
     ] {
         let axes = axes.map(|axis| Axis::parse(axis, &setup).unwrap()).to_vec();
-        let told = Grid::new(setup.clone(), axes).unwrap_err().to_string();
-        assert!(told.contains(why), "{told}");
+        let error = Grid::new(setup.clone(), axes).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     }
 }
 
 #[test]
-fn a_point_that_cannot_be_names_the_value() {
+fn an_impossible_point_names_the_value() {
     let setup = setup();
     for (axes, why) in [
         (
@@ -563,16 +567,16 @@ fn a_point_that_cannot_be_names_the_value() {
         ),
     ] {
         let axes = axes.map(|axis| Axis::parse(axis, &setup).unwrap()).to_vec();
-        let told = Grid::new(setup.clone(), axes)
+        let error = Grid::new(setup.clone(), axes)
             .unwrap()
             .setup(0)
             .unwrap_err();
-        assert!(told.to_string().contains(why), "{told}");
+        assert!(error.to_string().contains(why), "{error}");
     }
 }
 
 #[test]
-fn no_axes_make_one_point_and_repetitions_are_seeds() {
+fn no_axes_make_one_point_and_seeds_make_repetitions() {
     let base = setup();
     let none = Grid::new(base.clone(), Vec::new()).unwrap();
     assert_eq!((none.len(), none.setup(0)), (1, Ok(base.clone())));

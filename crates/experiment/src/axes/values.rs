@@ -1,13 +1,13 @@
-//! The values of an axis: single ones and ranges, as they are written.
+//! Parses the values of an axis: single values and ranges.
 
 use ticktax_model::Nanos;
 use ticktax_sim::settings::{Kind, Value};
 
-/// A value, or a range of them that is not spelled out: it may be long.
+/// A value, or a range. Ranges can be long, so they are not expanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     One(Value),
-    /// The first, the step, how many, and whether these are times.
+    /// First value, step, number of values, and whether they are times.
     Range {
         first: i64,
         step: i64,
@@ -48,7 +48,7 @@ impl Item {
     }
 }
 
-/// Reads values and ranges with commas between them.
+/// Parses a comma-separated list of values and ranges.
 pub(super) fn items(text: &str, kind: Kind) -> Result<Vec<Item>, String> {
     if text.is_empty() {
         return Err("it has no values".to_owned());
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_ranges_are_read_in_the_order_in_which_they_are_written() {
+    fn values_and_ranges_keep_their_written_order() {
         let read = |text, kind| read(text, kind).unwrap().join(" ");
         assert_eq!(read("1000,100", HZ), "1000 100");
         assert_eq!(read("100..1000/300", HZ), "100 400 700 1000");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_invalid_value() {
         for (text, kind, why) in [
             ("", HZ, "no values"),
             ("100,", HZ, "`` is not a whole number"),
@@ -152,22 +152,22 @@ mod tests {
             ("-3ms", Kind::Duration, "invalid duration `-3ms`"),
             ("c", Kind::Word(&["a", "b"]), "`c` is none of a, b"),
         ] {
-            let told = read(text, kind).unwrap_err();
-            assert!(told.contains(why), "{text}: {told}");
+            let error = read(text, kind).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 
     #[test]
-    fn a_long_range_is_counted_and_not_spelled_out() {
-        let whole = Kind::Integer(0, i64::MAX);
-        let count = |text| super::Item::len(&items(text, whole).unwrap()[0]);
+    fn a_long_range_is_counted_without_expanding_it() {
+        let any = Kind::Integer(0, i64::MAX);
+        let count = |text| super::Item::len(&items(text, any).unwrap()[0]);
         assert_eq!(count("1..1000000000/1"), 1_000_000_000);
         assert_eq!(count("0..9223372036854775807/1"), 1 << 63);
     }
 
     proptest! {
         #[test]
-        fn a_time_reads_as_it_is_printed(ns in 0_i64..=i64::MAX) {
+        fn a_printed_time_parses_to_the_same_value(ns in 0_i64..=i64::MAX) {
             let time = Value::Duration(Nanos(ns));
             prop_assert_eq!(Kind::Duration.parse(&time.to_string()), Ok(time));
         }

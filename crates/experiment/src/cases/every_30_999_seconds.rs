@@ -1,4 +1,5 @@
-//! `every-30.999-seconds`: a walk in the kernel that lets nobody else run, and what it drops.
+//! `every-30.999-seconds`: a kernel loop over all vnodes that blocks the CPU, and the packets lost
+//! because of it.
 
 use ticktax_model::Nanos;
 use ticktax_sim::cache::{Cache, Layout};
@@ -11,12 +12,11 @@ use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
 use ticktax_model::case::Remark;
 
-/// The case.
 pub(super) const CASE: Walk = Walk;
 
 pub(super) struct Walk;
 
-/// An L2 of this many KB.
+/// An L2 cache of this size in KB.
 fn l2(kilobytes: u64) -> Cache {
     Cache {
         size: kilobytes << 10,
@@ -27,8 +27,8 @@ fn l2(kilobytes: u64) -> Cache {
 
 const LINE: u64 = 64;
 
-/// What the walk touches, as published: of a vnode and its inode, which object and which offset, in
-/// this order.
+/// Memory accesses of the walk per item, as published, in order. Each is an object (0 is the vnode,
+/// 1 the inode) and an offset.
 const TOUCHES: [(usize, u64); 8] = [
     (0, 0x90),
     (0, 0x1c),
@@ -40,33 +40,36 @@ const TOUCHES: [(usize, u64); 8] = [
     (0, 0x1c),
 ];
 
-/// The same, each object from its begin to its end before the next.
+/// The same accesses, sorted by object and offset.
 fn sequential() -> Vec<(usize, u64)> {
     let mut touches = TOUCHES.to_vec();
     touches.sort_unstable();
     touches
 }
 
-/// Where that lies: both objects begin on a line, every 256 bytes.
+/// Memory layout: both objects start on a cache line, every 256 bytes.
 fn layout() -> Layout {
-    let of = |object| TOUCHES.iter().filter(move |it| it.0 == object);
-    let offsets = |object| (256, of(object).map(|it| it.1).collect());
+    let touches = |object| TOUCHES.iter().filter(move |touch| touch.0 == object);
+    let offsets = |object| (256, touches(object).map(|touch| touch.1).collect());
     Layout {
         objects: vec![offsets(0), offsets(1)],
     }
 }
 
-/// All of it in one line.
+/// A layout with everything in one cache line.
 fn packed() -> Layout {
     Layout {
         objects: vec![(LINE, vec![0])],
     }
 }
 
-/// Lines that are touched for the first time in an item and do not follow the line that was touched
-/// before them: full misses where a line brings the next one with it.
+/// Full misses per item, if each fetched line brings the next one with it: lines accessed for the
+/// first time that do not follow the line accessed before.
 fn apart(touches: &[(usize, u64)]) -> usize {
-    let lines: Vec<(usize, u64)> = touches.iter().map(|it| (it.0, it.1 / LINE)).collect();
+    let lines: Vec<(usize, u64)> = touches
+        .iter()
+        .map(|touch| (touch.0, touch.1 / LINE))
+        .collect();
     let is_miss = |place: usize| {
         let line = lines[place];
         let is_first = !lines[..place].contains(&line);
@@ -117,7 +120,8 @@ impl Case for Walk {
     }
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
-        // A laptop of 2.2 GHz at 150 MHz: nobody knows how much of the walk is memory.
+        // A 2.2 GHz laptop throttled to 150 MHz. The memory-bound share of the walk is unknown, so
+        // both extremes are computed.
         let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
         let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
         let ms = |duty, compute, memory| {
@@ -162,13 +166,14 @@ impl Case for Walk {
     }
 }
 
-/// ns an item, at `host, k`.
+/// ns per item, for a row `host, k`.
 fn by_misses(at: &str, values: &Values) -> Option<f64> {
     let (host, misses) = at.split_once(", ")?;
     Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
 }
 
-/// ns an item, at `host, N items, SIZE`: each touch from the level where its line is.
+/// ns per item, for a row `host, N items, SIZE`. Each access hits the cache level that holds its
+/// line.
 fn by_levels(at: &str, values: &Values) -> Option<f64> {
     let mut parts = at.split(", ");
     let host = parts.next()?;
@@ -184,8 +189,8 @@ fn by_levels(at: &str, values: &Values) -> Option<f64> {
     Some(lines * first + (TOUCHES.len() as f64 - lines) * latency("l1"))
 }
 
-/// Seconds from one turn of the syncer over a mount to the next: it moves on to the next slot, then
-/// works on the one before, and puts the mount back `delay` slots after the one it has moved to.
+/// Seconds between two runs of the syncer over a mount. The syncer advances to the next slot, works
+/// on the previous one, and requeues the mount `delay` slots after the new slot.
 fn slots(delay: u32) -> u32 {
     const WHEEL: u32 = 32;
     let (mut now, mut due, mut seen) = (0_u32, 0_u32, Vec::new());
@@ -200,12 +205,12 @@ fn slots(delay: u32) -> u32 {
     seen[seen.len() - 1] - seen[seen.len() - 2]
 }
 
-/// Packets lost in one stall, at `kpps, ms`, by a receiver with this much room.
+/// Packets lost in one stall, for a row `kpps, ms`, with the receiver's buffer size.
 fn lost(at: &str, values: &Values) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "some hundred packets"
+        reason = "a few hundred packets"
     )]
     let socket = values.get("buffer").max(0.0) as u64;
     let kpps = i64::try_from(rate(at).unwrap_or(1)).unwrap_or(1);

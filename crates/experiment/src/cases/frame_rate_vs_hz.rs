@@ -1,4 +1,5 @@
-//! `frame-rate-vs-hz`: a loop that sleeps in ticks, and an accounting that samples at them.
+//! `frame-rate-vs-hz`: a frame loop whose sleeps end on ticks, and CPU accounting that samples at
+//! ticks.
 
 mod kernels;
 
@@ -16,18 +17,17 @@ use crate::kernels::KernelCase;
 use crate::statistics::{choices, line, mean};
 use ticktax_model::case::{Line, Remark};
 
-/// The case.
 pub(super) const CASE: FrameRate = FrameRate;
 
 pub(super) struct FrameRate;
 
-/// Simulated time for each row, in s: long enough for the rate of frames to ±0.01.
+/// Simulated seconds per row. The frame rate is then accurate to ±0.01.
 const LENGTH: i64 = 120;
-/// The same for fits and sweeps: to ±0.05.
+/// Simulated seconds for fits and sweeps. The frame rate is then accurate to ±0.05.
 const SAMPLE: i64 = 20;
-/// The share of a CPU that a loaded server really uses: the middle of the published 50 to 70 %.
+/// True CPU share of a loaded server: the middle of the published 50 to 70 %.
 const LOADED: f64 = 0.6;
-/// What a row of the kernel that the server had run on before begins with.
+/// Row of the server's previous kernel.
 const KERNEL_24: &str = "100, kernel 2.4";
 
 impl Case for FrameRate {
@@ -66,7 +66,7 @@ impl Case for FrameRate {
         let list = |shares: &[(u64, f64)]| {
             let each: Vec<String> = shares
                 .iter()
-                .map(|(hz, it)| format!("{hz}: {it:.1}"))
+                .map(|(hz, share)| format!("{hz}: {share:.1}"))
                 .collect();
             each.join(", ")
         };
@@ -108,18 +108,19 @@ impl Case for FrameRate {
     }
 }
 
-/// Which kernel a row is about.
+/// The kernel of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rate {
-    /// 2.6 at this rate.
+    /// Linux 2.6 with this tick rate.
     Of(u64),
-    /// 2.4 at 100 Hz.
+    /// Linux 2.4 with 100 Hz.
     Kernel24,
 }
 
 impl Rate {
-    /// Of a row of the model: `1000`, or the row of 2.4. The source's other servers are not modelled.
-    fn of(at: &str) -> Option<Self> {
+    /// Parses a modelled row: `1000`, or the row of Linux 2.4. The source's other servers are not
+    /// modelled.
+    fn from_row(at: &str) -> Option<Self> {
         if at == KERNEL_24 {
             return Some(Self::Kernel24);
         }
@@ -127,7 +128,7 @@ impl Rate {
     }
 }
 
-/// The rates that the file has shares of CPU and frames for.
+/// Tick rates that have a published frame rate.
 fn rates(file: &CaseFile) -> Vec<u64> {
     let rows = file.series("frames").map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
@@ -138,7 +139,7 @@ fn model(file: &CaseFile, values: &Values, length: i64) -> Modelled {
     let mut runs: BTreeMap<(Rate, bool), (Report, u64)> = BTreeMap::new();
     let loaded = values.with("work", LOADED * 1e3 / values.get("steps"));
     for (series, row) in file.rows() {
-        let Some(rate) = Rate::of(&row.at) else {
+        let Some(rate) = Rate::from_row(&row.at) else {
             continue;
         };
         let is_loaded = series.name.starts_with("loaded");
@@ -162,7 +163,7 @@ fn model(file: &CaseFile, values: &Values, length: i64) -> Modelled {
     modelled
 }
 
-/// The server: a loop that aims at 27 ms, with a fixed step of the game whenever one is due.
+/// The server: a loop that aims at 27 ms per frame and runs a fixed game step whenever one is due.
 fn program(values: &Values) -> TaskSpec {
     let program = vec![
         Step::Frame,
@@ -179,7 +180,7 @@ fn program(values: &Values) -> TaskSpec {
     TaskSpec::new("server", program_with_an_end(program))
 }
 
-/// The server under a tick rate of its own machine.
+/// Simulates the server on the kernel of a row.
 fn server(rate: Rate, values: &Values, length: i64) -> Report {
     let (hz, policy, timers) = match rate {
         Rate::Of(hz) => (hz, Policy::O1, TimerRule::Jiffies),
@@ -195,13 +196,13 @@ fn server(rate: Rate, values: &Values, length: i64) -> Report {
     run(&setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// A loop whose sleep may be nothing needs a step that always takes time.
+/// A loop whose sleep can be zero needs a step that always takes time.
 fn program_with_an_end(mut program: Vec<Step>) -> Vec<Step> {
     program.push(Step::Work(Law::Fixed(Nanos(1))));
     program
 }
 
-/// CPU time as the kernel's accounting has it: whole ticks, in s.
+/// CPU time according to the kernel's accounting, in s: whole ticks.
 fn sampled(report: &Report, hz: u64) -> f64 {
     let tick = Device::Pit
         .grid(hz, Nanos::ZERO, 0)
@@ -213,7 +214,7 @@ fn share(time: Nanos, length: i64) -> f64 {
     time.as_secs_f64() / length as f64 * 100.0
 }
 
-/// The share that sampling sees of the same work when it begins at any time.
+/// CPU share that sampling reports for the same work at random phases of the tick.
 fn unaligned(hz: u64, values: &Values) -> f64 {
     let mut machine = Machine::new(1, hz, Policy::O1);
     machine.device = Device::Pit;
@@ -230,22 +231,22 @@ fn unaligned(hz: u64, values: &Values) -> f64 {
     sampled(&report, hz) / length as f64 * 100.0
 }
 
-/// Mean absolute errors on rows that were left out.
+/// Mean absolute errors on held-out rows.
 #[derive(Clone, Debug, PartialEq)]
 struct Score {
-    /// Of the model.
+    /// Error of the model.
     model: f64,
-    /// Of a straight line.
+    /// Error of a straight line.
     line: f64,
-    /// Each error where the rows that calibrate the CPU's share are those that are known.
+    /// Each error of the model when it was fitted to the file's own calibration rows.
     single: Vec<String>,
 }
 
-/// A point of the grid: the misfit of each rate, and how far its frames are off.
+/// For one grid point: the misfit and the frame-rate error at each tick rate.
 type Tried = BTreeMap<u64, (f64, f64)>;
 
-/// Fits phase and work to the frame rates and shares of three rows and predicts the frame rates of
-/// the others, for each choice of three.
+/// Fits phase and work to the frame rates and CPU shares of three rows, for each choice of three
+/// rows. Predicts the frame rates of the remaining rows.
 fn splits(file: &CaseFile) -> Score {
     let hz = rates(file);
     let rows = file.with_rows(|row| row.at.parse::<u64>().is_ok() && row.target().is_some());
@@ -270,7 +271,7 @@ fn splits(file: &CaseFile) -> Score {
         let (is_in, is_out): (Vec<usize>, Vec<usize>) =
             (0..hz.len()).partition(|&place| chosen >> place & 1 == 1);
         let best = tried.iter().min_by(|a, b| {
-            let cost = |it: &Tried| -> f64 { is_in.iter().map(|&at| it[&hz[at]].0).sum() };
+            let cost = |tried: &Tried| -> f64 { is_in.iter().map(|&at| tried[&hz[at]].0).sum() };
             cost(a).total_cmp(&cost(b))
         });
         let is_known = is_in.iter().map(|&at| hz[at]).eq(known.iter().copied());
@@ -280,7 +281,7 @@ fn splits(file: &CaseFile) -> Score {
         });
         let (at_0, slope) = line(&points.collect::<Vec<_>>());
         for rate in is_out.iter().map(|&at| hz[at]) {
-            if let Some(error) = best.map(|it| it[&rate].1) {
+            if let Some(error) = best.map(|errors| errors[&rate].1) {
                 model.push(error.abs());
                 if is_known {
                     single.push(format!("{error:+.2} at {rate} Hz"));

@@ -1,4 +1,4 @@
-//! `idle-cost-vs-hz`: what an idle guest's ticks cost its host, and the wake-ups between them.
+//! `idle-cost-vs-hz`: the cost of an idle guest's ticks and wake-ups to its host.
 
 mod kernels;
 
@@ -15,29 +15,29 @@ use crate::kernels::KernelCase;
 use crate::statistics::line;
 use ticktax_model::case::Remark;
 
-/// The case.
 pub(super) const CASE: IdleCost = IdleCost;
 
 pub(super) struct IdleCost;
 
-/// Simulated s for each rate.
+/// Simulated seconds per tick rate.
 const LENGTH: i64 = 2_000;
-/// Programs that wake up independently of each other; more make the wake-ups more nearly a
-/// Poisson process also where ticks are far apart.
+/// Number of programs that wake up independently. With more programs, the wake-ups approximate a
+/// Poisson process better, even if ticks are far apart.
 const PROGRAMS: u32 = 40;
 
-/// What a rate and wake-ups asked for come to.
+/// Simulation results for one tick rate and one wake-up rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
-    /// Ticks a second.
+    /// Ticks per second.
     ticks: f64,
-    /// Those that wake a program up, a second.
+    /// Ticks per second that wake a program.
     pub(super) woken: f64,
-    /// From when a sleep was to end to when its program ran, in ms: the median (±11 %), and the longest.
+    /// Delay from the due end of a sleep until its program ran, in ms: the median (±11 %), and the
+    /// maximum.
     delay: (f64, f64),
 }
 
-/// By rate and wake-ups asked for.
+/// Cached results, by tick rate and wake-up rate.
 static COUNTS: Mutex<BTreeMap<(u64, u64), Counts>> = Mutex::new(BTreeMap::new());
 
 impl Case for IdleCost {
@@ -67,7 +67,7 @@ impl Case for IdleCost {
                         .at
                         .split(' ')
                         .next()
-                        .and_then(|it| it.parse::<f64>().ok());
+                        .and_then(|count| count.parse::<f64>().ok());
                     guests.map(|guests| guests * (batching(1000) - batching(100)))
                 }
                 "delay of a wake-up, median" => hz.map(|hz| counts(hz, wakeups).delay.0),
@@ -119,7 +119,7 @@ impl Case for IdleCost {
     }
 }
 
-/// The rows that neither was fitted to, by both models.
+/// Reports which model is closer on the rows that neither was fitted to.
 fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     let off = |at: &str, series: &str| {
         let value = *modelled.get(&(series.to_owned(), at.to_owned()))?;
@@ -137,11 +137,11 @@ fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
             "at {at} Hz {nearer} ({line:.1} MHz by the line, {batching:.1} by batching)"
         ))
     };
-    let told: Vec<String> = ["100", "40"].into_iter().filter_map(at).collect();
-    told.join("; ")
+    let parts: Vec<String> = ["100", "40"].into_iter().filter_map(at).collect();
+    parts.join("; ")
 }
 
-/// The line through the rows that calibrate: MHz at no tick, and MHz for each Hz.
+/// The line through the calibration rows: MHz without ticks, and MHz per Hz.
 fn straight(file: &CaseFile) -> (f64, f64) {
     let series = file.series("host, straight line");
     let rows = series.map_or(&[][..], |series| &series.rows);
@@ -153,8 +153,10 @@ fn straight(file: &CaseFile) -> (f64, f64) {
     line(&points)
 }
 
-/// From the fewest to the most wake-ups a second that meet both rows, by the published form rather
-/// than the simulator: two constants by least squares, for each number from 1 to 200.
+/// The range of wake-up rates from 1 to 200 per second that meet both rows.
+///
+/// Uses the published formula instead of the simulator, with two constants fitted by least squares
+/// for each rate.
 fn passes(file: &CaseFile) -> String {
     let Some(series) = file.series("host, batching") else {
         return String::new();
@@ -179,7 +181,7 @@ fn passes(file: &CaseFile) -> String {
                 tick * ticks + wake * woken
             });
             let residual = value.and_then(|value| row.residual(value));
-            residual.is_some_and(|it| it.abs() <= series.allowed(row))
+            residual.is_some_and(|off| off.abs() <= series.allowed(row))
         })
     };
     let all: Vec<u32> = (1..=200).filter(meets).collect();
@@ -189,9 +191,9 @@ fn passes(file: &CaseFile) -> String {
     }
 }
 
-/// The plane through the origin by least squares: two slopes.
+/// Least-squares plane through the origin. Returns its two slopes.
 fn plane(points: &[((f64, f64), f64)]) -> (f64, f64) {
-    let sum = |of: fn(&((f64, f64), f64)) -> f64| points.iter().map(of).sum::<f64>();
+    let sum = |term: fn(&((f64, f64), f64)) -> f64| points.iter().map(term).sum::<f64>();
     let (xx, yy) = (sum(|p| p.0.0 * p.0.0), sum(|p| p.0.1 * p.0.1));
     let (xy, xz, yz) = (
         sum(|p| p.0.0 * p.0.1),
@@ -205,10 +207,10 @@ fn plane(points: &[((f64, f64), f64)]) -> (f64, f64) {
     )
 }
 
-/// What was published of the kernel whose tick stops.
+/// Published figure for the tickless kernel.
 const NOHZ_MHZ: f64 = 70.0;
 
-/// Programs that sleep, and wake up so many times a second together.
+/// Programs that sleep, with `wakeups` wake-ups per second in total.
 fn programs(wakeups: f64) -> Vec<TaskSpec> {
     let each = super::millis(1e3 * f64::from(PROGRAMS) / wakeups);
     let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(each));
@@ -217,7 +219,7 @@ fn programs(wakeups: f64) -> Vec<TaskSpec> {
     (0..PROGRAMS).map(|_| task.clone()).collect()
 }
 
-/// What the simulator makes of a rate.
+/// Simulates a tick rate. Results are cached.
 pub(super) fn counts(hz: u64, wakeups: f64) -> Counts {
     let key = (hz, wakeups.to_bits());
     let mut known = COUNTS

@@ -1,4 +1,4 @@
-//! `silent-rtc`: the kernel sets the hardware clock, and what that costs whoever measures its
+//! `silent-rtc`: the kernel sets the hardware clock, which disturbs measurements of the clock's
 //! drift.
 
 use ticktax_model::Nanos;
@@ -9,12 +9,11 @@ use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
 use ticktax_model::case::Remark;
 
-/// The case.
 pub(super) const CASE: Rtc = Rtc;
 
 pub(super) struct Rtc;
 
-/// Phases of the tick that are tried.
+/// Number of simulated phases of the tick.
 const PHASES: i64 = 4_000;
 
 impl Case for Rtc {
@@ -31,9 +30,9 @@ impl Case for Rtc {
         let read = values.get("read");
         let sets = errors(100);
         let set = worst(&sets);
-        // The phase of a read is as good as random.
+        // The phase of a read is practically random.
         let deviation_of_read = read / 3_f64.sqrt();
-        let deviation_of_both = deviation(&sets).hypot(deviation_of_read);
+        let deviation_of_set_and_read = deviation(&sets).hypot(deviation_of_read);
         let day = 86_400.0;
         for (series, row) in file.rows() {
             let days = || row.at.split(' ').next()?.parse::<f64>().ok();
@@ -46,7 +45,7 @@ impl Case for Rtc {
                 ("drift by two reads", _) => ppm(2.0 * read),
                 ("a set and a read to two reads", "bounds") => Some((set + read) / (2.0 * read)),
                 ("a set and a read to two reads", _) => {
-                    Some(deviation_of_both / (2_f64.sqrt() * deviation_of_read))
+                    Some(deviation_of_set_and_read / (2_f64.sqrt() * deviation_of_read))
                 }
                 ("time off until ntpd is at a loss", "steps (128 ms)") => {
                     Some(hours(values.get("step-threshold")))
@@ -76,7 +75,7 @@ impl Case for Rtc {
     }
 }
 
-/// The errors of the first set, in s, over boots at random phases of the tick.
+/// Errors of the first set after boot, in seconds, for boots at random phases of the tick.
 fn errors(hz: u64) -> Vec<f64> {
     let mut stream = Stream::new(1, hz);
     let tick = 1_000_000_000 / i64::try_from(hz).unwrap_or(1);
@@ -94,9 +93,9 @@ fn interval(at: &str) -> f64 {
     let sets = grid
         .map(|grid| rtc::sets(&grid, Nanos::from_secs(10_000)))
         .unwrap_or_default();
-    let whole = |at: Nanos| (at.0 / 1_000_000_000) as f64;
+    let seconds = |at: Nanos| (at.0 / 1_000_000_000) as f64;
     sets.windows(2)
-        .map(|pair| whole(pair[1].at) - whole(pair[0].at))
+        .map(|pair| seconds(pair[1].at) - seconds(pair[0].at))
         .fold(0.0, f64::max)
 }
 

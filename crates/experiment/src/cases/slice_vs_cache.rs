@@ -1,4 +1,4 @@
-//! `slice-vs-cache`: two hogs, a task that wakes up often, and the cache they share.
+//! `slice-vs-cache`: two CPU hogs, a task that wakes up often, and the cache that the hogs share.
 
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
@@ -14,16 +14,15 @@ use crate::judge::Modelled;
 use crate::statistics::{mann_whitney, mean, ratio_interval, sorted_by_chance};
 use ticktax_model::case::Remark;
 
-/// The case.
 pub(super) const CASE: Slices = Slices;
 
 pub(super) struct Slices;
 
-/// Simulated s.
+/// Simulated seconds.
 const LENGTH: i64 = 60;
-/// Simulated s where the fit asks again and again.
+/// Simulated seconds for each evaluation of the fit.
 const GAIN_LENGTH: i64 = 20;
-/// CPUs of the machine that the build ran on.
+/// Number of CPUs of the machine that ran the published build.
 const BUILD_CPUS: usize = 8;
 
 impl Case for Slices {
@@ -102,7 +101,7 @@ const POLICIES: [(&str, Policy); 5] = [
     ),
 ];
 
-/// The policy of `stock` or `patched`.
+/// The policy of a series, `stock` or `patched`.
 fn policy(which: &str) -> Policy {
     if which.ends_with("stock") {
         Policy::Goodness
@@ -159,13 +158,12 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Two hogs at 100 Hz, and a task between them that does not take the whole machine.
+/// Two hogs at 100 Hz, and an interactive task that needs only part of the CPU.
 fn interactive(which: &str, values: &Values) -> Report {
     simulate(&setup(policy(which), 100, 200.0, values))
 }
 
-/// The share of its CPUs' time that a machine loses to refills with 2.4 and not with `timer_ticks`,
-/// in %.
+/// Share of CPU time that refills cost under 2.4, minus the share under `timer_ticks`, in %.
 fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     let refilling = |policy| {
         let mut setup = machine(policy);
@@ -178,7 +176,7 @@ fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     (refilling(Policy::Goodness) - refilling(Policy::GoodnessSlices)) * 100.0
 }
 
-/// The same on more CPUs, with as many hogs each. The task between them stays one.
+/// The same setup with more CPUs and two hogs per CPU. There is still one interactive task.
 fn wider(setup: &Setup, cpus: usize) -> Setup {
     let mut wider = setup.clone();
     wider.machine.cpus = cpus;
@@ -193,14 +191,14 @@ fn wider(setup: &Setup, cpus: usize) -> Setup {
     wider
 }
 
-/// The published build times of a kernel.
+/// Published build times of a kernel.
 fn times(file: &CaseFile, which: &str) -> Vec<f64> {
     let series = file.series(&format!("runs, {which}"));
     let rows = series.map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(Published::middle).collect()
 }
 
-/// Two hogs and a task that an interrupt wakes up.
+/// Two hogs, and a task that an interrupt wakes up.
 fn setup(policy: Policy, hz: u64, wakeups: f64, values: &Values) -> Setup {
     let mut setup = Setup::new(Machine::new(1, hz, policy), Nanos::from_secs(LENGTH));
     let regular = 1e3 * values.get("regular");
@@ -238,13 +236,13 @@ fn simulate(setup: &Setup) -> Report {
     run(setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// How often a second the cache went from one hog to the other.
+/// Number of times per second that the cache passed from one hog to the other.
 fn hog_switches(report: &Report) -> f64 {
     let refills: u64 = report.tasks.iter().map(|task| task.refills).sum();
     refills as f64 / LENGTH as f64
 }
 
-/// Writes down who ran, with the ticks between.
+/// Records which task ran, and the ticks in between.
 #[derive(Default)]
 struct Pattern {
     spans: Vec<(Nanos, String)>,
@@ -267,7 +265,8 @@ impl RowSink for Pattern {
     }
 }
 
-/// Two slices of each hog, and a bit: the task between them wakes up three times a tick.
+/// The tasks that ran during slightly more than two slices of each hog. The interactive task wakes
+/// up three times per tick.
 fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     let mut setup = setup(policy, 100, 300.0, values);
     setup.sources[0].interval = Law::Fixed(millis(10.0 / 3.0));
@@ -281,7 +280,7 @@ fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     pattern.spans.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Who ran in the first 160 ms.
+/// The tasks that ran in the first 160 ms, as text.
 fn pattern(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split_inclusive(|name| name == "|").take(16);
@@ -289,7 +288,7 @@ fn pattern(policy: Policy, values: &Values) -> String {
     shown.join(" ").trim_end_matches(" |").to_owned()
 }
 
-/// The hog that each tick interrupted, in the order of the ticks.
+/// The hog that each tick interrupted, in tick order.
 fn slices(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split(|name| name == "|");

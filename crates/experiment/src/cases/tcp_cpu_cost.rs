@@ -1,4 +1,4 @@
-//! `tcp-cpu-cost`: what options cost on the wire, and a profiler that cannot see interrupts.
+//! `tcp-cpu-cost`: the cost of TCP options on the wire, and a profiler that cannot see interrupts.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{EndReport, Link, NetStatement, Protocol, TrafficAccount as Account};
@@ -14,30 +14,29 @@ use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
 use ticktax_model::case::{MeasuredRow, Remark};
 
-/// The case.
 pub(super) const CASE: Tcp = Tcp;
 
 pub(super) struct Tcp;
 
-/// The series that a measurement continues.
+/// The series that a measurement extends.
 const CYCLES: &str = "cycles per byte";
 
-/// Ethernet's and IP's bytes around a segment's data: preamble and gap, header and checksum, IP,
-/// TCP.
+/// Overhead per frame in bytes: preamble and gap, Ethernet header and checksum, IP header, TCP
+/// header.
 const AROUND: f64 = 20.0 + 18.0 + 20.0 + 20.0;
-/// The data of a full frame, and what timestamps take of it.
+/// Data bytes of a full frame, and the bytes that timestamps take from it.
 const FULL: f64 = 1460.0;
 const STAMPS: f64 = 12.0;
-/// Lines that interrupt, so that hardly ever two events share one pending bit.
+/// Number of interrupt lines. With many lines, two events rarely share a pending bit.
 const LINES: usize = 60;
-/// Simulated s: 4000 samples, which are right to ±2 %.
+/// Simulated seconds. They give 4000 samples, accurate to ±2 %.
 const LENGTH: i64 = 40;
-/// What one of the interrupts of the series idle takes, in ms.
+/// Duration of an interrupt in the series `idle`, in ms.
 const EACH: f64 = 0.1;
-/// The level of the clock's interrupt: held up by the others, at level 2, or never.
+/// Level of the clock interrupt. The other interrupts have level 2 and delay only the masked one.
 const MASKED: u8 = 1;
 const UNMASKED: u8 = 3;
-/// How long bytes are sent on this machine.
+/// Duration of the transfer on this machine.
 const HERE: Nanos = Nanos::from_secs(1);
 
 impl Case for Tcp {
@@ -77,22 +76,28 @@ impl Case for Tcp {
         Some(tcp::loopback(HERE).map(|transfer| vec![here(&transfer, &Clock::calibrate())]))
     }
 
-    fn measured(&self, it: &NetStatement) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
-        Some(cycles_a_byte(it).map(|rows| (rows, source(it))))
+    fn measured(
+        &self,
+        statement: &NetStatement,
+    ) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
+        Some(cycles_per_byte(statement).map(|rows| (rows, source(statement))))
     }
 }
 
-/// What a byte cost by the accounts of traffic, in cycles of the CPU's counter: sending and receiving apart, as far as
-/// the accounts tell them apart.
-fn cycles_a_byte(it: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
-    if it.spec.protocol != Protocol::Tcp {
+/// Cycles per byte from the accounts of measured traffic. Separates sending from receiving as far
+/// as the accounts do. Cycles are those of the CPU's counter.
+fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
+    if statement.spec.protocol != Protocol::Tcp {
         return Err("it is of datagrams, and the case is about TCP: leave out --udp".to_owned());
     }
-    let Some(books) = &it.books else {
-        let why = it.no_books.as_deref().unwrap_or("nothing was traced");
+    let Some(books) = &statement.books else {
+        let why = statement
+            .no_books
+            .as_deref()
+            .unwrap_or("nothing was traced");
         return Err(format!("it has no accounts: {why}"));
     };
-    let (Some(hz), bytes @ 1..) = (it.counter_hz, it.bytes()) else {
+    let (Some(hz), bytes @ 1..) = (statement.counter_hz, statement.bytes()) else {
         let why = "it has no cycles: the CPU's counter could not be trusted, or nothing arrived";
         return Err(why.to_owned());
     };
@@ -129,30 +134,30 @@ fn cycles_a_byte(it: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
     Ok(rows.map(row).collect())
 }
 
-/// What was measured.
-fn source(it: &NetStatement) -> Remark {
-    let over = match &it.link {
+/// Describes the measured traffic.
+fn source(statement: &NetStatement) -> Remark {
+    let over = match &statement.link {
         Link::Veth { mtu, .. } => format!("a veth pair with an MTU of {mtu}"),
         Link::Loopback { .. } => "the loopback device".to_owned(),
         Link::Network { peer } => format!("the network, with {peer}"),
     };
-    let rate = it
+    let rate = statement
         .measured()
         .and_then(EndReport::bits_hz)
         .unwrap_or_default();
     let why = format!(
         "TCP over {over} on {}, {:.3} Gbit/s in calls of up to {} bytes, by ticktax net {}; cycles are those of the \
          counter, {:.2} GHz. Not comparable with the published where there is no card, no driver, and no interrupt of one",
-        it.host,
+        statement.host,
         rate / 1e9,
-        it.spec.call_bytes,
-        it.tool_version,
-        it.counter_hz.unwrap_or_default() as f64 / 1e9,
+        statement.spec.call_bytes,
+        statement.tool_version,
+        statement.counter_hz.unwrap_or_default() as f64 / 1e9,
     );
     remark("cycles per byte, measured", why)
 }
 
-/// What a byte over loopback costs on this machine, in cycles of its counter where that is trusted.
+/// Cost of a byte over loopback on this machine, in counter cycles if the counter is reliable.
 fn here(transfer: &Transfer, clock: &Clock) -> Remark {
     let Some(ns) = transfer.ns_per_byte() else {
         return remark("TCP over loopback", "nothing arrived".to_owned());
@@ -202,7 +207,8 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
             soaker.attributes.nice = 19;
             setup.tasks.push(soaker);
             let report = simulate(&setup);
-            // What it finds of a process that it delays is not its own.
+            // The soaker delays the process. The time that the process then needs is not counted as
+            // the soaker's.
             Some(report.tasks[1].ran.share_of(report.elapsed) * 100.0)
         }
         ("interrupts as sampled, masked", at) => Some(share(&profile(at, MASKED)?) * 100.0),
@@ -212,13 +218,13 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Two numbers, `0.30, 2`.
+/// Parses two numbers, such as `0.30, 2`.
 fn pair(at: &str) -> Option<(f64, f64)> {
     let (one, other) = at.split_once(',')?;
     Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
-/// The idle share in %, as sampled and really, of a machine with interrupts and a process.
+/// Idle share of a machine with interrupts and a process, in %: as sampled, and the true value.
 fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     let report = simulate(&busy(tick_level, values));
     let cpu = &report.cpus[0];
@@ -227,11 +233,11 @@ fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     (samples * 100.0, really * 100.0)
 }
 
-/// A machine whose interrupts and process take the shares that the file says.
+/// A machine whose interrupts and process take the shares given in the file.
 fn busy(tick_level: u8, values: &Values) -> Setup {
     let mut setup = machine(values.get("irq"), EACH, tick_level);
     let (share, burst) = (values.get("process"), 2.0);
-    // A burst lasts longer on the wall by what interrupts take.
+    // Interrupts stretch a burst's elapsed time.
     let left = 1.0 - values.get("irq");
     let sleep = (burst / share - burst / left).max(0.1);
     setup.tasks.push(TaskSpec::new(
@@ -245,9 +251,9 @@ fn busy(tick_level: u8, values: &Values) -> Setup {
     setup
 }
 
-/// A machine whose interrupts take a share of it, `ms` each on average, at `share, ms`; sampled at
-/// this level. Events that find theirs pending are lost to it, so that more are offered than come
-/// through, until the share is right.
+/// Simulates a machine for a row `share, ms`: interrupts take `share` of its time, `ms` each on
+/// average. Sampling uses this level. An event that finds its line already pending is lost. The
+/// offered rate is therefore raised until the share is right.
 fn profile(at: &str, tick_level: u8) -> Option<Report> {
     let (share, ms) = pair(at)?;
     let mut offered = share;
@@ -280,12 +286,12 @@ fn machine(offered: f64, ms: f64, tick_level: u8) -> Setup {
     setup
 }
 
-/// The share of the time that interrupts took.
+/// Share of time spent in interrupts.
 fn taken(report: &Report) -> f64 {
     report.cpus[0].time(Mode::Irq).share_of(report.elapsed)
 }
 
-/// The share of samples that found an interrupt.
+/// Share of samples that hit an interrupt.
 fn share(report: &Report) -> f64 {
     let cpu = &report.cpus[0];
     cpu.samples[Mode::Irq as usize] as f64 / cpu.sampled() as f64
@@ -303,9 +309,9 @@ mod tests {
         TrafficBooks, TrafficSpec, TrafficTime,
     };
 
-    use super::cycles_a_byte;
+    use super::cycles_per_byte;
 
-    /// 1 GB by a counter of 2 GHz: 1 s is 2 cycles a byte.
+    /// 1 GB with a 2 GHz counter: 1 s is 2 cycles per byte.
     fn traffic() -> NetStatement {
         let account = |account, ms| TrafficTime {
             account,
@@ -359,14 +365,14 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_billed_to_both_ends_and_to_what_is_neithers() {
-        let rows = cycles_a_byte(&traffic()).unwrap();
+    fn a_byte_costs_both_ends_and_the_softirqs() {
+        let rows = cycles_per_byte(&traffic()).unwrap();
         let values: Vec<f64> = rows.iter().map(|row| row.value).collect();
         assert_eq!(values, [2.0, 1.0, 0.5, 3.5]);
     }
 
     #[test]
-    fn what_tells_no_cycles_of_tcp_is_refused_with_the_reason() {
+    fn traffic_without_tcp_cycles_is_refused_with_the_reason() {
         let mut datagrams = traffic();
         datagrams.spec.protocol = Protocol::Udp;
         let mut untraced = traffic();
@@ -375,13 +381,13 @@ mod tests {
         unclocked.counter_hz = None;
         let mut nothing = traffic();
         nothing.receiver = None;
-        for (it, hint) in [
+        for (statement, hint) in [
             (datagrams, "--udp"),
             (untraced, "--untraced"),
             (unclocked, "counter"),
             (nothing, "nothing arrived"),
         ] {
-            let why = cycles_a_byte(&it).unwrap_err();
+            let why = cycles_per_byte(&statement).unwrap_err();
             assert!(why.contains(hint), "{why}");
         }
     }

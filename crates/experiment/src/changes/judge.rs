@@ -1,4 +1,4 @@
-//! Which differences are more than chance.
+//! Decides which differences are larger than chance.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use ticktax_model::statement::{Class, Statement};
 use super::BeatChange;
 use crate::statistics::{student_quantile, variance, welch};
 
-/// With fewer blocks than this a spread is a guess.
+/// With fewer blocks, an estimate of the spread would be a guess.
 const FEWEST: usize = 5;
 
-/// Judges the differences of a family.
+/// Judges a family of differences.
 pub(super) struct Judge {
-    /// The two-sided probability at which one of them counts.
+    /// Two-sided significance level of each difference.
     each: f64,
 }
 
 impl Judge {
-    /// For so many differences, of which none may be wrong with a probability above `family`.
+    /// Creates a judge for `members` differences. `family` limits the probability of any false one.
     pub(super) fn new(family: f64, members: usize) -> Self {
         Self {
             each: family / members.max(1) as f64,
         }
     }
 
-    /// What became of a number, by its values in the blocks of both.
+    /// The change of a figure, judged by its values in the blocks of both sides.
     pub(super) fn change(
         &self,
         first: Option<f64>,
@@ -45,7 +45,7 @@ impl Judge {
         let Some((error, freedom)) = spread(&a, &b) else {
             return change;
         };
-        // Two rows of equal values leave no doubt either way.
+        // Two constant lists have no spread: any difference counts as certain.
         let quantile = |alpha: f64| student_quantile(1.0 - alpha / 2.0, freedom);
         let margin = error * quantile(0.05);
         Change {
@@ -57,7 +57,7 @@ impl Judge {
     }
 }
 
-/// A difference of two numbers that have 95 % margins of their own.
+/// A difference of two figures with their own 95 % margins.
 pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Change {
     let Some(difference) = change.difference() else {
         return change;
@@ -71,29 +71,31 @@ pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Change {
     }
 }
 
-/// The standard error of the difference of two means, and its degrees of freedom; `None` of too few
-/// values.
+/// Standard error of the difference of two means, and its degrees of freedom. Returns `None` for
+/// too few values.
 fn spread(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
-    let of = |values: &[f64]| (variance(values), values.len());
-    (a.len().min(b.len()) >= FEWEST).then(|| welch(of(a), of(b)))
+    let moments = |values: &[f64]| (variance(values), values.len());
+    (a.len().min(b.len()) >= FEWEST).then(|| welch(moments(a), moments(b)))
 }
 
-/// The names of programs by their process.
+/// Names of programs by process ID.
 pub(super) type Programs = BTreeMap<i32, String>;
 
-/// The programs of a statement.
 pub(super) fn programs(statement: &Statement) -> Programs {
     let programs = statement
         .accounts
         .iter()
-        .filter(|it| it.class == Class::Program);
+        .filter(|account| account.class == Class::Program);
     programs
-        .filter_map(|it| Some((it.pid?, it.name.clone())))
+        .filter_map(|account| Some((account.pid?, account.name.clone())))
         .collect()
 }
 
-/// The beats that came, went or have another period, the costliest first, and how many are the same. Those of being
-/// off a CPU are left out: they take nothing, and the thread's own beat says the same.
+/// Periodic sources that appeared, disappeared or changed their period, most expensive first, and
+/// the number that stayed the same.
+///
+/// Off-CPU sources are excluded: they use no CPU time, and the thread's own source shows the same
+/// period.
 pub(super) fn beats(
     a: Option<(&BeatStatement, &Programs)>,
     b: Option<(&BeatStatement, &Programs)>,
@@ -101,22 +103,27 @@ pub(super) fn beats(
     let (Some(a), Some(b)) = (a, b) else {
         return (Vec::new(), 0);
     };
-    let of = |(it, programs): (&BeatStatement, &Programs)| {
-        let told = |it: &&BeatLine| !it.own && it.kind != BeatKind::OffCpu;
-        // What is to be drawn of a beat is in its own statement.
-        let others = it.beats.iter().filter(told).map(|beat| BeatLine {
-            sample: None,
-            ..beat.clone()
-        });
+    let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
+        let is_comparable = |beat: &&BeatLine| !beat.own && beat.kind != BeatKind::OffCpu;
+        // Samples for drawing are available in the statement itself.
+        let others = statement
+            .beats
+            .iter()
+            .filter(is_comparable)
+            .map(|beat| BeatLine {
+                sample: None,
+                ..beat.clone()
+            });
         others
             .map(|beat| (program(&beat, programs), beat))
             .collect::<Vec<_>>()
     };
-    let (firsts, mut seconds) = (of(a), of(b));
+    let (firsts, mut seconds) = (comparable(a), comparable(b));
     let mut kept = 0;
     let mut unmatched = Vec::new();
     for first in firsts {
-        let same = |it: &OfProgram| same_source(&first, it) && same_period(&first.1, &it.1);
+        let same =
+            |second: &OfProgram| same_source(&first, second) && same_period(&first.1, &second.1);
         match seconds.iter().position(same) {
             Some(place) => {
                 seconds.remove(place);
@@ -127,8 +134,9 @@ pub(super) fn beats(
     }
     let mut changes = Vec::new();
     for first in unmatched {
-        // What has one beat in each, with different periods, changed its period. Another process is another one.
-        let moved = |it: &OfProgram| same_source(&first, it) && first.1.pid == it.1.pid;
+        // A source that exists on both sides with different periods changed its period. A different
+        // process is a different source.
+        let moved = |second: &OfProgram| same_source(&first, second) && first.1.pid == second.1.pid;
         let place = seconds.iter().position(moved);
         changes.push(BeatChange {
             second: place.map(|place| seconds.remove(place).1),
@@ -139,26 +147,26 @@ pub(super) fn beats(
         first: None,
         second: Some(second),
     }));
-    let share = |it: &Option<BeatLine>| it.as_ref().map_or(0.0, |it| it.share);
-    let cost = |it: &BeatChange| share(&it.first).max(share(&it.second));
+    let share = |beat: &Option<BeatLine>| beat.as_ref().map_or(0.0, |beat| beat.share);
+    let cost = |change: &BeatChange| share(&change.first).max(share(&change.second));
     changes.sort_by(|x, y| cost(y).total_cmp(&cost(x)));
     (changes, kept)
 }
 
-/// A beat, and the program of its process where that is known.
+/// A periodic source, and the program of its process if known.
 type OfProgram = (Option<String>, BeatLine);
 
 fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
     programs.get(&beat.pid?).cloned()
 }
 
-/// Whether both are the same program's thread, or the same work of the kernel's.
+/// Whether both belong to the same program's thread, or to the same kernel work.
 fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
     a.name == b.name && a.kind == b.kind && program == other
 }
 
-/// Whether the intervals of both periods have something in common, or the periods differ by less than
-/// a thousandth: clocks of two machines do.
+/// Whether the periods' intervals overlap, or the periods differ by less than 0.1 %. The clocks of
+/// two machines can differ by that much.
 fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
     let overlap = a.rhythm.low <= b.rhythm.high && b.rhythm.low <= a.rhythm.high;
     overlap || (a.rhythm.period - b.rhythm.period).abs() < 1e-3 * a.rhythm.period

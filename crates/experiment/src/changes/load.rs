@@ -1,4 +1,4 @@
-//! Reading what is compared: a recording, or a statement in JSON.
+//! Loads one side of a comparison: a recording, or a JSON statement.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,64 +6,65 @@ use std::path::Path;
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::changes::ChangeMeasure;
 use ticktax_model::document::Document;
-use ticktax_model::recording::{Header, RecordingError, RecordingReader, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Nanos, SourceTable};
+use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use crate::measures;
 use crate::text::read_document;
 
-/// The parts that a recording is cut into.
+/// Number of blocks of a recording.
 const BLOCKS: usize = 20;
-/// A block is no shorter: what runs for longer than a block falls into one of them whole.
+/// Minimum length of a block. An interval longer than a block is counted entirely in one block.
 const SHORTEST: Nanos = Nanos::from_millis(100);
 
-/// Why nothing can be compared.
+/// Reasons why two files cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// A recording cannot be read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// A file is neither.
+    /// A file is neither a recording nor a statement.
     #[error("cannot compare {file}: {why}")]
     File {
-        /// Which.
+        /// The file.
         file: String,
-        /// Why not, and what would do.
+        /// Reason and remedy.
         why: String,
     },
 }
 
-/// An account's class and name.
+/// Class and name of an account.
 pub(super) type Key = (Class, String);
 
-/// The share of all CPUs' time of each account.
+/// Share of total CPU time per account.
 type Shares = BTreeMap<Key, f64>;
 
-/// One of the two.
+/// One side of a comparison.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// The file, as it was named.
+    /// The file as named on the command line.
     pub(super) file: String,
-    /// What it says.
+    /// The statement computed or read from it.
     pub(super) statement: Statement,
-    /// How long it is on the wall.
+    /// Elapsed time.
     pub(super) wall: Nanos,
-    /// The share of all CPUs' time, and the intervals a second, of each account.
+    /// Share of total CPU time, and intervals per second, per account.
     pub(super) sums: BTreeMap<Key, (f64, f64)>,
-    /// The share of all CPUs' time of each account in each block.
+    /// Share of total CPU time per account in each block.
     pub(super) blocks: Option<Vec<Shares>>,
-    /// The time for which the program's threads waited for a CPU, per second, in each block.
+    /// Run-queue wait of the program's threads per second, in each block.
     pub(super) waited: Option<Vec<f64>>,
 }
 
 impl Side {
-    /// Reads a file: a statement by its ending `json`, else a recording.
+    /// Loads a file. Files ending in `json` are statements, all others are recordings.
     pub(super) fn read(path: &Path, threads: usize) -> Result<Self, CompareError> {
         let ending = path.extension();
         if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
-            return Self::of_json(path);
+            return Self::read_json(path);
         }
         let mut file = RecordingReader::open(path)?;
         let mut analysis = RecordingAnalysis::audit(file.header());
@@ -87,7 +88,7 @@ impl Side {
         Ok(side)
     }
 
-    fn of_json(path: &Path) -> Result<Self, CompareError> {
+    fn read_json(path: &Path) -> Result<Self, CompareError> {
         let text = read_document(path).map_err(|why| wrong(path, &why))?;
         let why = "it is not a statement: `ticktax report FILE --format json` prints one";
         let statement: Statement = serde_json::from_slice(&text).map_err(|_| wrong(path, why))?;
@@ -107,15 +108,15 @@ impl Side {
         }
     }
 
-    /// What an account took of each block; `None` where it was not booked row by row.
+    /// Shares of an account in each block. `None` if the account is not booked row by row.
     pub(super) fn shares(&self, key: &Key) -> Option<Vec<f64>> {
         let blocks = self.blocks.as_ref()?;
         let by_row = !key.0.is_moved_by_gaps();
-        let of = |block: &Shares| block.get(key).copied().unwrap_or_default();
-        by_row.then(|| blocks.iter().map(of).collect())
+        let share = |block: &Shares| block.get(key).copied().unwrap_or_default();
+        by_row.then(|| blocks.iter().map(share).collect())
     }
 
-    /// One number about the program that was asked for.
+    /// One figure of the watched program.
     pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
         measures::of_program(&self.statement, self.wall, measure)
     }
@@ -128,7 +129,7 @@ fn wrong(path: &Path, why: &str) -> CompareError {
     }
 }
 
-/// The accounts by name: the share of all CPUs' time, and intervals a second.
+/// Accounts by name: share of total CPU time, and intervals per second.
 fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     let mut sums: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
     let seconds = wall.as_secs_f64();
@@ -144,24 +145,24 @@ fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     sums
 }
 
-/// What was booked by the end of each block.
+/// Accumulates account times up to the end of each block.
 struct Blocks {
     begin: Nanos,
     length: Nanos,
     count: usize,
     ledger: ticktax_analysis::Auditor,
-    /// Sums at the blocks' ends.
+    /// Account totals at the end of each block.
     ends: Vec<BTreeMap<Key, Nanos>>,
-    /// In each block.
+    /// Run-queue wait in each block.
     waited: Vec<Nanos>,
-    /// Whether a row was a sum over a window, which is in no block.
+    /// Whether a row was the sum over a window. Sums cannot be assigned to blocks.
     summed: bool,
 }
 
 impl Blocks {
     fn new(header: &Header) -> Self {
-        let begin = header.books.iter().map(|it| it.begin).min();
-        let end = header.books.iter().map(|it| it.end).max();
+        let begin = header.books.iter().map(|book| book.begin).min();
+        let end = header.books.iter().map(|book| book.end).max();
         let (begin, end) = (begin.unwrap_or_default(), end.unwrap_or_default());
         let elapsed = (end - begin).max(Nanos::ZERO);
         let most = usize::try_from(elapsed.0 / SHORTEST.0).unwrap_or(0);
@@ -194,7 +195,7 @@ impl Blocks {
         let source = sources.get(span.source);
         let waiting = || {
             let reason = OffCpuReason::from_detail(&source.detail);
-            reason.is_some_and(|(it, _)| ThreadState::from(it) == ThreadState::Waiting)
+            reason.is_some_and(|(reason, _)| ThreadState::from(reason) == ThreadState::Waiting)
         };
         if source.kind == Kind::Wait && waiting() {
             let block = block.min(self.count.saturating_sub(1));
@@ -205,12 +206,13 @@ impl Blocks {
         self.ledger.row(sources, row);
     }
 
-    /// The shares of each account, and what was waited per second, in each block; nothing of sums.
+    /// Share of each account, and run-queue wait per second, in each block. Returns `None` if rows
+    /// were sums.
     fn shares(self, cpus: usize) -> (Option<Vec<Shares>>, Option<Vec<f64>>) {
         if self.summed || self.ends.is_empty() {
             return (None, None);
         }
-        let whole = Nanos(
+        let block_time = Nanos(
             self.length
                 .0
                 .saturating_mul(i64::try_from(cpus.max(1)).unwrap_or(1)),
@@ -218,11 +220,11 @@ impl Blocks {
         let nothing = BTreeMap::new();
         let before = std::iter::once(&nothing).chain(&self.ends);
         let blocks = self.ends.iter().zip(before).map(|(end, before)| {
-            let of = |(key, &time): (&Key, &Nanos)| {
+            let share = |(key, &time): (&Key, &Nanos)| {
                 let earlier = before.get(key).copied().unwrap_or_default();
-                (key.clone(), (time - earlier).share_of(whole))
+                (key.clone(), (time - earlier).share_of(block_time))
             };
-            end.iter().map(of).collect()
+            end.iter().map(share).collect()
         });
         let waited = self.waited.iter().take(self.ends.len());
         let waited = waited.map(|time| time.share_of(self.length)).collect();

@@ -1,4 +1,4 @@
-//! What counts as a change, on statements and samples made by hand.
+//! Tests of changes between handmade statements and samples.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::{Lengths, Nanos};
@@ -7,20 +7,20 @@ use ticktax_sim::{Law, Stream};
 use super::judge::{Judge, Programs, beats};
 use crate::statistics::mean;
 
-/// Twenty blocks of an account that takes `mean` ms of each, give or take.
+/// Twenty blocks of an account that takes about `mean` ms of each.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
 }
 
 #[test]
-fn the_same_twice_is_rarely_a_change_and_the_interval_holds_the_truth() {
+fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
     let mut stream = Stream::new(11, 0);
     let (one, many) = (Judge::new(0.05, 1), Judge::new(0.05, 40));
     let (mut false_one, mut false_many, mut covered) = (0, 0, 0);
     for _ in 0..2_000 {
         let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 50));
-        let of = |judge: &Judge| {
+        let compare = |judge: &Judge| {
             judge.change(
                 Some(mean(&a)),
                 Some(mean(&b)),
@@ -28,23 +28,23 @@ fn the_same_twice_is_rarely_a_change_and_the_interval_holds_the_truth() {
                 Some(b.clone()),
             )
         };
-        let change = of(&one);
+        let change = compare(&one);
         false_one += u32::from(change.certain == Some(true));
-        false_many += u32::from(of(&many).certain == Some(true));
+        false_many += u32::from(compare(&many).certain == Some(true));
         let (low, high) = (
             change.difference_low.unwrap(),
             change.difference_high.unwrap(),
         );
         covered += u32::from(low <= 0.0 && 0.0 <= high);
     }
-    // 5 % of 2,000 is 100 ± 10; one of 40 has an eighth of a percent, 2.5 ± 1.6.
+    // 5 % of 2,000 is 100 ± 10. With 40 comparisons, the level is 0.125 %: 2.5 ± 1.6.
     assert!((70..=130).contains(&false_one), "{false_one}");
     assert!(false_many <= 9, "{false_many}");
     assert_eq!(covered, 2_000 - false_one);
 }
 
 #[test]
-fn what_changed_by_more_than_its_spread_is_certain() {
+fn changes_beyond_the_spread_are_certain() {
     let mut stream = Stream::new(12, 0);
     let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 80));
     let judge = Judge::new(0.05, 100);
@@ -52,7 +52,7 @@ fn what_changed_by_more_than_its_spread_is_certain() {
     assert_eq!(change.certain, Some(true));
     let difference = change.difference().unwrap();
     assert!((0.025..0.035).contains(&difference), "{difference}");
-    // Too few blocks, or none, leave it open.
+    // Too few blocks leave the verdict open.
     let open = judge.change(Some(0.1), Some(0.9), Some(a[..4].to_vec()), Some(a));
     assert_eq!((open.certain, open.difference_low), (None, None));
 }
@@ -71,7 +71,7 @@ fn beat(name: &str, period: f64, share: f64) -> BeatLine {
 }
 
 #[test]
-fn beats_come_go_move_and_stay() {
+fn beats_appear_disappear_move_and_stay() {
     let with = |beats: Vec<BeatLine>| BeatStatement {
         beats,
         ..BeatStatement::default()
@@ -82,7 +82,7 @@ fn beats_come_go_move_and_stay() {
         beat("mixer", 10e6, 0.002),
     ]);
     let second = with(vec![
-        // Another machine's clock runs a little faster.
+        // The other machine's clock is slightly faster.
         beat("tick", 4e6 * 1.000_05, 0.001),
         beat("mixer", 20e6, 0.002),
         beat("poller", 50e6, 0.003),
@@ -90,26 +90,26 @@ fn beats_come_go_move_and_stay() {
     let programs = Programs::from([(7, "server".to_owned())]);
     let (changes, kept) = beats(Some((&first, &programs)), Some((&second, &programs)));
     assert_eq!(kept, 1);
-    let names = |it: &Option<BeatLine>| it.as_ref().map(|it| it.name.clone());
-    let told: Vec<_> = changes
+    let names = |beat: &Option<BeatLine>| beat.as_ref().map(|beat| beat.name.clone());
+    let changed: Vec<_> = changes
         .iter()
-        .map(|it| (names(&it.first), names(&it.second)))
+        .map(|change| (names(&change.first), names(&change.second)))
         .collect();
-    let of = |name: &str| Some(name.to_owned());
+    let name_of = |name: &str| Some(name.to_owned());
     assert_eq!(
-        told,
+        changed,
         [
-            (of("backup"), None),
-            (None, of("poller")),
-            (of("mixer"), of("mixer"))
+            (name_of("backup"), None),
+            (None, name_of("poller")),
+            (name_of("mixer"), name_of("mixer"))
         ]
     );
-    // Where beats were not looked for, none came or went.
+    // If one side was not searched for beats, none appeared or disappeared.
     assert_eq!(beats(Some((&first, &programs)), None), (Vec::new(), 0));
 }
 
 #[test]
-fn another_process_has_another_beat_and_sleep_has_none() {
+fn another_process_is_another_beat_and_sleep_is_ignored() {
     let with = |beats: Vec<BeatLine>| BeatStatement {
         beats,
         ..BeatStatement::default()
@@ -125,14 +125,14 @@ fn another_process_has_another_beat_and_sleep_has_none() {
     let (server, game) = ("server".to_owned(), "game".to_owned());
     let before = Programs::from([(7, server.clone())]);
     let first = with(vec![beat("mixer", 10e6, 0.002)]);
-    let told = |second, program: &String| {
+    let compare = |second, program: &String| {
         let programs = Programs::from([(8, program.clone())]);
         let (changes, kept) = beats(Some((&first, &before)), Some((&with(second), &programs)));
         (changes.len(), kept)
     };
-    // The same program, started again, has its beat.
-    assert_eq!(told(vec![other(10e6), asleep], &server), (0, 1));
-    // One went and one came.
-    assert_eq!(told(vec![other(20e6)], &server), (2, 0));
-    assert_eq!(told(vec![other(10e6)], &game), (2, 0));
+    // The same program, restarted, keeps its beat.
+    assert_eq!(compare(vec![other(10e6), asleep], &server), (0, 1));
+    // One disappeared and one appeared.
+    assert_eq!(compare(vec![other(20e6)], &server), (2, 0));
+    assert_eq!(compare(vec![other(10e6)], &game), (2, 0));
 }

@@ -1,13 +1,13 @@
-//! What is wrong with a case's file that its syntax cannot show.
+//! Checks of a case file beyond its syntax.
 
 use std::collections::BTreeSet;
 
 use super::{CaseFile, Parameter, Published, Series};
 
-/// The most rows of a file: each is a run of the model.
+/// Maximum number of rows in a file. Each row is a run of the model.
 const MAX_ROWS: usize = 1_000;
 
-/// What is wrong, and near which text: each is looked for after the one before.
+/// A problem, and text fragments that locate it. Each fragment is searched after the previous one.
 pub(super) struct Fault {
     places: Vec<String>,
     pub(super) why: String,
@@ -21,7 +21,7 @@ impl Fault {
         }
     }
 
-    /// Where in the text it is; as far as it is found.
+    /// Byte offset of the problem, as precisely as the fragments can be found.
     pub(super) fn byte(&self, text: &str) -> usize {
         self.places.iter().fold(0, |from, place| {
             text[from..].find(place).map_or(from, |byte| from + byte)
@@ -30,7 +30,7 @@ impl Fault {
 }
 
 impl CaseFile {
-    /// What serde cannot see.
+    /// Checks what serde cannot.
     pub(super) fn check(&self) -> Result<(), Fault> {
         for (name, parameter) in &self.parameters {
             self.check_parameter(name, parameter).map_err(|why| {
@@ -54,18 +54,23 @@ impl CaseFile {
             }
             let mut rows = BTreeSet::new();
             for row in &series.rows {
-                let of_row = |why: String| {
+                let row_fault = |why: String| {
                     let places = [place.clone(), format!("at = \"{}\"", row.at)];
                     Fault::new(places, format!("{} at {}: {why}", series.name, row.at))
                 };
-                check_row(row).map_err(of_row)?;
+                check_row(row).map_err(row_fault)?;
                 if !rows.insert(&row.at) {
-                    return Err(of_row("there are two such rows".to_owned()));
+                    return Err(row_fault("there are two such rows".to_owned()));
                 }
             }
         }
         let fits = self.rows().any(|(_, row)| row.fit);
-        if !fits && self.parameters.values().any(|it| it.fit.is_some()) {
+        if !fits
+            && self
+                .parameters
+                .values()
+                .any(|parameter| parameter.fit.is_some())
+        {
             let why = "parameters are to be fitted, and no row has `fit = true`".to_owned();
             return Err(Fault::new(["[parameters".to_owned()], why));
         }
@@ -77,35 +82,35 @@ impl CaseFile {
         Ok(())
     }
 
-    fn check_parameter(&self, name: &str, it: &Parameter) -> Result<(), String> {
-        if !it.value.is_finite() {
+    fn check_parameter(&self, name: &str, parameter: &Parameter) -> Result<(), String> {
+        if !parameter.value.is_finite() {
             return Err("its value is not a finite number".to_owned());
         }
-        if let Some([low, high]) = it.fit {
+        if let Some([low, high]) = parameter.fit {
             let goes_up = low.is_finite() && high.is_finite() && low < high;
-            if !goes_up || !(2..=1000).contains(&it.steps) {
+            if !goes_up || !(2..=1000).contains(&parameter.steps) {
                 return Err(format!(
                     "it cannot be fitted from {low} to {high} in {} steps: a range that goes up, and \
                      2 to 1000 steps",
-                    it.steps
+                    parameter.steps
                 ));
             }
-            if !(low..=high).contains(&it.value) {
+            if !(low..=high).contains(&parameter.value) {
                 return Err(format!("its value is not from {low} to {high}"));
             }
-            if it.quote.is_some() {
+            if parameter.quote.is_some() {
                 return Err("it is published, so it is not fitted".to_owned());
             }
-        } else if it.from.is_empty() && it.quote.is_none() {
+        } else if parameter.from.is_empty() && parameter.quote.is_none() {
             return Err(
                 "say where it is from: `quote` if published, `fit` if fitted, `from` if assumed"
                     .to_owned(),
             );
         }
-        if let Some(value) = it.others.iter().find(|value| !value.is_finite()) {
+        if let Some(value) = parameter.others.iter().find(|value| !value.is_finite()) {
             return Err(format!("try: {value} is not a finite number"));
         }
-        let unknown = it.refit.iter().find(|other| {
+        let unknown = parameter.refit.iter().find(|other| {
             let known = self.parameters.get(*other);
             *other == name || known.is_none_or(|known| known.fit.is_none())
         });
@@ -154,9 +159,9 @@ fn check_row(row: &Published) -> Result<(), String> {
     if row.fit && row.target().is_none() {
         return Err("it calibrates, and has no number".to_owned());
     }
-    match row.tolerance.filter(|&it| !is_tolerance(it)) {
-        Some(it) => Err(format!(
-            "its tolerance is {it}: it has to be a number from 0 on"
+    match row.tolerance.filter(|&tolerance| !is_tolerance(tolerance)) {
+        Some(tolerance) => Err(format!(
+            "its tolerance is {tolerance}: it has to be a number from 0 on"
         )),
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Whether an experiment with switches can tell their effects apart.
+//! Checks whether an experiment with switches can separate their effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,21 @@ use ticktax_model::net_experiment::DesignCheck;
 
 use crate::design::{Factorial, same};
 
-/// Switches that are on or off, and what of them each effect needs.
+/// On/off switches, and the switches that each effect requires.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {
     /// The switches, up to 8.
     pub switches: Vec<String>,
-    /// Effects by name: each is there when all of these switches are on.
+    /// Effects by name. An effect occurs when all its switches are on.
     pub effects: BTreeMap<String, Vec<String>>,
 }
 
 impl Design {
-    /// Most switches that can be tried in all combinations.
+    /// Maximum number of switches, because all combinations are enumerated.
     const MAX: usize = 8;
 
-    /// What makes no sense about it.
+    /// Validates the design.
     pub(super) fn check(&self) -> Result<(), String> {
         let switches: BTreeSet<&String> = self.switches.iter().collect();
         if switches.is_empty() || switches.len() > Self::MAX {
@@ -31,7 +31,8 @@ impl Design {
             return Err("design: a switch is there twice".to_owned());
         }
         let needed = self.effects.iter();
-        let mut needed = needed.flat_map(|(name, needs)| needs.iter().map(move |it| (name, it)));
+        let mut needed =
+            needed.flat_map(|(name, needs)| needs.iter().map(move |switch| (name, switch)));
         match needed.find(|(_, switch)| !switches.contains(switch)) {
             Some((name, switch)) => {
                 Err(format!("design: effect {name}: unknown switch `{switch}`"))
@@ -40,10 +41,10 @@ impl Design {
         }
     }
 
-    /// Which effects a setting has: the switches that are on, as bits in their order.
+    /// Effects of a setting. Bits in switch order show which switches are on.
     fn effects_of(&self, setting: u32) -> Vec<&str> {
         let on = |switch: &String| {
-            let place = self.switches.iter().position(|it| it == switch);
+            let place = self.switches.iter().position(|name| name == switch);
             place.is_some_and(|place| setting >> place & 1 == 1)
         };
         let effects = self
@@ -53,25 +54,25 @@ impl Design {
         effects.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// All settings of the switches, and for each the place of the first that has the same effects.
+    /// All settings, and for each the index of the first setting with the same effects.
     fn same(&self) -> (Factorial, Vec<usize>) {
         let factorial = Factorial::new(vec![2; self.switches.len()]);
         let same = same(&factorial.cells(), |cell| self.effects_of(bits(cell)));
         (factorial, same)
     }
 
-    /// What an experiment with all settings of the switches can tell of them.
-    pub fn told(&self) -> DesignCheck {
+    /// The effects that an experiment with all settings can estimate.
+    pub fn estimable(&self) -> DesignCheck {
         let (factorial, same) = self.same();
         factorial.check(&same).0
     }
 
-    /// The effects that a setting can have together, and how many settings have just these.
+    /// Combinations of effects that occur together, and the number of settings that produce each.
     pub fn cells(&self) -> Vec<(Vec<&str>, usize)> {
         let (factorial, same) = self.same();
         let settings = factorial.cells();
-        let count = |at: usize| same.iter().filter(|it| **it == at).count();
-        let first = same.iter().enumerate().filter(|(at, it)| at == *it);
+        let count = |at: usize| same.iter().filter(|first| **first == at).count();
+        let first = same.iter().enumerate().filter(|(at, first)| at == *first);
         let mut cells: Vec<(Vec<&str>, usize)> = first
             .map(|(at, _)| (self.effects_of(bits(&settings[at])), count(at)))
             .collect();
@@ -79,7 +80,7 @@ impl Design {
         cells
     }
 
-    /// Switches that change nothing while every other one is off: trying them alone tells nothing.
+    /// Switches that change nothing while all others are off. Testing them alone shows nothing.
     pub fn alone_without_effect(&self) -> Vec<&str> {
         let none = self.effects_of(0);
         let alone = self.switches.iter().enumerate();
@@ -88,7 +89,7 @@ impl Design {
     }
 }
 
-/// The switches that are on, as bits in their order.
+/// Encodes the switches that are on as bits, in switch order.
 fn bits(setting: &[usize]) -> u32 {
     let on = setting.iter().enumerate().filter(|(_, value)| **value == 1);
     on.map(|(place, _)| 1 << place).sum()

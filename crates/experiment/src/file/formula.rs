@@ -1,8 +1,8 @@
-//! Arithmetic on published numbers, as a case's file writes it.
+//! Arithmetic on published numbers in a case file.
 
 use serde::Deserialize;
 
-/// A formula with its value, or two for a range.
+/// A formula with its value, or two formulas for the ends of a range.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Derived {
@@ -10,7 +10,7 @@ pub struct Derived {
     range: [f64; 2],
 }
 
-/// As it is written.
+/// The notation in the file.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {
@@ -19,12 +19,12 @@ enum Text {
 }
 
 impl Derived {
-    /// The formula, or those of both ends.
+    /// The formula, or the formulas of both ends.
     pub fn formula(&self) -> &[String] {
         &self.formula
     }
 
-    /// What it gives, from and to; both are the same of one formula.
+    /// The resulting range. Both ends are equal for a single formula.
     pub fn range(&self) -> [f64; 2] {
         self.range
     }
@@ -40,7 +40,7 @@ impl TryFrom<Text> for Derived {
         };
         let values: Vec<f64> = formula
             .iter()
-            .map(|it| value(it))
+            .map(|text| value(text))
             .collect::<Result<_, _>>()?;
         let range = [values[0], values[values.len() - 1]];
         if range[0] > range[1] {
@@ -51,7 +51,7 @@ impl TryFrom<Text> for Derived {
     }
 }
 
-/// Numbers, `+ - * / ^`, parentheses, and functions such as `sqrt`.
+/// Evaluates a formula: numbers, `+ - * / ^`, parentheses, and functions such as `sqrt`.
 fn value(formula: &str) -> Result<f64, String> {
     let value = exmex::eval_str::<f64>(formula)
         .map_err(|error| format!("derived: `{formula}` is no formula: {}", error.msg()))?;

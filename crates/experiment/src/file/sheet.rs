@@ -1,4 +1,4 @@
-//! A case's file as pages have it.
+//! Converts a case file to document types.
 
 use ticktax_model::case::{
     CaseHead, CaseNotes, CaseSheet, Constant, PublishedRow, PublishedSeries,
@@ -7,7 +7,7 @@ use ticktax_model::case::{
 use super::{CaseFile, Published};
 
 impl CaseFile {
-    /// Which case it is.
+    /// Identification of the case.
     pub fn head(&self) -> CaseHead {
         CaseHead {
             name: self.name.clone(),
@@ -17,7 +17,7 @@ impl CaseFile {
         }
     }
 
-    /// What there is to say beside its figures.
+    /// Remarks in addition to the figures.
     pub fn notes(&self) -> CaseNotes {
         CaseNotes {
             not_reproduced: self.not_reproduced.clone(),
@@ -25,20 +25,20 @@ impl CaseFile {
         }
     }
 
-    /// The constants of its model.
+    /// Constants of the model.
     pub fn constants(&self) -> Vec<Constant> {
-        let constants = self.parameters.iter().map(|(name, it)| Constant {
+        let constants = self.parameters.iter().map(|(name, parameter)| Constant {
             name: name.clone(),
-            value: it.value,
-            unit: it.unit.clone(),
-            quote: it.quote.clone(),
-            from: it.from.clone(),
-            fit: it.fit,
+            value: parameter.value,
+            unit: parameter.unit.clone(),
+            quote: parameter.quote.clone(),
+            from: parameter.from.clone(),
+            fit: parameter.fit,
         });
         constants.collect()
     }
 
-    /// All that it says.
+    /// The complete contents.
     pub fn sheet(&self) -> CaseSheet {
         let row = |row: &Published| PublishedRow {
             at: row.at.clone(),
@@ -48,20 +48,20 @@ impl CaseFile {
             formula: row
                 .derived
                 .as_ref()
-                .map_or_else(Vec::new, |it| it.formula().to_vec()),
+                .map_or_else(Vec::new, |derived| derived.formula().to_vec()),
             fit: row.fit,
         };
-        // What only the model says something of is none of the source's.
-        let says = |row: &&Published| row.quote.is_some() || row.target().is_some();
+        // Rows that only the model fills in are not from the source.
+        let is_from_source = |row: &&Published| row.quote.is_some() || row.target().is_some();
         let series = self.series.iter().map(|series| PublishedSeries {
             name: series.name.clone(),
             unit: series.unit.clone(),
-            rows: series.rows.iter().filter(says).map(row).collect(),
+            rows: series.rows.iter().filter(is_from_source).map(row).collect(),
         });
         CaseSheet {
             head: self.head(),
             constants: self.constants(),
-            series: series.filter(|it| !it.rows.is_empty()).collect(),
+            series: series.filter(|series| !series.rows.is_empty()).collect(),
             notes: self.notes(),
         }
     }

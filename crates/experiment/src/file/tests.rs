@@ -8,7 +8,7 @@ fn error(text: &str) -> (usize, String) {
 const HEAD: &str = "name = \"x\"\ntitle = \"\"\nsource = \"\"\nmechanism = \"\"\n";
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_are_reported_with_their_line() {
     let rows = |rows: &str| format!("[[series]]\nname = \"s\"\nunit = \"\"\nrows = [\n{rows}]\n");
     for (rest, line, what) in [
         ("colour = 1\n".to_owned(), 5, "colour"),
@@ -68,7 +68,7 @@ fn what_is_wrong_is_told_with_its_line() {
 }
 
 #[test]
-fn numbers_are_finite() {
+fn numbers_must_be_finite() {
     let rows = |rows: &str| format!("[[series]]\nname = \"s\"\nunit = \"\"\nrows = [\n{rows}]\n");
     for (rest, line, what) in [
         (
@@ -127,22 +127,25 @@ fn a_design_shows_which_settings_are_the_same() {
          effects = {{ ab = [\"a\", \"b\"], ac = [\"a\", \"c\"] }}\n"
     );
     let design = CaseFile::parse("x.toml", &text).unwrap().design.unwrap();
-    let told = design.told();
-    assert_eq!((told.cells, told.different), (8, 4));
-    // Of three effects and three interactions.
-    assert_eq!((told.effects, told.rank), (6, 3));
+    let check = design.estimable();
+    assert_eq!((check.cells, check.different), (8, 4));
+    // Three effects and three interactions.
+    assert_eq!((check.effects, check.rank), (6, 3));
     assert_eq!(design.alone_without_effect(), ["a", "b", "c"]);
 }
 
-/// The published one: three switches that were set together.
+/// The published design: three switches that were always set together.
 #[test]
-fn the_switches_of_tcp_make_four_cells() {
+fn the_tcp_switches_make_four_cells() {
     let case = crate::cases::find("tcp-cpu-cost").unwrap();
     let file = CaseFile::parse("tcp-cpu-cost.toml", case.text()).unwrap();
-    let told = file.design.unwrap().told();
-    assert_eq!((told.cells, told.different, told.rank), (8, 4, 3));
-    // Neither window scaling nor timestamps are there while rfc1323 is off.
-    let idle = told.idle.iter().map(|it| (it.factor, it.while_at.unwrap()));
+    let check = file.design.unwrap().estimable();
+    assert_eq!((check.cells, check.different, check.rank), (8, 4, 3));
+    // Window scaling and timestamps have no effect while rfc1323 is off.
+    let idle = check
+        .idle
+        .iter()
+        .map(|idle| (idle.factor, idle.while_at.unwrap()));
     let idle: Vec<_> = idle
         .map(|(factor, off)| (factor, off.factor, off.value))
         .collect();

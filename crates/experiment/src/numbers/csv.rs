@@ -1,11 +1,11 @@
-//! A column of a table.
+//! Reads a column of a CSV or TSV table.
 
 use csv::{Position, Reader, ReaderBuilder, StringRecord, Trim};
 
 use super::{Found, MAX_VALUES, Problem, listed, number, place};
 
-/// Reads a column: the one that is chosen, else the only one with nothing but numbers. The first line is names where
-/// one of its fields is no number.
+/// Reads the chosen column, or else the only numeric one. The first line contains names if one of
+/// its fields is not a number.
 pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<Found, Problem> {
     let table = Table { text, delimiter };
     let mut first = StringRecord::new();
@@ -50,7 +50,7 @@ impl Table<'_> {
             .from_reader(self.text.as_bytes())
     }
 
-    /// Calls `with` with every row but that of names, until it says that this is enough.
+    /// Calls `with` for every row except the names, until it returns `false`.
     fn each_row(
         &self,
         has_names: bool,
@@ -67,7 +67,7 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// The one column of which every field is a number.
+    /// Index of the only column in which every field is a number.
     fn only_column(&self, has_names: bool, names: &[String]) -> Result<usize, Problem> {
         let mut numeric = vec![true; names.len()];
         self.each_row(has_names, |row| {
@@ -79,7 +79,7 @@ impl Table<'_> {
         let mut places = (0..names.len()).filter(|&column| numeric[column]);
         match (places.next(), places.next()) {
             (Some(only), None) => Ok(only),
-            // The error then says what is wrong with it.
+            // Reading this column then reports the invalid field.
             _ if names.len() == 1 => Ok(0),
             _ => {
                 let all = listed(names);
@@ -96,7 +96,7 @@ fn is_number(text: &str) -> bool {
 
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "it is what map_err hands over"
+    reason = "map_err passes the error by value"
 )]
 fn broken(error: csv::Error) -> Problem {
     Problem::Content(error.to_string())

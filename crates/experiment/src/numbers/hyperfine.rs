@@ -1,4 +1,4 @@
-//! What `hyperfine --export-json` writes: every run's time, in s.
+//! Reads exports of `hyperfine --export-json`: the time of every run, in seconds.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -7,7 +7,7 @@ use ticktax_model::trial::{Better, Unit};
 
 use super::{Found, Problem, listed, place};
 
-/// What tells an export from a document of ours.
+/// The fields that distinguish an export from a ticktax document.
 #[derive(Deserialize)]
 struct Export {
     results: Option<Value>,
@@ -19,23 +19,26 @@ struct Timed {
     command: String,
     #[serde(default)]
     times: Option<Vec<f64>>,
-    /// `null` of a run that a signal ended.
+    /// `null` for a run that a signal ended.
     #[serde(default)]
     exit_codes: Vec<Option<i32>>,
 }
 
-/// The results of an export; `None` where it is JSON of something else, or none.
+/// The results of an export. Returns `None` for any other text.
 pub(super) fn results(text: &str) -> Option<Value> {
     let export: Export = serde_json::from_str(text).ok()?;
     let results = export.results.filter(Value::is_array);
     results.filter(|_| export.document.is_none())
 }
 
-/// Reads the times of one result: the one that is chosen, else the only one. Runs that failed are left out.
+/// Reads the times of the chosen result, or else of the only one. Failed runs are left out.
 pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Problem> {
     let results = Vec::<Timed>::deserialize(results)
         .map_err(|error| Problem::Content(format!("it is no export of hyperfine: {error}")))?;
-    let names: Vec<String> = results.iter().map(|it| it.command.clone()).collect();
+    let names: Vec<String> = results
+        .iter()
+        .map(|result| result.command.clone())
+        .collect();
     let all = listed(&names);
     let place = match (chosen, results.len()) {
         (_, 0) => return Err(Problem::Content("it has no results".to_owned())),

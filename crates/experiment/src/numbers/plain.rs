@@ -1,8 +1,8 @@
-//! A number a line.
+//! Reads one number per line.
 
 use super::{Found, MAX_VALUES, Problem, number};
 
-/// Reads numbers, a line each. Empty lines, and what follows a `#`, are passed over.
+/// Reads one number per line. Skips empty lines and anything after `#`.
 pub(super) fn read(text: &str) -> Result<Found, Problem> {
     let mut values = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {

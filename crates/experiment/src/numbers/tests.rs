@@ -1,4 +1,4 @@
-//! Files of numbers, good and bad.
+//! Tests with valid and invalid files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ const STOCK: &str =
     "# make -j bzImage, stock\n61.817\n61.871\n\n61.993 # s\n62.015\n62.049\n62.077\n";
 const PATCHED: &str = "time,run\n60.177,a\n60.313,b\n60.331,c\n60.349,d\n60.462,e\n60.792,f\n";
 
-/// A folder with two files.
+/// Creates a folder with two files.
 fn files(first: (&str, &str), second: (&str, &str)) -> (TempDir, PathBuf, PathBuf) {
     let folder = TempDir::new().unwrap();
     let write = |(name, text): (&str, &str)| {
@@ -30,7 +30,6 @@ fn are_numbers(a: &Path, b: &Path) -> Result<bool, NumbersError> {
     Ok(NumberFiles::open(a, b)?.is_some())
 }
 
-/// What two lists tell.
 fn compare(a: &Path, b: &Path, question: &Question) -> Result<NumbersComparison, NumbersError> {
     let files = NumberFiles::open(a, b)?.expect("lists of numbers");
     files.compare(question, "0")
@@ -44,18 +43,18 @@ fn question() -> Question {
 }
 
 #[test]
-fn the_published_builds_from_two_files() {
+fn a_text_file_and_a_csv_file_are_compared() {
     let (_folder, a, b) = files(("stock.txt", STOCK), ("patched.csv", PATCHED));
     assert!(are_numbers(&a, &b).unwrap());
-    let told = compare(&a, &b, &question()).unwrap();
-    let effect = told.comparison.effect.unwrap();
+    let result = compare(&a, &b, &question()).unwrap();
+    let effect = result.comparison.effect.unwrap();
     assert_eq!(format!("{:+.2} %", 100.0 * effect.value), "-2.53 %");
-    let p = told.comparison.chance.unwrap();
+    let p = result.comparison.chance.unwrap();
     assert_eq!(format!("{p:.4}"), "0.0022");
-    assert_eq!((told.first.count, told.second.count), (6, 6));
-    assert_eq!(told.second.name.as_deref(), Some("time"));
-    assert_eq!((told.unit, told.better), (Unit::None, Better::Unknown));
-    assert_eq!(told.comparison.verdict, Verdict::Differs);
+    assert_eq!((result.first.count, result.second.count), (6, 6));
+    assert_eq!(result.second.name.as_deref(), Some("time"));
+    assert_eq!((result.unit, result.better), (Unit::None, Better::Unknown));
+    assert_eq!(result.comparison.verdict, Verdict::Differs);
 }
 
 const EXPORT: &str = r#"{"results": [
@@ -71,11 +70,11 @@ fn two_results_of_one_export_are_compared() {
         results: vec!["make".to_owned(), "2".to_owned()],
         ..question()
     };
-    let told = compare(&a, &a, &chosen).unwrap();
-    assert_eq!((told.unit, told.better), (Unit::S, Better::Lower));
-    assert_eq!((told.first.count, told.first.failed), (4, 1));
-    assert_eq!(told.second.name.as_deref(), Some("ninja"));
-    assert_eq!(told.comparison.verdict, Verdict::Better);
+    let result = compare(&a, &a, &chosen).unwrap();
+    assert_eq!((result.unit, result.better), (Unit::S, Better::Lower));
+    assert_eq!((result.first.count, result.first.failed), (4, 1));
+    assert_eq!(result.second.name.as_deref(), Some("ninja"));
+    assert_eq!(result.comparison.verdict, Verdict::Better);
     let Err(NumbersError::Choice { why, .. }) = compare(&a, &b, &question()) else {
         panic!("two results");
     };
@@ -86,8 +85,8 @@ fn two_results_of_one_export_are_compared() {
 }
 
 #[test]
-fn what_is_no_list_says_where_and_why() {
-    let told = |name: &str, text: &str| {
+fn invalid_lists_are_reported_with_line_and_reason() {
+    let error_text = |name: &str, text: &str| {
         let (_folder, a, b) = files((name, text), ("b.txt", "1\n2\n"));
         let question = Question {
             results: vec!["3".to_owned()],
@@ -121,12 +120,12 @@ fn what_is_no_list_says_where_and_why() {
             "no export of hyperfine",
         ),
     ] {
-        let told = told(name, text);
-        assert!(told.contains(why), "{name} {text:?}: {told}");
-        assert!(told.contains(name) && !told.contains('\n'), "{told}");
+        let error = error_text(name, text);
+        assert!(error.contains(why), "{name} {text:?}: {error}");
+        assert!(error.contains(name) && !error.contains('\n'), "{error}");
     }
     let long = "1\n".repeat(1_000_001);
-    assert!(told("a.txt", &long).contains("more than 1000000 numbers"));
+    assert!(error_text("a.txt", &long).contains("more than 1000000 numbers"));
     let (_folder, a, b) = files(("a.txt", "1\n"), ("b.txt", "\u{0}"));
     assert!(compare(&a, &b, &question()).is_err());
     fs::write(&b, [0xff, 0xfe]).unwrap();
@@ -137,9 +136,9 @@ fn what_is_no_list_says_where_and_why() {
     assert!(error.to_string().contains("no such file"), "{error}");
 }
 
-/// As a shell hands over `<(sort -n times)`.
+/// Shells pass `<(sort -n times)` as a pipe.
 #[test]
-fn a_pipe_is_read_whole() {
+fn a_pipe_is_read_completely() {
     let pipe = |text: &str| {
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(text.as_bytes()).unwrap();
@@ -147,30 +146,33 @@ fn a_pipe_is_read_whole() {
         (reader, PathBuf::from(path))
     };
     let ((_first, a), (_second, b)) = (pipe(STOCK), pipe("12\n14\n"));
-    let told = compare(&a, &b, &question()).unwrap();
-    assert_eq!((told.first.count, told.second.count), (6, 2));
-    assert!((told.comparison.second.unwrap().mean - 13.0).abs() < 1e-12);
+    let result = compare(&a, &b, &question()).unwrap();
+    assert_eq!((result.first.count, result.second.count), (6, 2));
+    assert!((result.comparison.second.unwrap().mean - 13.0).abs() < 1e-12);
 }
 
 #[test]
 fn a_column_is_chosen_by_name_or_number() {
     let table = "a,b\n1,5\n2,6\n3,7\n4,8\n";
     let (_folder, a, b) = files(("a.csv", table), ("b.tsv", "b\tx\n9\t5\n8\t6\n"));
-    let of = |columns: &[&str]| {
+    let means = |columns: &[&str]| {
         let question = Question {
-            columns: columns.iter().map(|&it| it.to_owned()).collect(),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
             ..question()
         };
-        let told = compare(&a, &b, &question).unwrap();
+        let result = compare(&a, &b, &question).unwrap();
         let mean = |figures: Option<ticktax_model::trial::ArmFigures>| figures.unwrap().mean;
-        (mean(told.comparison.first), mean(told.comparison.second))
+        (
+            mean(result.comparison.first),
+            mean(result.comparison.second),
+        )
     };
-    assert_eq!(of(&["b"]), (6.5, 8.5));
-    assert_eq!(of(&["1", "x"]), (2.5, 5.5));
+    assert_eq!(means(&["b"]), (6.5, 8.5));
+    assert_eq!(means(&["1", "x"]), (2.5, 5.5));
 }
 
 #[test]
-fn a_recording_is_no_list() {
+fn a_recording_is_not_a_list() {
     let (_folder, a, b) = files(("a.txt", "1\n2\n"), ("b", "PAR1…"));
     let error = are_numbers(&a, &b).unwrap_err();
     assert!(matches!(error, NumbersError::Mixed { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! How much a case of one's own takes: refused before it begins, rather than silent for hours.
+//! Estimates the cost of a user's case, to refuse it at once instead of running for hours.
 
 use std::collections::BTreeSet;
 
@@ -9,40 +9,40 @@ use super::{OwnCase, OwnCaseError};
 use crate::file::Parameter;
 use crate::fit;
 
-/// The most events that a case may simulate, which is about a minute.
+/// Maximum number of simulated events. That takes about a minute.
 const MAX_EVENTS: u64 = 200_000_000;
-/// What a simulation takes beside its events, in events.
+/// Fixed cost of a simulation, in events.
 const OF_EACH_RUN: u64 = 500;
 
-/// What is to be made of a case.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Its page, with what other values of its parameters give.
+    /// Report the case, including the sensitivity to its parameters.
     Run,
-    /// Its constants, from the rows that calibrate.
+    /// Fit its constants to the calibration rows.
     Fit,
 }
 
 impl OwnCase {
-    /// Whether it can be done in about a minute: the model is run with the constants of the file, and the
-    /// rest is counted.
+    /// Checks that the operation takes at most about a minute. Runs the model once with the file's
+    /// constants and multiplies.
     ///
     /// # Errors
-    /// Where it takes more than 200 million simulated events.
+    /// The operation takes more than 200 million simulated events.
     pub fn check_effort(&self, asked: Asked) -> Result<(), OwnCaseError> {
         let (all, calibrating) = self.events()?;
-        let steps = |it: &Parameter| it.fit.map(|range| values_of(range, it));
+        let steps = |parameter: &Parameter| parameter.fit.map(|range| values_of(range, parameter));
         let total = match asked {
-            Asked::Run => self.file.parameters.values().fold(all, |sum, it| {
-                let refitted = it.refit.iter();
+            Asked::Run => self.file.parameters.values().fold(all, |sum, parameter| {
+                let refitted = parameter.refit.iter();
                 let refitted = refitted.filter_map(|name| self.file.parameters.get(name));
                 let runs = fit::max_runs(refitted.filter_map(steps));
                 let point = all.saturating_add(calibrating.saturating_mul(runs));
-                // The value of the file is one of the points.
-                let points = if it.others.is_empty() {
+                // The value in the file is an additional point.
+                let points = if parameter.others.is_empty() {
                     0
                 } else {
-                    it.others.len() as u64 + 1
+                    parameter.others.len() as u64 + 1
                 };
                 sum.saturating_add(point.saturating_mul(points))
             }),
@@ -66,7 +66,7 @@ impl OwnCase {
         )))
     }
 
-    /// Events of the model in all rows, and in those that calibrate.
+    /// Simulated events of all rows, and of the calibration rows.
     fn events(&self) -> Result<(u64, u64), OwnCaseError> {
         let values = self.file.values();
         let mut found: BTreeSet<&str> = BTreeSet::new();
@@ -93,7 +93,10 @@ impl OwnCase {
             };
             let events = report.events.saturating_add(OF_EACH_RUN);
             all = all.saturating_add(events);
-            let calibrates = self.file.rows().any(|(_, it)| it.at == row.at && it.fit);
+            let calibrates = self
+                .file
+                .rows()
+                .any(|(_, other)| other.at == row.at && other.fit);
             if calibrates {
                 calibrating = calibrating.saturating_add(events);
             }
@@ -102,8 +105,8 @@ impl OwnCase {
     }
 }
 
-/// Runs a simulation, unless it takes more events than that; a hundredth of it is tried first, so that this
-/// is known in a second.
+/// Runs a simulation. Returns `None` if it exceeds `max_events`. It simulates a hundredth first, to
+/// detect this within a second.
 fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     const PARTS: u16 = 100;
     let length = Nanos(setup.length.0 / i64::from(PARTS));
@@ -117,15 +120,15 @@ fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupErro
     run_within(setup, max_events)
 }
 
-/// How many values of a parameter a fit tries first.
-fn values_of([low, high]: [f64; 2], it: &Parameter) -> u64 {
-    let steps = u64::from(it.steps);
-    if !it.whole {
+/// Number of values of a parameter in a fit's first round.
+fn values_of([low, high]: [f64; 2], parameter: &Parameter) -> u64 {
+    let steps = u64::from(parameter.steps);
+    if !parameter.whole {
         return steps;
     }
-    let mut whole = 0;
-    while whole < steps && low.ceil() + whole as f64 <= high {
-        whole += 1;
+    let mut integers = 0;
+    while integers < steps && low.ceil() + integers as f64 <= high {
+        integers += 1;
     }
-    whole.max(1)
+    integers.max(1)
 }

@@ -1,4 +1,4 @@
-//! The machine that this runs on as a [`Performer`], and a thread for each program.
+//! Implements [`Performer`] on this machine, with one thread per program.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,14 +13,14 @@ use ticktax_sim::{Call, TaskSpec};
 
 use super::{Performer, replay};
 
-/// The seed that scenarios have without other wishes: the simulator then draws the same.
+/// The default seed of scenarios, so that the simulator draws the same values.
 const SEED: u64 = 1;
 
-/// Performs `tasks` on real threads of this machine for `length`; the header of a recording of that,
-/// which has no rows. Without tasks it only lets that time pass.
+/// Performs `tasks` on real threads for `length`. Returns the header of a recording without rows.
+/// Without tasks, it only waits.
 ///
 /// # Errors
-/// A program has a step that threads cannot perform, or the kernel refuses to let one sleep.
+/// A program has an unsupported step, or the kernel refuses to sleep.
 pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, String> {
     let proc = Proc::default();
     let machine = proc.machine();
@@ -49,7 +49,7 @@ fn unix_time() -> i64 {
     })
 }
 
-/// Lets a thread perform each task, and waits for all.
+/// Performs each task on its own thread and waits for all of them.
 fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, String> {
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
@@ -78,7 +78,6 @@ fn perform_one(task: &TaskSpec, place: usize, length: Nanos) -> Result<ReplayedT
     Ok(done)
 }
 
-/// This machine.
 struct Here(SyscallDriver);
 
 impl Performer for Here {
@@ -105,7 +104,7 @@ mod tests {
     use crate::replay::Replay;
 
     #[test]
-    fn each_program_is_performed_for_its_time() {
+    fn each_program_runs_for_the_requested_time() {
         let sleeper = vec![
             Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(2))),
             Step::Work(Law::Fixed(Nanos::from_micros(100))),

@@ -1,17 +1,17 @@
-//! Tests that ask for the order of values only, so that one run that hung cannot decide them.
+//! Rank tests. They use only the order of values, so a single outlier cannot decide them.
 
 use statrs::function::erf::erfc;
 use statrs::function::factorial::ln_factorial;
 
 use super::student::student_chance;
 
-/// Up to this product of both samples' sizes together and the smaller one's, all ways to draw the
-/// smaller one are counted: 32 million additions at most.
+/// Maximum product of the total size and the smaller size for exact counting. That is at most 32
+/// million additions.
 const COUNTED: usize = 4_000;
-/// Up to so many differences, all their signs are counted.
+/// Maximum number of differences for exact counting of signs.
 const SIGNED: usize = 200;
 
-/// Twice the rank of each value, from 2; what is equal shares the middle of its ranks.
+/// Twice the rank of each value, starting at 2. Equal values share their middle rank.
 fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
@@ -26,12 +26,12 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// The two-sided probability that chance separates two samples as well as these are (Mann and
-/// Whitney 1947); 1 where one is empty.
+/// Two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947). It is 1 if a sample is
+/// empty.
 ///
-/// Exact, by counting every way to draw the smaller sample from all values, ties and all, up to
-/// 4,000 for the product of its size and that of both; beyond that by the normal law, with the
-/// corrections for ties and for continuity (Lehmann 1975, 1.4).
+/// The test is exact, including ties, while the product of the smaller size and the total size is
+/// at most 4,000: it counts every way to draw the smaller sample. Larger samples use the normal
+/// approximation, corrected for ties and continuity (Lehmann 1975, 1.4).
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let all: Vec<f64> = few.iter().chain(many).copied().collect();
@@ -49,12 +49,12 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// The share of all ways to choose `few` of the ranks whose sum is at least `off` from the middle.
+/// Share of all ways to choose `few` ranks whose sum is at least `off` from the middle.
 fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f64 {
     let mut largest = ranks.to_vec();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     let most: usize = largest[..few].iter().sum();
-    // ways[j][s]: to choose j of the ranks so far with the sum s.
+    // ways[j][s] is the number of ways to choose j of the ranks so far with sum s.
     let mut ways = vec![vec![0.0_f64; most + 1]; few + 1];
     ways[0][0] = 1.0;
     for &rank in ranks {
@@ -77,7 +77,7 @@ fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f
 
 fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     let n = ranks.len() as f64;
-    // The variance of doubled ranks that are drawn without replacement; ties are in it.
+    // Variance of doubled ranks drawn without replacement. It accounts for ties.
     let squares: f64 = ranks
         .iter()
         .map(|&rank| (rank as f64 - (n + 1.0)).powi(2))
@@ -87,19 +87,27 @@ fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     two_sided(off as f64 - 1.0, variance)
 }
 
-/// The two-sided probability that chance moves paired values as far to one side as these
-/// differences are (Wilcoxon 1945; differences of 0 keep their ranks and count for nobody, Pratt 1959).
+/// Two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 keep their ranks but
+/// count for neither side (Pratt 1959).
 ///
-/// Where a coin decided for each pair which of the two came first, this is exact whatever the
-/// machine did meanwhile: every sign could as well have been the other one. All signs are counted
-/// up to 200 differences; beyond that the normal law is taken.
+/// If a coin decided the order of each pair, the test is exact, even if the machine changed during the
+/// runs: every sign could equally have been the opposite. Up to 200 differences it counts all
+/// signs. Beyond that it uses the normal approximation.
 pub fn signed_rank(differences: &[f64]) -> f64 {
-    let sizes: Vec<f64> = differences.iter().map(|it| it.abs()).collect();
+    let sizes: Vec<f64> = differences
+        .iter()
+        .map(|difference| difference.abs())
+        .collect();
     let ranks = doubled_ranks(&sizes);
-    let signed = || differences.iter().zip(&ranks).filter(|(it, _)| **it != 0.0);
+    let signed = || {
+        differences
+            .iter()
+            .zip(&ranks)
+            .filter(|(difference, _)| **difference != 0.0)
+    };
     let total: usize = signed().map(|(_, rank)| rank).sum();
     let positive: usize = signed()
-        .filter(|(it, _)| **it > 0.0)
+        .filter(|(difference, _)| **difference > 0.0)
         .map(|(_, rank)| rank)
         .sum();
     let off = (2 * positive).abs_diff(total);
@@ -107,7 +115,7 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
         let squares: f64 = signed().map(|(_, &rank)| (rank as f64).powi(2)).sum();
         return two_sided(off as f64 - 2.0, squares);
     }
-    // chances[s]: that the positive ranks so far have the sum s.
+    // chances[s] is the probability that the positive ranks so far have sum s.
     let mut chances = vec![0.0_f64; total + 1];
     chances[0] = 1.0;
     let mut highest = 0;
@@ -130,7 +138,7 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     as_far.min(1.0)
 }
 
-/// The probability that a normal variable of this variance is as far from 0.
+/// Probability that a normal variable of this variance is at least this far from 0.
 fn two_sided(off: f64, variance: f64) -> f64 {
     if variance <= 0.0 {
         return 1.0;
@@ -138,9 +146,10 @@ fn two_sided(off: f64, variance: f64) -> f64 {
     erfc(off.max(0.0) / (2.0 * variance).sqrt()).min(1.0)
 }
 
-/// The rank correlation of two rows of equal length (Spearman 1904), and the two-sided probability of
-/// as large a one by chance (Student's law, no less than one order of all); `None` of fewer than four
-/// pairs, or where one row is constant.
+/// Rank correlation of two lists (Spearman 1904), and its two-sided p-value.
+///
+/// The p-value uses Student's t distribution, but is at least that of a single order among all.
+/// Returns `None` for fewer than four pairs, or if a list is constant.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let n = a.len().min(b.len());
     if n < 4 {
@@ -149,21 +158,21 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let (a, b) = (doubled_ranks(&a[..n]), doubled_ranks(&b[..n]));
     let middle = (n + 1) as f64;
     let off = |rank: &usize| *rank as f64 - middle;
-    let both: f64 = a.iter().zip(&b).map(|(x, y)| off(x) * off(y)).sum();
-    let squares = |ranks: &[usize]| ranks.iter().map(|it| off(it).powi(2)).sum::<f64>();
+    let products: f64 = a.iter().zip(&b).map(|(x, y)| off(x) * off(y)).sum();
+    let squares = |ranks: &[usize]| ranks.iter().map(|rank| off(rank).powi(2)).sum::<f64>();
     let size = (squares(&a) * squares(&b)).sqrt();
     if size <= 0.0 {
         return None;
     }
-    let rho = (both / size).clamp(-1.0, 1.0);
+    let rho = (products / size).clamp(-1.0, 1.0);
     let freedom = n as f64 - 2.0;
     let t = rho * (freedom / (1.0 - rho * rho)).sqrt();
     let least = 2.0 * (-ln_factorial(n as u64)).exp();
     Some((rho, student_chance(t, freedom).max(least)))
 }
 
-/// The two-sided probability that chance gives two rows of trials so different numbers of successes
-/// (Fisher 1935): `successes` of `trials` each.
+/// Two-sided p-value of Fisher's exact test for two success rates (Fisher 1935). Each argument is a
+/// number of successes and of trials.
 pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     let ln_choose = |n: u64, k: u64| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
     let (successes, trials) = (a.0 + b.0, a.1 + b.1);
@@ -172,12 +181,14 @@ pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     };
     let seen = ln_chance(a.0);
     let possible = successes.saturating_sub(b.1)..=successes.min(a.1);
-    let as_rare = possible.map(ln_chance).filter(|it| *it <= seen + 1e-7);
+    let as_rare = possible
+        .map(ln_chance)
+        .filter(|chance| *chance <= seen + 1e-7);
     as_rare.map(f64::exp).sum::<f64>().min(1.0)
 }
 
-/// Chances of several tests, corrected so that the smallest of them may be looked at (Holm 1979);
-/// what has none is no member of the family.
+/// Corrects p-values for multiple tests (Holm 1979), so that even the smallest one is valid. `None`
+/// entries do not count as tests.
 pub fn holm(chances: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = chances
         .iter()
@@ -194,9 +205,8 @@ pub fn holm(chances: &[Option<f64>]) -> Vec<Option<f64>> {
     corrected
 }
 
-/// The probability that exchangeable values come in this order, where they ascend or descend without
-/// an exception; equal ones may stand in any order among themselves. `None` where they do not, or all
-/// are equal.
+/// Probability of this order for exchangeable values, if they are monotonic. Equal values can be in
+/// any order. Returns `None` if they are not monotonic, or all equal.
 pub fn sorted_by_chance(values: &[f64]) -> Option<f64> {
     let ascends = values.is_sorted();
     let descends = values.is_sorted_by(|a, b| a >= b);
@@ -221,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_separation_is_two_in_all_choices() {
+    fn complete_separation_has_two_of_all_choices() {
         let p = mann_whitney(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]);
         assert!(near(p, 2.0 / 20.0), "{p}");
         assert!(near(mann_whitney(&[1.0, 4.0], &[2.0, 3.0]), 1.0));
@@ -229,7 +239,7 @@ mod tests {
         assert!(near(mann_whitney(&[1.0; 9], &[1.0; 7]), 1.0));
     }
 
-    /// Every choice one by one, as a definition has it.
+    /// Enumerates every choice, as in the definition of the test.
     fn by_definition(a: &[f64], b: &[f64]) -> f64 {
         let all: Vec<f64> = a.iter().chain(b).copied().collect();
         let ranks = doubled_ranks(&all);
@@ -245,21 +255,21 @@ mod tests {
     }
 
     #[test]
-    fn counting_agrees_with_the_definition_ties_or_not() {
+    fn counting_agrees_with_the_definition_with_and_without_ties() {
         for (a, b) in [
             (&[1.0, 5.0, 2.5, 7.0][..], &[2.0, 3.0, 9.0, 11.0, 12.0][..]),
             (&[1.0, 1.0, 2.0], &[1.0, 2.0, 2.0, 3.0, 3.0, 3.0]),
             (&[4.0, 4.0, 4.0, 5.0, 1.0], &[5.0, 5.0, 4.0, 9.0]),
         ] {
-            let (told, truth) = (mann_whitney(a, b), by_definition(a, b));
-            assert!(near(told, truth), "{told} {truth}");
+            let (counted, truth) = (mann_whitney(a, b), by_definition(a, b));
+            assert!(near(counted, truth), "{counted} {truth}");
             assert!(near(mann_whitney(b, a), truth));
         }
     }
 
     #[test]
-    fn many_values_are_judged_as_few_are() {
-        // Beyond 20 values in all, which bits could not count, and beyond what is counted.
+    fn exact_and_normal_p_values_agree() {
+        // Sizes beyond the enumeration of bit sets, and beyond exact counting.
         let row = |n: usize, from: f64| -> Vec<f64> {
             (0..n).map(|i| from + ((i * 37) % n) as f64).collect()
         };
@@ -284,8 +294,8 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_counted() {
-        // All of one sign: 2 in 2^n. The table of Wilcoxon's test: n = 10, W = 8 has 0.0488.
+    fn signed_rank_p_values_are_exact() {
+        // With equal signs: 2 of 2^n. From the table of Wilcoxon's test: 0.0488 for n = 10, W = 8.
         assert!(near(
             signed_rank(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
             2.0 / 64.0
@@ -296,7 +306,7 @@ mod tests {
         assert!(near(signed_rank(&[]), 1.0));
         assert!(near(signed_rank(&[0.0; 8]), 1.0));
         assert!(near(signed_rank(&[0.0, 0.0, 1.0]), 1.0));
-        // Either side of where counting ends.
+        // Just below and just above the limit of exact counting.
         let row = |n: i32| -> Vec<f64> {
             (0..n)
                 .map(|i| f64::from((i * 71) % n) - 0.44 * f64::from(n))
@@ -307,32 +317,35 @@ mod tests {
     }
 
     #[test]
-    fn trends_and_successes() {
+    fn trends_and_success_rates_have_known_p_values() {
         let rising: Vec<f64> = (0..8).map(f64::from).collect();
-        let falling: Vec<f64> = rising.iter().map(|it| -it).collect();
+        let falling: Vec<f64> = rising.iter().map(|value| -value).collect();
         let (rho, chance) = spearman(&rising, &falling).unwrap();
         assert!(near(rho, -1.0) && near(chance, 2.0 / 40_320.0), "{chance}");
         assert_eq!(spearman(&rising, &[3.0; 8]), None);
         assert_eq!(spearman(&rising[..3], &falling), None);
-        // Fisher's cup of tea: 3 of 4 right.
+        // Fisher's tea experiment: 3 of 4 right.
         assert!((fisher_exact((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!(near(fisher_exact((5, 5), (5, 5)), 1.0));
         assert!(fisher_exact((20, 20), (0, 20)) < 1e-9);
     }
 
     #[test]
-    fn a_family_of_tests_is_corrected() {
-        let told = holm(&[Some(0.01), None, Some(0.04), Some(0.03)]);
+    fn holm_corrects_a_family_of_tests() {
+        let corrected = holm(&[Some(0.01), None, Some(0.04), Some(0.03)]);
         let wanted = [Some(0.03), None, Some(0.06), Some(0.06)];
-        for (told, wanted) in told.iter().zip(wanted) {
-            assert_eq!(told.is_some(), wanted.is_some());
-            assert!(near(told.unwrap_or(0.0), wanted.unwrap_or(0.0)), "{told:?}");
+        for (corrected, wanted) in corrected.iter().zip(wanted) {
+            assert_eq!(corrected.is_some(), wanted.is_some());
+            assert!(
+                near(corrected.unwrap_or(0.0), wanted.unwrap_or(0.0)),
+                "{corrected:?}"
+            );
         }
         assert_eq!(holm(&[Some(0.9), Some(0.8)]), [Some(1.0), Some(1.0)]);
     }
 
     #[test]
-    fn what_is_sorted_is_seen() {
+    fn sorted_lists_are_detected() {
         assert!(near(
             sorted_by_chance(&[1.0, 2.0, 3.0, 4.0]).unwrap(),
             1.0 / 24.0

@@ -1,9 +1,10 @@
-//! Intervals by drawing a sample again from itself (bootstrap).
+//! Bootstrap confidence intervals.
 //!
-//! Of few values the plain percentiles are too narrow: they leave out that the spread is a guess as
-//! well. So each sample that is drawn is put in units of its own spread, as Student did (percentile-t, Efron
-//! 1981), and both ends lie equally far from the centre (Hall 1988): with an end of its own for each side, 8 % of the
-//! intervals missed the truth where values have a heavy tail. The benchmark `trial_benchmark` has how often these do.
+//! Plain percentile intervals are too narrow for few values, because they ignore that the spread is
+//! only an estimate. Each resample is therefore scaled by its own spread, as in Student's t
+//! (percentile-t, Efron 1981). Both ends are equally far from the centre (Hall 1988). With separate
+//! ends, 8 % of the intervals missed the truth for heavy-tailed values. The benchmark
+//! `trial_benchmark` measures the miss rate of these intervals.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
@@ -11,17 +12,17 @@ use ticktax_sim::{Law, Stream};
 use super::mean;
 use super::student::{student_quantile, variance, welch};
 
-/// How often a sample is drawn again.
+/// Number of resamples.
 const DRAWS: usize = 2_000;
-/// With more values than this Student's interval is the same, and sooner there.
+/// With more values, Student's interval is equal and faster to compute.
 const MANY: usize = 500;
-/// With fewer than this many of the samples that are drawn have hardly a spread: the interval is wider than Student's,
-/// and holds the truth no more often.
+/// With fewer values, resamples often have almost no spread. The interval is then wider than
+/// Student's, but covers the truth no more often.
 const FEW: usize = 8;
-/// Of what is drawn: the same values have the same interval.
+/// A fixed seed gives equal samples equal intervals.
 const SEED: u64 = 0x5eed;
 
-/// Places in a list, drawn by chance.
+/// Draws random indices.
 struct Places(Stream);
 
 impl Places {
@@ -29,7 +30,7 @@ impl Places {
         Self(Stream::new(SEED, 0))
     }
 
-    /// As many of `values` as there are, each time any of them.
+    /// Draws a resample of the same size, with replacement.
     fn sample(&mut self, values: &[f64], into: &mut Vec<f64>) {
         let size = i64::try_from(values.len()).unwrap_or(i64::MAX);
         let law = Law::Uniform(Nanos(0), Nanos(size));
@@ -41,33 +42,33 @@ impl Places {
     }
 }
 
-/// The 95 % interval of a mean; `None` of fewer than two values.
+/// 95 % confidence interval of a mean. Returns `None` for fewer than two values.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     if n < 2 {
         return None;
     }
-    let of = |values: &[f64]| (mean(values), (variance(values) / n as f64).sqrt());
-    let told = of(values);
+    let mean_and_error = |values: &[f64]| (mean(values), (variance(values) / n as f64).sqrt());
+    let observed = mean_and_error(values);
     let freedom = n as f64 - 1.0;
     if !(FEW..=MANY).contains(&n) {
-        return Some(by_student(told, freedom));
+        return Some(by_student(observed, freedom));
     }
     let (mut places, mut sample) = (Places::new(), Vec::with_capacity(n));
-    Some(studentised(told, freedom, || {
+    Some(studentised(observed, freedom, || {
         places.sample(values, &mut sample);
-        of(&sample)
+        mean_and_error(&sample)
     }))
 }
 
-/// The 95 % interval of what a second sample's mean is more than a first one's: as the logarithm of
-/// the ratio of the two, or as their difference; `None` of fewer than two values in one of them.
+/// 95 % confidence interval for the change from the first mean to the second: as the logarithm of
+/// their ratio, or as their difference. Returns `None` if a list has fewer than two values.
 pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)> {
     if a.len().min(b.len()) < 2 {
         return None;
     }
-    // The spread of the logarithm of a mean is that of the mean as a share of it (delta method).
-    let of = |a: &[f64], b: &[f64]| {
+    // The standard error of log(mean) is the relative standard error of the mean (delta method).
+    let change = |a: &[f64], b: &[f64]| {
         let ((ma, va), (mb, vb)) = ((mean(a), variance(a)), (mean(b), variance(b)));
         let (centre, va, vb) = if as_ratio {
             ((mb / ma).ln(), va / (ma * ma), vb / (mb * mb))
@@ -77,7 +78,7 @@ pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)
         let (error, freedom) = welch((va, a.len()), (vb, b.len()));
         (centre, error, freedom)
     };
-    let (centre, error, freedom) = of(a, b);
+    let (centre, error, freedom) = change(a, b);
     let few = a.len().min(b.len()) < FEW;
     if few || a.len().max(b.len()) > MANY {
         return Some(by_student((centre, error), freedom));
@@ -87,18 +88,18 @@ pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)
     Some(studentised((centre, error), freedom, || {
         places.sample(a, &mut first);
         places.sample(b, &mut second);
-        let (centre, error, _) = of(&first, &second);
+        let (centre, error, _) = change(&first, &second);
         (centre, error)
     }))
 }
 
-/// A centre and its standard error, with Student's law.
+/// Interval from Student's t distribution.
 fn by_student((centre, error): (f64, f64), freedom: f64) -> (f64, f64) {
     let margin = error * student_quantile(0.975, freedom);
     (centre - margin, centre + margin)
 }
 
-/// A centre and its standard error, with the law of what `again` draws: the same two of other samples.
+/// Interval from the distribution of resamples. `again` draws the centre and standard error of one.
 fn studentised(
     (centre, error): (f64, f64),
     freedom: f64,
@@ -107,7 +108,8 @@ fn studentised(
     let mut off: Vec<f64> = (0..DRAWS)
         .map(|_| again())
         .map(|(drawn, error)| ((drawn - centre) / error).abs())
-        // A sample of equal values at the centre says nothing; one elsewhere is infinitely far off.
+        // A constant resample at the centre carries no information. Elsewhere it is infinitely far
+        // off.
         .filter(|off| !off.is_nan())
         .collect();
     off.sort_by(f64::total_cmp);
@@ -119,7 +121,7 @@ fn studentised(
     (centre - margin, centre + margin)
 }
 
-/// The value below which a share of the sorted ones lies.
+/// The value at a share of a sorted list.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     #[expect(
@@ -131,8 +133,8 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[place]
 }
 
-/// The 95 % interval of the ratio of two means less one, by drawing both samples again `draws`
-/// times (bootstrap percentiles). The same samples give the same interval.
+/// 95 % interval of the ratio of two means minus one, from `draws` bootstrap percentiles. Equal
+/// samples give equal intervals.
 pub fn ratio_interval(a: &[f64], b: &[f64], draws: u32) -> (f64, f64) {
     let (mut places, mut sample) = (Places::new(), Vec::new());
     let mut again = |values: &[f64]| {
@@ -149,17 +151,17 @@ mod tests {
     use super::{mean_interval, means_interval};
 
     #[test]
-    fn intervals_hold_their_centre_and_are_the_same_again() {
+    fn intervals_contain_their_centre_and_are_reproducible() {
         let values = [3.0, 5.0, 4.0, 6.0, 4.5, 9.0, 5.0, 5.5];
         let (low, high) = mean_interval(&values).unwrap();
         assert!((low + high - 10.5).abs() < 1e-9, "{low} {high}");
         assert_eq!(mean_interval(&values), Some((low, high)));
-        // A little more than Student's, by the one that lies far above: 2.36 · 1.77 / √8 = 1.48.
+        // Slightly wider than Student's, because of the outlier: 2.36 · 1.77 / √8 = 1.48.
         assert!((1.48..2.5).contains(&(high - 5.25)), "{high}");
         assert_eq!(mean_interval(&[1.0]), None);
         assert_eq!(mean_interval(&[2.0; 6]), Some((2.0, 2.0)));
         assert_eq!(mean_interval(&[2.0; 9]), Some((2.0, 2.0)));
-        // A third of the samples of nine equal values and another one have no spread: Student's, 2.26 · 0.1.
+        // A third of the resamples have no spread, so this is Student's interval: 2.26 · 0.1.
         let mut one = [0.0; 10];
         one[4] = 1.0;
         let (low, high) = mean_interval(&one).unwrap();
@@ -169,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn two_samples_have_a_ratio_and_a_difference() {
+    fn two_means_have_a_ratio_and_a_difference() {
         let a = [10.0, 10.2, 9.8, 10.1, 10.0, 10.2, 9.8, 10.1];
-        let b = a.map(|it| 2.0 * it);
+        let b = a.map(|value| 2.0 * value);
         let (low, high) = means_interval(&a, &b, true).unwrap();
         let two = 2.0_f64.ln();
         assert!(low < two && two < high && high - low < 0.3, "{low} {high}");

@@ -1,36 +1,35 @@
-//! Student's law.
+//! Student's t distribution.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::mean;
 
-/// Its quantile: what it stays below with the probability `p`; the normal law's where `freedom`
-/// makes no sense.
+/// The quantile at probability `p`. Falls back to the normal one if `freedom` is invalid.
 pub fn student_quantile(p: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |law| law.inverse_cdf(p))
 }
 
-/// The two-sided probability that it is as far from 0 as `t`.
+/// Two-sided p-value of `t`.
 pub fn student_chance(t: f64, freedom: f64) -> f64 {
     let law = StudentsT::new(0.0, 1.0, freedom.max(1.0));
     law.map_or(1.0, |law| 2.0 * law.sf(t.abs()))
 }
 
-/// The variance of values, by their own mean; 0 of fewer than two.
+/// Sample variance, or 0 for fewer than two values.
 pub fn variance(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;
     }
     let mean = mean(values);
-    let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     squares / (values.len() - 1) as f64
 }
 
-/// The standard error of the difference of two means, of which each has the variance and the number
-/// of values that are given, and its degrees of freedom (Welch and Satterthwaite).
+/// Standard error of the difference of two means, and its degrees of freedom (Welch and
+/// Satterthwaite). Each argument is a variance and a number of values.
 pub fn welch(a: (f64, usize), b: (f64, usize)) -> (f64, f64) {
-    let of = |(variance, n): (f64, usize)| (variance / n as f64, n as f64);
-    let ((va, na), (vb, nb)) = (of(a), of(b));
+    let squared_error = |(variance, n): (f64, usize)| (variance / n as f64, n as f64);
+    let ((va, na), (vb, nb)) = (squared_error(a), squared_error(b));
     let error = (va + vb).sqrt();
     let freedom = if error > 0.0 {
         (va + vb).powi(2) / (va.powi(2) / (na - 1.0) + vb.powi(2) / (nb - 1.0))

@@ -1,9 +1,9 @@
-//! The journal: what is finished, a line each, until the results are complete.
+//! The journal of a sweep: one line per finished point, until the results are complete.
 //!
-//! The first line says which sweep it is of, each line after it holds a point. The process may be killed
-//! in the middle of a line: a line that is cut short, or does not match its checksum, is left out, and
-//! its point run again. Lines are flushed to the disk about once a second, so that a power failure
-//! costs no more than that.
+//! The first line identifies the sweep. Each further line holds a point. If a kill or a crash
+//! leaves a truncated line, or one that does not match its checksum, the line is ignored and its
+//! point runs again. Lines are flushed to disk about once per second, which bounds the loss after a
+//! power failure.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::TryLockError;
@@ -12,8 +12,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk::{self, Folder, LockedFile};
 use ticktax_model::table::Cell;
+use ticktax_store::disk::{self, Folder, LockedFile};
 
 use super::plan::{Identity, Plan};
 use super::{SweepError, journal_of};
@@ -22,30 +22,30 @@ use super::{SweepError, journal_of};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) point: usize,
-    /// What came of it; nothing where it failed.
+    /// Results of the point. Empty if it failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cells: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
 
-/// An open journal, locked for as long as it is.
+/// An open and locked journal.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
     folder: Folder,
     name: OsString,
     file: LockedFile,
-    /// Where each point's line is, and how long.
+    /// Offset and length of each point's line.
     places: Vec<Option<(u64, usize)>>,
     end: u64,
     done: usize,
-    /// Lines that were left out.
+    /// Number of ignored lines.
     pub(super) damaged: u64,
 }
 
 impl Journal {
-    /// Opens the journal of these results, or begins it.
+    /// Opens or creates the journal of these results.
     pub(super) fn open(results: &Path, plan: &Plan) -> Result<Self, SweepError> {
         let path = journal_of(results);
         let name = path.file_name().unwrap_or_default().to_owned();
@@ -73,7 +73,7 @@ impl Journal {
             journal
                 .file
                 .set_len(0)
-                .map_err(|it| journal.error("write", &it))?;
+                .map_err(|error| journal.error("write", &error))?;
             journal.append(&head)?;
             journal.sync()?;
         }
@@ -81,12 +81,11 @@ impl Journal {
         Ok(journal)
     }
 
-    /// How many points are finished.
+    /// Number of finished points.
     pub(super) fn done(&self) -> usize {
         self.done
     }
 
-    /// Whether this one is.
     pub(super) fn has(&self, point: usize) -> bool {
         self.places.get(point).is_some_and(Option::is_some)
     }
@@ -100,14 +99,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts what was added on the disk.
+    /// Flushes added points to disk.
     pub(super) fn sync(&self) -> Result<(), SweepError> {
         self.file
             .sync_data()
             .map_err(|error| self.error("write", &error))
     }
 
-    /// A finished point; `None` where it is not.
+    /// Reads a finished point. Returns `None` if it is not finished.
     pub(super) fn get(&self, point: usize) -> Result<Option<Record>, SweepError> {
         let Some(&Some((begin, length))) = self.places.get(point) else {
             return Ok(None);
@@ -126,7 +125,7 @@ impl Journal {
             })
     }
 
-    /// Removes it: the results are complete, or there was nothing to do.
+    /// Removes the journal. The results are complete, or there was nothing to do.
     pub(super) fn remove(self) -> Result<(), SweepError> {
         let removed = self.folder.remove(&self.name);
         removed.map_err(|error| self.error("remove", &error))
@@ -138,7 +137,7 @@ impl Journal {
             .seek(SeekFrom::Start(self.end))
             .and_then(|_| self.file.write_all(line));
         if let Err(error) = written {
-            // What is half written is no part of it.
+            // Discards the partially written line.
             let _ = self.file.set_len(self.end);
             return Err(self.error("write", &error));
         }
@@ -152,14 +151,15 @@ impl Journal {
         *place = Some((begin, length));
     }
 
-    /// Whether there is a first line; an error where it is of another sweep, or no such line.
+    /// Reads the first line and checks that it identifies this sweep. Returns `false` if there is
+    /// none yet.
     fn read_head(&mut self, ours: &Identity) -> Result<bool, SweepError> {
         let mut first = Vec::new();
         BufReader::new(&*self.file)
             .read_until(b'\n', &mut first)
             .map_err(|error| self.error("read", &error))?;
         if !first.ends_with(b"\n") && line(ours).starts_with(&first) {
-            // Empty, or killed before anything was in it.
+            // The file is empty, or its writer was killed before the first line was complete.
             return Ok(false);
         }
         let other = |what: String| {
@@ -178,24 +178,24 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reads all points, and cuts off what is torn at the end.
+    /// Reads all points and truncates an incomplete line at the end.
     fn read_points(&mut self, plan: &Plan) -> Result<(), SweepError> {
         let outcomes = &plan.columns()[plan.before_outcomes()..];
         let fits = |record: &Record| {
             let cells = &record.cells;
             let mut pairs = cells.iter().zip(outcomes);
-            let whole = match record.error {
+            let is_complete = match record.error {
                 Some(_) => cells.is_empty(),
                 None => cells.len() == outcomes.len(),
             };
-            whole
+            is_complete
                 && record.point < plan.grid().len()
                 && pairs.all(|(cell, column)| cell.fits(column.values))
         };
         let again = self
             .file
             .try_clone()
-            .map_err(|it| self.error("read", &it))?;
+            .map_err(|error| self.error("read", &error))?;
         let mut reader = BufReader::new(again);
         let mut end = self.end;
         let found = reader.seek(SeekFrom::Start(end));
@@ -229,15 +229,15 @@ impl Journal {
     }
 }
 
-/// Opens the journal, which is made if it is missing, and locks it. It must be the user's own: its
-/// lines become results, and it is cut. A link of its name is refused.
+/// Opens or creates the journal, and locks it. It must belong to the user, because its lines become
+/// results and it is truncated. Symbolic links are refused.
 fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockError> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let folder = Folder::open(folder).map_err(TryLockError::Error)?;
     loop {
         let file = folder.write(name, true, 0o644);
         let file = LockedFile::lock(file.map_err(TryLockError::Error)?)?;
-        // The process that had the lock before may have removed the file.
+        // The previous holder of the lock might have removed the file.
         let ours = file.metadata().map_err(TryLockError::Error)?;
         match folder.read(name).and_then(|there| there.metadata()) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
@@ -251,7 +251,7 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
     }
 }
 
-/// By what another sweep differs from ours.
+/// Describes how another sweep differs from ours.
 pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
     if theirs.sweep != ours.sweep || theirs.ticktax != ours.ticktax {
         return Some(format!(

@@ -1,11 +1,11 @@
-//! What came of a point, as cells of a table.
+//! Converts the result of a point to table cells.
 
 use ticktax_analysis::pace::tellable;
 use ticktax_model::table::{Cell, Column, Values};
 use ticktax_model::{Histogram, Nanos};
 use ticktax_sim::{Mode, Report, Setup, Step, TaskReport};
 
-/// Of the machine, all CPUs together.
+/// Columns of the machine, summed over all CPUs.
 const MACHINE: [(&str, Values); 13] = [
     ("elapsed_ns", Values::Integers),
     ("busy_ns", Values::Integers),
@@ -22,7 +22,7 @@ const MACHINE: [(&str, Values); 13] = [
     ("trace", Values::Texts),
 ];
 
-/// Of all tasks of a name.
+/// Columns of all tasks with the same name.
 const TASK: [(&str, Values); 16] = [
     ("work_ns", Values::Integers),
     ("ran_ns", Values::Integers),
@@ -42,7 +42,7 @@ const TASK: [(&str, Values); 16] = [
     ("late_max_ns", Values::Integers),
 ];
 
-/// The columns of what comes of this scenario, at any point of a grid over it.
+/// Result columns of this scenario. They are the same at all points of a grid.
 pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     let column = |name: String, values: Values| Column { name, values };
     let machine = MACHINE.map(|(name, values)| column(name.to_owned(), values));
@@ -55,7 +55,7 @@ pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     machine.into_iter().chain(tasks).chain(dropped).collect()
 }
 
-/// The names of the tasks, each once, in the scenario's order. No axis adds or takes away a name.
+/// Unique task names in the scenario's order. No axis adds or removes a name.
 fn names(setup: &Setup) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for task in &setup.tasks {
@@ -66,7 +66,7 @@ fn names(setup: &Setup) -> Vec<&str> {
     names
 }
 
-/// What came of it, by [`columns`].
+/// Values of a result, in the order of [`columns`].
 pub(crate) fn cells(setup: &Setup, report: &Report) -> Vec<Cell> {
     let mut cells = machine(setup, report);
     for name in names(setup) {
@@ -81,7 +81,8 @@ pub(crate) fn cells(setup: &Setup, report: &Report) -> Vec<Cell> {
 
 fn machine(setup: &Setup, report: &Report) -> Vec<Cell> {
     let spent = |mode: Mode| -> Nanos { report.cpus.iter().map(|cpu| cpu.time(mode)).sum() };
-    let sum = |of: fn(&ticktax_sim::CpuReport) -> u64| report.cpus.iter().map(of).sum::<u64>();
+    let sum =
+        |value: fn(&ticktax_sim::CpuReport) -> u64| report.cpus.iter().map(value).sum::<u64>();
     let elapsed: Nanos = report
         .cpus
         .iter()
@@ -111,19 +112,20 @@ fn task(name: &str, setup: &Setup, report: &Report) -> Vec<Cell> {
     let places = (0..setup.tasks.len()).filter(|&place| setup.tasks[place].name == name);
     let places: Vec<usize> = places.collect();
     let reports = || places.iter().map(|&place| &report.tasks[place]);
-    let spent = |of: fn(&TaskReport) -> Nanos| reports().map(of).sum::<Nanos>();
-    let sum = |of: fn(&TaskReport) -> u64| reports().map(of).sum::<u64>();
+    let spent = |value: fn(&TaskReport) -> Nanos| reports().map(value).sum::<Nanos>();
+    let sum = |value: fn(&TaskReport) -> u64| reports().map(value).sum::<u64>();
     let mut lateness = Histogram::default();
     for &place in &places {
         lateness.merge(&report.lateness[place]);
     }
     let worst = reports().map(|task| task.worst_lateness).max();
     let worst = worst.unwrap_or_default();
-    // A quantile is the middle of a bucket, which may be past the longest.
+    // A quantile is the middle of a bucket, which can exceed the maximum.
     let late = |q: f64| {
-        let told = lateness.quantile(q);
-        told.filter(|_| tellable(q, lateness.total()))
-            .map_or(Cell::Nothing, |it| time(it.min(worst)))
+        let quantile = lateness.quantile(q);
+        quantile
+            .filter(|_| tellable(q, lateness.total()))
+            .map_or(Cell::Nothing, |lateness| time(lateness.min(worst)))
     };
     let has_frames = places.iter().any(|&place| {
         let program = &setup.tasks[place].program;
@@ -176,7 +178,7 @@ fn count(count: u64) -> Cell {
     Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// A share of no time at all is none.
+/// Shares of a zero duration are not finite and become empty cells.
 fn real(value: f64) -> Cell {
     if value.is_finite() {
         Cell::Real(value)

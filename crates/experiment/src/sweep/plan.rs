@@ -1,4 +1,4 @@
-//! What a sweep is to do, and what tells it from another.
+//! The plan of a sweep, and its identity.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::table::{Cell, Column, Values};
@@ -8,29 +8,29 @@ use super::outcome;
 use crate::axes::{Axis, AxisError, Grid, Kind, Value};
 use crate::vary::Vary;
 
-/// The version of what is in the results and in the journal.
+/// Version of the format of results and journals.
 const FORMAT: u32 = 1;
 
-/// Why there is nothing to sweep.
+/// Reasons why a sweep cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The scenario is none.
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// An axis is none.
+    /// An axis is invalid.
     #[error(transparent)]
     Axis(#[from] AxisError),
-    /// There is no such column with numbers.
+    /// The column does not exist or is not numeric.
     #[error("no numeric column `{column}`; known: {known}")]
     Column {
-        /// What was named.
+        /// Requested name.
         column: String,
-        /// Those that there are.
+        /// Available names.
         known: String,
     },
 }
 
-/// What two sweeps must have in common to be one.
+/// Two sweeps with equal identities can share results and journals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) sweep: u32,
@@ -39,7 +39,7 @@ pub(super) struct Identity {
     pub(super) scenario: String,
 }
 
-/// A grid over a scenario, with what its results are to look like.
+/// A grid over a scenario, and the columns of its results.
 #[derive(Clone, Debug)]
 pub struct Plan {
     file: String,
@@ -49,10 +49,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The sweep of the scenario in `text`, which came from `file`, varied like this; with `repeat`, every point with that many seeds, from the scenario's own on.
+    /// Plans a sweep of the scenario `text`, read from `file`. `repeat` runs every point with that
+    /// many seeds, starting with the scenario's own.
     ///
     /// # Errors
-    /// The scenario cannot be read or run, or an axis does not fit it.
+    /// The scenario is invalid, or an axis does not fit it.
     pub fn new(
         file: &str,
         text: &str,
@@ -96,24 +97,24 @@ impl Plan {
         &self.file
     }
 
-    /// What is run.
+    /// The grid of points to run.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// The columns of the results: the point's number, the axes, why it failed, what came of it.
+    /// Columns of the results: the point's number, the axes, the error, and the results.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Refuses to rank by a column that is not there, or has no numbers.
+    /// Checks that a column exists and is numeric, so that points can be ranked by it.
     ///
     /// # Errors
-    /// It is not there, or has none.
+    /// [`PlanError::Column`].
     pub fn require_numbers(&self, column: &str) -> Result<(), PlanError> {
         let numbers = self.columns.iter();
-        let numbers = numbers.filter(|it| it.values != Values::Texts);
-        let names: Vec<&str> = numbers.map(|it| it.name.as_str()).collect();
+        let numbers = numbers.filter(|column| column.values != Values::Texts);
+        let names: Vec<&str> = numbers.map(|column| column.name.as_str()).collect();
         if names.contains(&column) {
             return Ok(());
         }
@@ -127,12 +128,12 @@ impl Plan {
         &self.identity
     }
 
-    /// How many columns come before what came of a point.
+    /// Number of columns before the results of a point.
     pub(super) fn before_outcomes(&self) -> usize {
         self.grid.axes().len() + 2
     }
 
-    /// What is said about the results in their file.
+    /// Metadata stored in the results file.
     pub(super) fn metadata(&self) -> Vec<(&'static str, String)> {
         let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
         vec![
@@ -143,7 +144,7 @@ impl Plan {
         ]
     }
 
-    /// A row of the results.
+    /// One row of the results.
     pub(super) fn row(&self, point: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
         let number = i64::try_from(point).unwrap_or(i64::MAX);
         let mut row = vec![Cell::Integer(number)];

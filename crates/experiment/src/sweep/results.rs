@@ -1,46 +1,47 @@
-//! Reading results back: what failed, and what is extreme.
+//! Reads results back: failures and extremes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
-use ticktax_model::table::{Cell, TableError, TableReader};
+use ticktax_model::table::Cell;
+use ticktax_store::table::{TableError, TableReader};
 
 use super::SweepError;
 use super::journal;
 use super::plan::{Identity, Plan};
 
-/// Failures that are told one by one.
-const TOLD: usize = 3;
-/// Points at either end of a ranking.
+/// Maximum number of failures that are listed.
+const LISTED_FAILURES: usize = 3;
+/// Number of points listed at each end of a ranking.
 const EXTREMES: usize = 5;
 
-/// What is in some results.
+/// Contents of a results file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Found {
-    /// How many points failed.
+    /// Number of failed points.
     pub(super) failed: u64,
-    /// The first of them.
+    /// The first failed points.
     pub(super) failures: Vec<PointFailure>,
-    /// The highest and lowest of a column.
+    /// Highest and lowest values of a column.
     pub(super) ranking: Option<Ranking>,
 }
 
-/// How a sweep came to its results.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Points that were finished before.
+    /// Points that were already finished.
     pub found: u64,
-    /// Records of the journal that were damaged, and whose points were run again.
+    /// Damaged journal records. Their points ran again.
     pub damaged: u64,
-    /// Events that were simulated this time.
+    /// Events simulated in this run.
     pub events: u64,
-    /// How long that took.
+    /// Duration of this run.
     pub took: Nanos,
 }
 
-/// What came of a sweep whose results are complete, with the extremes of `column` where one is named.
+/// Summarizes complete results, with the extremes of `column` if it is given.
 ///
 /// # Errors
 /// The results cannot be read.
@@ -73,37 +74,42 @@ pub fn statement(
     })
 }
 
-/// By what results differ from those of this sweep.
+/// Describes how results differ from those of this sweep.
 pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -> Option<String> {
-    let of = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+    let value_of = |key: &str| metadata.get(key).cloned().unwrap_or_default();
     let Some(Ok(sweep)) = metadata.get("ticktax.sweep").map(|text| text.parse()) else {
         return Some("is there already, and no results of a sweep".to_owned());
     };
     let theirs = Identity {
         sweep,
-        ticktax: of("ticktax.version"),
-        axes: serde_json::from_str(&of("ticktax.axes")).unwrap_or_default(),
-        scenario: of("ticktax.scenario"),
+        ticktax: value_of("ticktax.version"),
+        axes: serde_json::from_str(&value_of("ticktax.axes")).unwrap_or_default(),
+        scenario: value_of("ticktax.scenario"),
     };
     journal::difference(&theirs, ours).map(|what| format!("has the results of a sweep {what}"))
 }
 
-/// Reads the results of a sweep, and ranks them by `column` where one is named.
+/// Reads the results of a sweep, and ranks them by `column` if it is given.
 pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
     let mut found = Found::default();
     let Some(table) = TableReader::open(results)? else {
         return Ok(found);
     };
-    let place = |name: &str| plan.columns().iter().position(|it| it.name == name);
+    let place = |name: &str| plan.columns().iter().position(|column| column.name == name);
     let error = place("error").unwrap_or(0);
     let ranked = column.and_then(place);
-    let values = |point: usize| plan.grid().values(point).map(|it| it.to_string()).collect();
+    let values = |point: usize| {
+        plan.grid()
+            .values(point)
+            .map(|value| value.to_string())
+            .collect()
+    };
     let mut order: Vec<(f64, usize)> = Vec::new();
     let mut point = 0;
     table.rows(|row| {
         if let Some(Cell::Text(why)) = row.get(error) {
             found.failed += 1;
-            if found.failures.len() < TOLD {
+            if found.failures.len() < LISTED_FAILURES {
                 found.failures.push(PointFailure {
                     point: point as u64,
                     values: values(point),
@@ -115,7 +121,7 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
         order.extend(value.map(|value| (value, point)));
         point += 1;
     })?;
-    // Of equal ones, the first point comes first, at either end.
+    // Equal values are ordered by point, at both ends.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranking = |column: &str| {
         let ranked = |&(value, point): &(f64, usize)| RankedPoint {

@@ -1,4 +1,4 @@
-//! Running the points on all cores, in any order.
+//! Runs the points on all CPUs, in any order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use ticktax_model::Nanos;
-use ticktax_model::table::{TableReader, TableWriter};
 use ticktax_probes::clock::now;
 use ticktax_sim::{Report, Setup, SetupError};
+use ticktax_store::table::{TableReader, TableWriter};
 
 use super::SweepError;
 use super::journal::{Journal, Record};
@@ -19,32 +19,32 @@ use super::outcome;
 use super::plan::Plan;
 use super::results;
 
-/// How often the caller is asked whether to go on, at least.
+/// Maximum interval between calls of the caller's `watch`.
 const WATCH: Duration = Duration::from_millis(100);
-/// How long the journal may go without being flushed.
+/// Maximum time between two flushes of the journal.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Rows of a row group: what the writer holds in memory.
+/// Rows per row group, which the writer holds in memory.
 const GROUP: usize = 4096;
 
-/// What runs a point.
+/// Function that runs a point.
 pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
 
-/// Whether there is anything to run.
+/// Result of [`begin`].
 pub enum Begun {
-    /// There is.
+    /// There are points to run.
     Ready(Box<Sweep>),
-    /// All of it is in the results already.
+    /// The results are already complete.
     Complete,
 }
 
-/// How far a sweep is.
+/// Progress of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Points that are finished, those found in the journal among them.
+    /// Finished points, including those found in the journal.
     pub done: usize,
-    /// Events that were simulated in those of this run.
+    /// Events simulated in this run.
     pub events: u64,
-    /// For how long it has been running.
+    /// Duration of this run.
     pub took: Nanos,
 }
 
@@ -53,22 +53,22 @@ pub struct Progress {
 pub enum Ended {
     /// All points are finished.
     Complete(Progress),
-    /// The caller ended it; what is finished is in the journal.
+    /// The caller stopped it. Finished points are in the journal.
     Stopped(Progress),
 }
 
-/// A sweep that has begun: its journal is open and locked.
+/// A started sweep. Its journal is open and locked.
 pub struct Sweep {
     plan: Arc<Plan>,
     results: PathBuf,
     journal: Journal,
 }
 
-/// Begins a sweep into `results`, or goes on with it.
+/// Starts or resumes a sweep into `results`.
 ///
 /// # Errors
-/// Where another process is at it, where the results or the journal are another sweep's, or where
-/// nothing can be written there. Nothing is left behind then that was not there.
+/// Another process is writing them, they or the journal belong to another sweep, or the location is
+/// not writable. An error leaves nothing behind.
 pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
     let create = |why: &str| {
         Err(SweepError::Create {
@@ -93,7 +93,7 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
             error.why
         )),
         Ok(Some(None)) => {
-            // Killed between the last two steps, it left its journal, too.
+            // A process killed between the last two steps leaves its journal behind.
             if super::journal_of(results).exists() {
                 Journal::open(results, &plan)?.remove()?;
             }
@@ -114,24 +114,25 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
 }
 
 impl Sweep {
-    /// How many points were finished before.
+    /// Number of points that were already finished.
     pub fn found(&self) -> usize {
         self.journal.done()
     }
 
-    /// Records of the journal that were damaged; their points are run again.
+    /// Number of damaged journal records. Their points run again.
     pub fn damaged(&self) -> u64 {
         self.journal.damaged
     }
 
-    /// What it does.
+    /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Runs what is not finished on `jobs` threads (1 or more). `watch` is told how far it is, ten
-    /// times a second at least, and says whether to go on. A point that cannot be run, or breaks
-    /// the model, is finished with its reason.
+    /// Runs the unfinished points on `jobs` threads, at least one.
+    ///
+    /// `watch` receives the progress at least ten times per second and returns whether to continue.
+    /// A point that cannot run, or that panics, counts as finished, with its error.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -164,7 +165,7 @@ impl Sweep {
             match thread::Builder::new().spawn(worker) {
                 Ok(worker) => workers.push(worker),
                 Err(error) if workers.is_empty() => return Err(SweepError::Thread(error.kind())),
-                // The others do its share.
+                // The other threads take over its share.
                 Err(_) => break,
             }
         }
@@ -172,7 +173,7 @@ impl Sweep {
         let ended = self.collect(&finished, watch);
         next.store(todo.len(), Ordering::Relaxed);
         drop(finished);
-        // One that is stopped has threads in the middle of a point; they are not waited for.
+        // Threads of a stopped sweep are in the middle of a point. Do not wait for them.
         if matches!(ended, Ok(Ended::Complete(_))) {
             for worker in workers {
                 let _ = worker.join();
@@ -207,7 +208,7 @@ impl Sweep {
                     return Ok(Ended::Complete(progress));
                 }
             }
-            // A clock that was set back has it flushed once more.
+            // If the clock was set back, flush once more.
             if flushed.elapsed().map_or(true, |passed| passed >= FLUSH) {
                 self.journal.sync()?;
                 flushed = SystemTime::now();
@@ -220,10 +221,10 @@ impl Sweep {
         }
     }
 
-    /// Writes the results in the order of the points, and takes the journal away.
+    /// Writes the results in point order and removes the journal.
     ///
     /// # Errors
-    /// The journal cannot be read, or the results not be written.
+    /// The journal cannot be read, or the results cannot be written.
     pub fn finish(self) -> Result<(), SweepError> {
         let plan = &self.plan;
         let mut table = TableWriter::create(&self.results, plan.columns(), &plan.metadata())?;
@@ -247,7 +248,7 @@ impl Sweep {
     }
 }
 
-/// A worker: the next point, until there is none or the receiver is gone.
+/// A worker thread: runs points until none is left or the receiver is gone.
 fn work(
     plan: &Plan,
     todo: &[usize],

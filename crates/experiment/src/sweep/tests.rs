@@ -3,8 +3,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ticktax_model::Nanos;
-use ticktax_model::table::{Cell, TableReader};
+use ticktax_model::table::Cell;
 use ticktax_sim::{Report, Setup, SetupError, scenario};
+use ticktax_store::table::TableReader;
 
 use crate::vary::Vary;
 
@@ -26,7 +27,7 @@ count = 2
 program = [{ work = "exp 5ms" }]
 "#;
 
-/// 12 points, of which those with a slice fail.
+/// 12 points. Points with a slice fail.
 const AXES: [&str; 3] = [
     "hz=100,250,1000",
     "task.game.work=1ms,4ms",
@@ -50,7 +51,7 @@ fn ready(plan: Plan, results: &Path) -> Sweep {
     }
 }
 
-fn whole(plan: Plan, results: &Path, jobs: usize) -> Vec<u8> {
+fn run_completely(plan: Plan, results: &Path, jobs: usize) -> Vec<u8> {
     let mut sweep = ready(plan, results);
     let ended = sweep.run(jobs, &mut |_| true).unwrap();
     assert!(matches!(ended, Ended::Complete(_)));
@@ -66,7 +67,7 @@ fn rows(results: &Path) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Stops a sweep once it has some points, and says how many.
+/// Stops a sweep after a few points, and returns their number.
 fn part(plan: Plan, results: &Path) -> usize {
     let mut sweep = ready(plan, results);
     let ended = sweep.run(2, &mut |progress| progress.done < 5).unwrap();
@@ -83,23 +84,23 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn the_results_are_the_same_however_many_threads_there_are() {
+fn the_results_do_not_depend_on_the_number_of_threads() {
     let (folder, results) = folder();
-    let one = whole(plan(&AXES), &results, 1);
-    let four = whole(plan(&AXES), &folder.path().join("four"), 4);
+    let one = run_completely(plan(&AXES), &results, 1);
+    let four = run_completely(plan(&AXES), &folder.path().join("four"), 4);
     assert!(one == four, "{} and {} bytes", one.len(), four.len());
 }
 
-/// The cells of a row by name.
+/// The cell of a row in a named column.
 fn cell<'r>(plan: &Plan, row: &'r [Cell], name: &str) -> &'r Cell {
     let place = plan.columns().iter().position(|column| column.name == name);
     &row[place.unwrap_or_else(|| panic!("no column {name}"))]
 }
 
 #[test]
-fn a_row_is_what_the_scenario_gives_with_these_values_written_into_it() {
+fn a_row_equals_a_run_of_the_edited_scenario() {
     let (_folder, results) = folder();
-    whole(plan(&AXES), &results, 2);
+    run_completely(plan(&AXES), &results, 2);
     let plan = plan(&AXES);
     let rows = rows(&results);
     assert_eq!(rows.len(), 24);
@@ -130,7 +131,7 @@ fn check(plan: &Plan, row: &[Cell], point: usize, report: &Report) {
     assert_eq!(cell("point"), &integer(i64::try_from(point).unwrap()));
     assert_eq!(cell("trace"), &text(format!("{:016x}", report.hash)));
     assert_eq!(cell("error"), &Cell::Nothing);
-    // Two CPUs for 300 ms.
+    // Two CPUs for 300 ms each.
     let (Cell::Integer(busy), Cell::Integer(idle)) = (cell("busy_ns"), cell("idle_ns")) else {
         panic!("{row:?}")
     };
@@ -161,7 +162,7 @@ fn check(plan: &Plan, row: &[Cell], point: usize, report: &Report) {
 }
 
 #[test]
-fn columns_have_names_of_their_own() {
+fn column_names_are_unique() {
     let text = SCENARIO.replace("name = \"hog\"", "name = \"game.ran_ns\"");
     let axes = ["task.game.work=1ms", "task.game.count=1", "tick=nohz-idle"].map(vary);
     let plan = Plan::new("x.toml", &text, &axes, Some(1)).unwrap();
@@ -173,12 +174,12 @@ fn columns_have_names_of_their_own() {
 }
 
 #[test]
-fn a_sweep_that_is_stopped_goes_on_where_it_was() {
+fn a_stopped_sweep_resumes() {
     let (folder, results) = folder();
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread may have finished one more, which was not collected.
+    // A thread might have finished another point that was not collected.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
     sweep
@@ -189,12 +190,12 @@ fn a_sweep_that_is_stopped_goes_on_where_it_was() {
         .unwrap();
     assert!(min >= done, "it began anew");
     sweep.finish().unwrap();
-    let other = whole(plan(&AXES), &folder.path().join("other"), 2);
+    let other = run_completely(plan(&AXES), &folder.path().join("other"), 2);
     assert!(fs::read(&results).unwrap() == other);
 }
 
 #[test]
-fn a_torn_end_and_damaged_lines_cost_their_points_and_no_more() {
+fn a_torn_end_and_damaged_lines_lose_only_their_points() {
     let (folder, results) = folder();
     let done = part(plan(&AXES), &results);
     let journal = journal_of(&results);
@@ -202,7 +203,7 @@ fn a_torn_end_and_damaged_lines_cost_their_points_and_no_more() {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     assert_eq!(lines.len(), done + 1);
     let mut damaged = lines[..=done].concat();
-    // A digit of the second point is another, the last line is cut short, and then comes rubbish.
+    // A digit of the second point changes, the last line is truncated, and garbage follows.
     let digit = lines[0].len() + lines[1].len() + lines[2].len() / 2;
     damaged[digit] ^= 1;
     damaged.truncate(bytes.len() - 7);
@@ -215,12 +216,12 @@ fn a_torn_end_and_damaged_lines_cost_their_points_and_no_more() {
         let lines = 1 + if tail.len() > 4 { 2 } else { 0 };
         assert_eq!(sweep.damaged(), lines, "{tail:?}");
     }
-    let resumed = whole(plan(&AXES), &results, 2);
-    assert!(resumed == whole(plan(&AXES), &folder.path().join("other"), 2));
+    let resumed = run_completely(plan(&AXES), &results, 2);
+    assert!(resumed == run_completely(plan(&AXES), &folder.path().join("other"), 2));
 }
 
 #[test]
-fn a_journal_that_was_cut_anywhere_can_be_gone_on_with() {
+fn a_journal_truncated_anywhere_can_be_resumed() {
     let (_folder, results) = folder();
     let done = part(plan(&AXES), &results);
     let journal = journal_of(&results);
@@ -246,24 +247,24 @@ fn refused(plan: Plan, results: &Path) -> String {
 }
 
 #[test]
-fn another_sweep_with_the_same_file_is_refused_and_nothing_changed() {
+fn another_sweep_with_the_same_file_is_refused_and_changes_nothing() {
     let (_folder, results) = folder();
     part(plan(&AXES), &results);
     let journal = journal_of(&results);
     let before = fs::read(&journal).unwrap();
-    let told = refused(plan(&AXES[..2]), &results);
+    let error = refused(plan(&AXES[..2]), &results);
     assert!(
-        told.contains("x.parquet.journal belongs to a sweep over other axes (hz=100,250,1000 "),
-        "{told}"
+        error.contains("x.parquet.journal belongs to a sweep over other axes (hz=100,250,1000 "),
+        "{error}"
     );
-    assert!(told.contains("name another file"), "{told}");
+    assert!(error.contains("name another file"), "{error}");
     let text = SCENARIO.replace("11ms", "12ms");
     let axes = AXES.map(vary);
     let other = || Plan::new("game.toml", &text, &axes, Some(2)).unwrap();
     assert!(refused(other(), &results).contains("belongs to a sweep of another scenario"));
     assert!(fs::read(&journal).unwrap() == before);
 
-    let bytes = whole(plan(&AXES), &results, 2);
+    let bytes = run_completely(plan(&AXES), &results, 2);
     assert!(
         refused(other(), &results)
             .contains("x.parquet has the results of a sweep of another scenario")
@@ -283,23 +284,23 @@ fn another_version_of_the_tool_is_another_sweep() {
     let json = head[9..].replace(env!("CARGO_PKG_VERSION"), "9.8.7");
     let head = format!("{:08x} {json}", crc32fast::hash(json.as_bytes()));
     fs::write(&journal, format!("{head}\n{rest}")).unwrap();
-    let told = refused(plan(&AXES), &results);
+    let error = refused(plan(&AXES), &results);
     assert!(
-        told.contains("belongs to a sweep by ticktax 9.8.7, and this is"),
-        "{told}"
+        error.contains("belongs to a sweep by ticktax 9.8.7, and this is"),
+        "{error}"
     );
 }
 
 #[test]
-fn a_journal_that_is_a_link_or_that_others_can_write_to_is_refused() {
+fn a_journal_that_is_a_link_or_writable_by_others_is_refused() {
     let (folder, results) = folder();
     let journal = journal_of(&results);
     let victim = folder.path().join("victim");
     symlink(&victim, &journal).unwrap();
-    let told = refused(plan(&AXES), &results);
+    let error = refused(plan(&AXES), &results);
     assert!(
-        told.contains("is not a regular file: move it away"),
-        "{told}"
+        error.contains("is not a regular file: move it away"),
+        "{error}"
     );
     assert!(!victim.exists());
     fs::write(&victim, "").unwrap();
@@ -308,12 +309,12 @@ fn a_journal_that_is_a_link_or_that_others_can_write_to_is_refused() {
     fs::remove_file(&journal).unwrap();
     part(plan(&AXES), &results);
     fs::set_permissions(&journal, Permissions::from_mode(0o666)).unwrap();
-    let told = refused(plan(&AXES), &results);
-    assert!(told.contains("other users may write to"), "{told}");
+    let error = refused(plan(&AXES), &results);
+    assert!(error.contains("other users may write to"), "{error}");
 }
 
 #[test]
-fn what_is_not_a_sweeps_is_left_alone() {
+fn foreign_files_are_left_alone() {
     let (folder, results) = folder();
     let journal = journal_of(&results);
     fs::write(&journal, "my diary\n").unwrap();
@@ -323,10 +324,10 @@ fn what_is_not_a_sweeps_is_left_alone() {
     assert!(refused(plan(&AXES), &results).contains("is not a journal of a sweep"));
     fs::remove_file(&journal).unwrap();
     fs::write(&results, "my thesis").unwrap();
-    let told = refused(plan(&AXES), &results);
+    let error = refused(plan(&AXES), &results);
     assert!(
-        told.contains("x.parquet is there already, and no results of a sweep"),
-        "{told}"
+        error.contains("x.parquet is there already, and no results of a sweep"),
+        "{error}"
     );
     assert_eq!(fs::read(&results).unwrap(), b"my thesis");
     assert!(!journal.exists());
@@ -336,7 +337,7 @@ fn what_is_not_a_sweeps_is_left_alone() {
 }
 
 #[test]
-fn two_at_once_are_refused_and_the_lock_goes_with_its_holder() {
+fn concurrent_sweeps_are_refused_until_the_holder_ends() {
     let (_folder, results) = folder();
     let first = ready(plan(&AXES), &results);
     let error = begin(plan(&AXES), &results).err().unwrap();
@@ -350,14 +351,14 @@ fn two_at_once_are_refused_and_the_lock_goes_with_its_holder() {
     drop(ready(plan(&AXES), &results));
 }
 
-/// The model, but for seed 2 at 250 Hz.
+/// The model, which panics for seed 2 at 250 Hz.
 fn breaks(setup: &Setup) -> Result<Report, SetupError> {
     assert!(setup.seed != 2 || setup.machine.hz != 250, "no such\nluck");
     ticktax_sim::run(setup)
 }
 
 #[test]
-fn points_that_fail_are_told_and_the_others_run() {
+fn failed_points_are_reported_and_the_others_run() {
     let (_folder, results) = folder();
     let axes = ["hz=250,1000", "phase=0s,2ms"];
     let mut sweep = ready(plan(&axes), &results);
@@ -374,7 +375,7 @@ fn points_that_fail_are_told_and_the_others_run() {
     let found = statement(&plan(&axes), &results, column, ran).unwrap();
     assert_eq!((found.points, found.took), (8, Nanos(7)));
     assert_eq!(found.axes[0], ("hz".to_owned(), 2));
-    // Two break the model, and a phase of 2 ms at 1000 Hz cannot be, with either seed.
+    // Two points panic. Two more have an impossible phase: 2 ms at 1000 Hz, with each seed.
     assert_eq!((found.failed, found.failures.len()), (4, 3));
     assert_eq!(found.failures[0].point, 1);
     assert_eq!(found.failures[0].values, ["250", "0s", "2"]);

@@ -1,9 +1,10 @@
-//! What the runs of an experiment tell.
+//! Judges the runs of a traffic experiment.
 //!
-//! A block is one observation of each comparison of cells: its runs' logarithms, weighted as the design says, so that
-//! effects are shares and a machine that slows down counts for all cells alike. An effect is the mean over the blocks,
-//! with the interval of that mean. It is called one where Student's test of the blocks, all effects and both measures
-//! together (Holm), and the interval agree.
+//! A block gives one observation of each comparison of cells. It is the weighted sum of the
+//! logarithms of its runs, with the weights of the design. Effects are therefore shares, and a
+//! slowdown of the machine affects all cells equally. An effect is the mean over the blocks, with
+//! its interval. It counts only if both agree: Student's test, corrected for all effects and both
+//! measures (Holm), and the interval.
 
 use ticktax_model::Nanos;
 use ticktax_model::net_experiment::{
@@ -18,22 +19,22 @@ use crate::design::{Comparison, same};
 use crate::statistics::{holm, mean, mean_interval, student_chance, variance};
 use crate::trial::{FALSE_VERDICTS, MOST_BLOCKS, least_effect_by_t, level};
 
-/// What one run came to.
+/// Figures of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFigures {
-    /// Bits of the user's data a second.
+    /// Bits of user data per second.
     pub rate: f64,
     /// CPU time.
     pub cpu: CpuCost,
-    /// Packets that were sent, a byte.
+    /// Packets sent per byte.
     pub packets: f64,
-    /// System calls of both ends, a byte.
+    /// System calls of both ends per byte.
     pub calls: f64,
-    /// Bytes that arrived.
+    /// Received bytes.
     pub bytes: u64,
-    /// What was in effect.
+    /// Settings and properties in effect, as read back.
     pub facts: Vec<Fact>,
-    /// The connection at its end.
+    /// State of the connection at its end.
     pub connection: Option<ConnectionFacts>,
 }
 
@@ -47,40 +48,43 @@ impl RunFigures {
 /// A run of a cell, in a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredRun {
-    /// Its block, from 0.
+    /// Block, from 0.
     pub block: u64,
-    /// Its cell, by its place.
+    /// Index of the cell.
     pub cell: usize,
-    /// What it came to.
+    /// Its figures.
     pub figures: RunFigures,
 }
 
-/// What is judged: all that is known, with nothing that follows from it.
+/// Input of [`judge`].
 pub struct Judged<'a> {
-    /// What was varied.
+    /// The varied factors.
     pub factors: &'a Factors,
-    /// Every run of whole blocks.
+    /// Every run of complete blocks.
     pub runs: &'a [MeasuredRun],
-    /// The document, whose cells, check, effects and costs are to be filled in.
+    /// The document. Its cells, check, effects and costs are filled in.
     pub document: NetExperiment,
 }
 
-/// The runs of whole blocks, by cells that differ in effect.
+/// Runs of complete blocks, and which cells have the same settings in effect.
 pub(super) struct Blocks<'a> {
     /// By block and by cell.
     runs: Vec<Vec<Vec<&'a RunFigures>>>,
-    /// For each cell, the first that is the same.
+    /// For each cell, the index of the first cell with the same settings in effect.
     same: Vec<usize>,
 }
 
 impl<'a> Blocks<'a> {
     fn new(runs: &'a [MeasuredRun], cells: usize, same: Vec<usize>) -> Self {
-        let count = runs.iter().map(|it| it.block + 1).max().unwrap_or(0);
+        let count = runs.iter().map(|run| run.block + 1).max().unwrap_or(0);
         let count = usize::try_from(count).unwrap_or(0);
         let mut blocks = vec![vec![Vec::new(); cells]; count];
         for run in runs {
             let block = usize::try_from(run.block).unwrap_or(usize::MAX);
-            if let Some(cell) = blocks.get_mut(block).and_then(|it| it.get_mut(run.cell)) {
+            if let Some(cell) = blocks
+                .get_mut(block)
+                .and_then(|cells| cells.get_mut(run.cell))
+            {
                 cell.push(&run.figures);
             }
         }
@@ -88,44 +92,48 @@ impl<'a> Blocks<'a> {
         Self { runs: blocks, same }
     }
 
-    /// A comparison of what each run has, block by block.
-    fn compared(&self, weights: &[f64], of: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
-        let of_block = |block: &Vec<Vec<&RunFigures>>| {
+    /// Evaluates a comparison of `figure` in each block.
+    fn compared(&self, weights: &[f64], figure: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
+        let compare = |block: &Vec<Vec<&RunFigures>>| {
             let cells = block.iter().zip(weights);
             let parts = cells.filter(|(_, weight)| **weight != 0.0);
             let parts = parts.map(|(runs, weight)| {
-                let values: Vec<f64> = runs.iter().map(|run| of(run)).collect();
+                let values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
                 weight * mean(&values)
             });
             parts.sum::<f64>()
         };
-        self.runs.iter().map(of_block).collect()
+        self.runs.iter().map(compare).collect()
     }
 
-    /// Block by block, what each of the cells that differ has.
-    fn by_cell(&self, of: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
-        let first = self.same.iter().enumerate().filter(|(at, it)| at == *it);
+    /// Mean of `figure` for each distinct cell, in each block.
+    fn by_cell(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
+        let first = self
+            .same
+            .iter()
+            .enumerate()
+            .filter(|(at, first)| at == *first);
         let first: Vec<usize> = first.map(|(at, _)| at).collect();
-        let of_block = |block: &Vec<Vec<&RunFigures>>| {
+        let means = |block: &Vec<Vec<&RunFigures>>| {
             let cell = |&first: &usize| {
                 let here = block
                     .iter()
                     .zip(&self.same)
                     .filter(|(_, same)| **same == first);
                 let runs = here.flat_map(|(runs, _)| runs);
-                mean(&runs.map(|run| of(run)).collect::<Vec<f64>>())
+                mean(&runs.map(|run| figure(run)).collect::<Vec<f64>>())
             };
             first.iter().map(cell).collect::<Vec<f64>>()
         };
-        self.runs.iter().map(of_block).collect()
+        self.runs.iter().map(means).collect()
     }
 
-    /// CPU time a byte, by block and by cell that differs.
+    /// CPU time per byte, by block and distinct cell.
     pub(super) fn cpu(&self) -> Vec<Vec<f64>> {
         self.by_cell(|run| run.cpu.ns_per_byte)
     }
 
-    /// How many of a unit there are a byte, by block and by cell that differs; `None` where a run does not tell.
+    /// Number of units per byte, by block and distinct cell. Returns `None` if a run lacks it.
     pub(super) fn unit(&self, unit: CostUnit) -> Option<Vec<Vec<f64>>> {
         let mut runs = self.runs.iter().flatten().flatten();
         match unit {
@@ -176,8 +184,8 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
     document
 }
 
-/// The largest standard deviation of a block's effect, as a share, of experiments such as a pilot; and how many tests
-/// there are to be.
+/// The largest standard deviation of a block's effect in a pilot, as a share, and the number of
+/// tests in the main experiment.
 pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     let cells = factors.factorial().cells();
     let facts: Vec<Vec<Fact>> = (0..cells.len())
@@ -189,19 +197,21 @@ pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 
-/// The blocks that a resolution takes, and one of 1 %.
+/// Number of blocks needed for the given resolution and for 1 %.
 pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksNeeded> {
     let mut shares = vec![resolution, 0.01];
     shares.dedup();
-    let of = |share| {
+    let blocks_for = |share| {
         let blocks = spread.and_then(|spread| blocks_to_resolve(spread, share, tests));
         blocks.map(|blocks| BlocksNeeded { share, blocks })
     };
-    shares.into_iter().filter_map(of).collect()
+    shares.into_iter().filter_map(blocks_for).collect()
 }
 
-/// How many blocks it takes to find effects of `resolution`, a share, in four of five experiments, if a block's effect
-/// has this spread and so many tests are judged together; `None` where no number within reason would do.
+/// Number of blocks that find an effect of `resolution`, a share, in four of five experiments.
+///
+/// `spread` is the standard deviation of a block's effect. `tests` are judged together. Returns
+/// `None` if no reasonable number suffices.
 pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u64> {
     let (noise, effect) = (spread.ln_1p(), resolution.ln_1p());
     let level = level(tests);
@@ -221,16 +231,16 @@ pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u
     Some(high)
 }
 
-/// The facts of a cell; of those in which its runs do not agree, that they do not.
+/// The facts of a cell. Facts that differ between its runs are reported as changed.
 fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
     let runs: Vec<&[Fact]> = runs
         .iter()
-        .filter(|it| it.cell == cell)
-        .map(|it| &*it.figures.facts)
+        .filter(|run| run.cell == cell)
+        .map(|run| &*run.figures.facts)
         .collect();
     let mut agreed: Vec<Fact> = Vec::new();
     for fact in runs.iter().copied().flatten() {
-        if agreed.iter().any(|it| it.name == fact.name) {
+        if agreed.iter().any(|known| known.name == fact.name) {
             continue;
         }
         if runs.iter().all(|facts| facts.contains(fact)) {
@@ -242,20 +252,26 @@ fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
     agreed
 }
 
-/// A cell's averages.
+/// Averages of a cell.
 fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
     let runs: Vec<&RunFigures> = runs
         .iter()
-        .filter(|it| it.cell == at)
-        .map(|it| &it.figures)
+        .filter(|run| run.cell == at)
+        .map(|run| &run.figures)
         .collect();
-    let of = |what: fn(&RunFigures) -> f64| {
-        let values: Vec<f64> = runs.iter().map(|run| what(run)).collect();
+    let average = |figure: fn(&RunFigures) -> f64| {
+        let values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
         mean(&values)
     };
     let connections: Vec<ConnectionFacts> = runs.iter().filter_map(|run| run.connection).collect();
-    let shortest = connections.iter().map(|it| it.shortest_round_trip).min();
-    let smoothed: Nanos = connections.iter().map(|it| it.round_trip).sum();
+    let shortest = connections
+        .iter()
+        .map(|connection| connection.shortest_round_trip)
+        .min();
+    let smoothed: Nanos = connections
+        .iter()
+        .map(|connection| connection.round_trip)
+        .sum();
     let count = i64::try_from(connections.len().max(1)).unwrap_or(i64::MAX);
     let acks: Option<Vec<f64>> = runs.iter().map(|run| run.acks()).collect();
     ExperimentCell {
@@ -263,22 +279,22 @@ fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
         facts: Vec::new(),
         same_as: at,
         runs: runs.len() as u64,
-        rate: of(|run| run.rate),
+        rate: average(|run| run.rate),
         cpu: CpuCost {
-            ns_per_byte: of(|run| run.cpu.ns_per_byte),
-            sender_ns_per_byte: of(|run| run.cpu.sender_ns_per_byte),
-            receiver_ns_per_byte: of(|run| run.cpu.receiver_ns_per_byte),
-            softirq_ns_per_byte: of(|run| run.cpu.softirq_ns_per_byte),
+            ns_per_byte: average(|run| run.cpu.ns_per_byte),
+            sender_ns_per_byte: average(|run| run.cpu.sender_ns_per_byte),
+            receiver_ns_per_byte: average(|run| run.cpu.receiver_ns_per_byte),
+            softirq_ns_per_byte: average(|run| run.cpu.softirq_ns_per_byte),
         },
-        packets_per_byte: of(|run| run.packets),
-        acks_per_byte: acks.map(|it| mean(&it)),
-        calls_per_byte: of(|run| run.calls),
+        packets_per_byte: average(|run| run.packets),
+        acks_per_byte: acks.map(|acks| mean(&acks)),
+        calls_per_byte: average(|run| run.calls),
         shortest_round_trip: shortest,
         round_trip: shortest.map(|_| Nanos(smoothed.0 / count)),
     }
 }
 
-/// One comparison of one measure, before all are judged together.
+/// One comparison of one measure, before the correction for multiple tests.
 struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
@@ -291,10 +307,10 @@ impl Draft {
         blocks: &Blocks<'_>,
         weights: &[f64],
         falls_is_better: bool,
-        of: fn(&RunFigures) -> f64,
+        figure: fn(&RunFigures) -> f64,
     ) -> Self {
-        let logs = blocks.compared(weights, |run| of(run).ln());
-        let amounts = blocks.compared(weights, of);
+        let logs = blocks.compared(weights, |run| figure(run).ln());
+        let amounts = blocks.compared(weights, figure);
         let error = (variance(&logs) / logs.len().max(1) as f64).sqrt();
         let freedom = logs.len() as f64 - 1.0;
         let chance = (error > 0.0).then(|| student_chance(mean(&logs) / error, freedom));
@@ -315,31 +331,31 @@ impl Draft {
             })
         };
         let share = effect(&self.logs, f64::exp_m1);
-        let certain = chance.is_some_and(|it| it <= FALSE_VERDICTS);
+        let certain = chance.is_some_and(|chance| chance <= FALSE_VERDICTS);
         let verdict = match share {
-            Some(it) if certain && !it.may_be_none() => {
-                if (it.value < 0.0) == self.falls_is_better {
+            Some(effect) if certain && !effect.may_be_none() => {
+                if (effect.value < 0.0) == self.falls_is_better {
                     Verdict::Better
                 } else {
                     Verdict::Worse
                 }
             }
-            Some(it) if it.bound() <= resolution => {
-                Verdict::NoDifferenceBeyond { bound: it.bound() }
-            }
+            Some(effect) if effect.bound() <= resolution => Verdict::NoDifferenceBeyond {
+                bound: effect.bound(),
+            },
             _ => {
                 let have = self.logs.len() as u64;
                 let spread = variance(&self.logs).sqrt().exp_m1();
                 let needed = blocks_to_resolve(spread, resolution, tests);
                 let needed = needed.filter(|_| have > 1);
                 Verdict::CannotTell {
-                    more_blocks: needed.map(|it| it.saturating_sub(have).max(1)),
+                    more_blocks: needed.map(|needed| needed.saturating_sub(have).max(1)),
                 }
             }
         };
         MeasuredEffect {
             share,
-            amount: effect(&self.amounts, |it| it),
+            amount: effect(&self.amounts, |amount| amount),
             chance,
             verdict,
         }
@@ -349,48 +365,53 @@ impl Draft {
 fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> Vec<FactorEffect> {
     let drafts: Vec<[Draft; 2]> = comparisons
         .iter()
-        .map(|it| {
+        .map(|comparison| {
             [
-                Draft::new(blocks, &it.weights, true, |run| run.cpu.ns_per_byte),
-                Draft::new(blocks, &it.weights, false, |run| run.rate),
+                Draft::new(blocks, &comparison.weights, true, |run| run.cpu.ns_per_byte),
+                Draft::new(blocks, &comparison.weights, false, |run| run.rate),
             ]
         })
         .collect();
-    let chances: Vec<Option<f64>> = drafts.iter().flatten().map(|it| it.chance).collect();
+    let chances: Vec<Option<f64>> = drafts.iter().flatten().map(|draft| draft.chance).collect();
     let tests = chances.len();
     let corrected = holm(&chances);
     let judged = comparisons.iter().zip(&drafts).zip(corrected.chunks(2));
     judged
         .map(|((comparison, [cpu, rate]), chance)| {
-            let added = |of: fn(&CpuCost) -> f64| {
-                mean(&blocks.compared(&comparison.weights, |run| of(&run.cpu)))
+            let added = |part: fn(&CpuCost) -> f64| {
+                mean(&blocks.compared(&comparison.weights, |run| part(&run.cpu)))
             };
             FactorEffect {
                 terms: comparison.terms.clone(),
                 cpu: cpu.judged(chance[0], resolution, tests),
                 rate: rate.judged(chance[1], resolution, tests),
                 added: CpuCost {
-                    ns_per_byte: added(|it| it.ns_per_byte),
-                    sender_ns_per_byte: added(|it| it.sender_ns_per_byte),
-                    receiver_ns_per_byte: added(|it| it.receiver_ns_per_byte),
-                    softirq_ns_per_byte: added(|it| it.softirq_ns_per_byte),
+                    ns_per_byte: added(|cost| cost.ns_per_byte),
+                    sender_ns_per_byte: added(|cost| cost.sender_ns_per_byte),
+                    receiver_ns_per_byte: added(|cost| cost.receiver_ns_per_byte),
+                    softirq_ns_per_byte: added(|cost| cost.softirq_ns_per_byte),
                 },
             }
         })
         .collect()
 }
 
-/// The largest spread of a block's effect of a single factor, as a share.
+/// The largest standard deviation of a block's effect of a single factor, as a share.
 fn widest(blocks: &Blocks<'_>, comparisons: &[Comparison]) -> Option<f64> {
     if blocks.runs.len() < 2 {
         return None;
     }
-    let mains = comparisons.iter().filter(|it| it.terms.len() == 1);
-    let spreads = mains.flat_map(|it| {
-        let of = |what: fn(&RunFigures) -> f64| {
-            variance(&blocks.compared(&it.weights, |run| what(run).ln())).sqrt()
+    let mains = comparisons
+        .iter()
+        .filter(|comparison| comparison.terms.len() == 1);
+    let spreads = mains.flat_map(|comparison| {
+        let deviation = |figure: fn(&RunFigures) -> f64| {
+            variance(&blocks.compared(&comparison.weights, |run| figure(run).ln())).sqrt()
         };
-        [of(|run| run.cpu.ns_per_byte), of(|run| run.rate)]
+        [
+            deviation(|run| run.cpu.ns_per_byte),
+            deviation(|run| run.rate),
+        ]
     });
     let widest = spreads.fold(0.0, f64::max);
     (widest > 0.0).then(|| widest.exp_m1())

@@ -1,4 +1,5 @@
-//! What can be varied of traffic between two namespaces: one table, and any sysctl of a network namespace by its name.
+//! Factors of traffic experiments: a table of named factors, and any sysctl of a network namespace
+//! by its full name.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
@@ -9,36 +10,36 @@ use super::MOST_CELLS;
 use crate::design::Factorial;
 use crate::vary::{Vary, VaryError};
 
-/// The rate of datagrams, without other wishes, in bits a second.
+/// Default rate of datagrams, in bits per second.
 const UDP_RATE: f64 = 100e6;
 
-/// The largest packet of a link that is not known.
+/// Assumed largest packet of a link whose MTU is unknown.
 const ETHERNET: u32 = 1_500;
 
-/// The largest packet that a device can be given is checked where it is made; this is what fits the number.
+/// Upper limit for parsed sizes. The limit of a device is checked when the device is created.
 const MOST_BYTES: u32 = 1 << 30;
 
-/// Traffic between two ends of this machine, and what is set for it.
+/// Traffic between two ends on this machine, and its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// What carries it.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// Bytes of each call; `None`: what suits the protocol.
+    /// Bytes per call. `None` uses the protocol's default.
     pub size: Option<u32>,
-    /// Bits a second, or as many as there is room for; `None`: what suits the protocol.
+    /// Rate in bits per second, or `Some(None)` for no limit. `None` uses the protocol's default.
     pub rate: Option<Option<f64>>,
-    /// For how long.
+    /// Duration.
     pub length: Nanos,
-    /// The largest packet of the link, in bytes; `None` where it is not known.
+    /// MTU of the link in bytes, if known.
     pub mtu: Option<u32>,
-    /// What the link is narrowed to, each way.
+    /// Shaping of the link in each direction.
     pub link: LinkSpec,
-    /// All else.
+    /// All other settings.
     pub tuning: Tuning,
 }
 
 impl Setup {
-    /// What is sent.
+    /// The traffic to send.
     pub fn spec(&self) -> TrafficSpec {
         let (call_bytes, rate) = match self.protocol {
             Protocol::Tcp => (TCP_CALL, None),
@@ -56,19 +57,19 @@ impl Setup {
     }
 }
 
-/// Something that can be varied.
+/// A factor that can be varied.
 #[derive(Debug)]
 pub struct Factor {
-    /// As it is typed.
+    /// Name on the command line.
     pub name: &'static str,
     /// Where it is set.
     pub place: FactorPlace,
-    /// Its values, for people.
+    /// Its values, for the help text.
     pub values: &'static str,
-    /// What it is.
+    /// Description for the help text.
     pub about: &'static str,
-    /// What tells that it is in effect, of what is read back; where nothing does, its value does.
-    told_by: &'static [&'static str],
+    /// Names of the facts that show its effect, among those read back. If empty, its value counts.
+    shown_by: &'static [&'static str],
     set: Set,
 }
 
@@ -80,7 +81,7 @@ enum Set {
     Offload(Offload),
 }
 
-/// A number of bytes: 4096, 64k, 1M.
+/// Parses a number of bytes: 4096, 64k, 1M.
 fn bytes(text: &str) -> Result<u32, String> {
     let wrong = || format!("invalid size `{text}`: bytes, such as 4096, 64k or 1M");
     let units = [("k", 10), ("K", 10), ("M", 20)];
@@ -98,7 +99,7 @@ fn bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-/// On or off.
+/// Parses a switch.
 fn switch(text: &str) -> Result<bool, String> {
     match text {
         "0" | "off" => Ok(false),
@@ -107,7 +108,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A buffer's size, or the kernel's own choice.
+/// Parses a buffer size. `auto` leaves it to the kernel.
 fn buffer(text: &str) -> Result<Option<u32>, String> {
     match text {
         "auto" => Ok(None),
@@ -115,10 +116,10 @@ fn buffer(text: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Bits a second, as they are typed everywhere; none for as many as there is room for.
+/// Parses bits per second. Returns `None` for `max`, which means no limit.
 ///
 /// # Errors
-/// It is no rate.
+/// The text is not a rate.
 pub fn rate(text: &str) -> Result<Option<f64>, String> {
     if text == "max" {
         return Ok(None);
@@ -142,10 +143,10 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
     }
 }
 
-/// How long a link holds up each packet; none for not at all.
+/// Parses a link's delay per packet. Returns `None` for no delay.
 ///
 /// # Errors
-/// It is no time.
+/// The text is not a valid duration.
 pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
     let read = text.parse::<Nanos>().ok();
     let read = if text == "0" { Some(Nanos::ZERO) } else { read };
@@ -153,10 +154,10 @@ pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
     Ok(Some(read).filter(|delay| *delay > Nanos::ZERO))
 }
 
-/// What share of its packets a link loses; none for none.
+/// Parses the share of packets that a link loses. Returns `None` for no loss.
 ///
 /// # Errors
-/// It is no share.
+/// The text is not a share.
 pub fn loss(text: &str) -> Result<Option<f64>, String> {
     if text == "0" {
         return Ok(None);
@@ -171,7 +172,7 @@ pub fn loss(text: &str) -> Result<Option<f64>, String> {
 
 fn protocol(text: &str) -> Result<Protocol, String> {
     let mut all = Protocol::ALL.into_iter();
-    all.find(|it| it.name().eq_ignore_ascii_case(text))
+    all.find(|protocol| protocol.name().eq_ignore_ascii_case(text))
         .ok_or_else(|| format!("`{text}` is neither tcp nor udp"))
 }
 
@@ -180,7 +181,7 @@ const fn by(
     place: FactorPlace,
     values: &'static str,
     about: &'static str,
-    told_by: &'static [&'static str],
+    shown_by: &'static [&'static str],
     set: fn(&mut Setup, &str) -> Result<(), String>,
 ) -> Factor {
     Factor {
@@ -188,7 +189,7 @@ const fn by(
         place,
         values,
         about,
-        told_by,
+        shown_by,
         set: Set::By(set),
     }
 }
@@ -197,14 +198,14 @@ const fn sysctl(
     name: &'static str,
     full: &'static str,
     about: &'static str,
-    told_by: &'static [&'static str],
+    shown_by: &'static [&'static str],
 ) -> Factor {
     Factor {
         name,
         place: FactorPlace::Namespace,
         values: "what the sysctl takes",
         about,
-        told_by,
+        shown_by,
         set: Set::Sysctl(full),
     }
 }
@@ -215,12 +216,12 @@ const fn offload(offload: Offload, about: &'static str) -> Factor {
         place: FactorPlace::Device,
         values: "0, 1",
         about,
-        told_by: &["tx-checksum", "gso", "tso", "gro"],
+        shown_by: &["tx-checksum", "gso", "tso", "gro"],
         set: Set::Offload(offload),
     }
 }
 
-/// Every factor that has a name of its own.
+/// All named factors.
 pub static FACTORS: [Factor; 20] = [
     by(
         "size",
@@ -402,7 +403,7 @@ struct Chosen {
     name: String,
     place: FactorPlace,
     values: Vec<String>,
-    told_by: &'static [&'static str],
+    shown_by: &'static [&'static str],
     set: ChosenSet,
 }
 
@@ -422,8 +423,8 @@ impl Chosen {
         let row = FACTORS
             .iter()
             .find(|row| row.name == name || matches!(row.set, Set::Sysctl(full) if full == name));
-        let (place, told_by, set) = match row {
-            Some(row) => (row.place, row.told_by, ChosenSet::Row(row)),
+        let (place, shown_by, set) = match row {
+            Some(row) => (row.place, row.shown_by, ChosenSet::Row(row)),
             None if name.starts_with("net.") => {
                 let set = ChosenSet::Sysctl(name.to_owned());
                 (FactorPlace::Namespace, &[][..], set)
@@ -441,13 +442,13 @@ impl Chosen {
             name: name.to_owned(),
             place,
             values,
-            told_by,
+            shown_by,
             set,
         };
         Ok(chosen)
     }
 
-    /// What it is of names that mean the same.
+    /// A unique name, the same for all aliases of a factor.
     fn full(&self) -> &str {
         match &self.set {
             ChosenSet::Row(row) => match row.set {
@@ -480,7 +481,7 @@ impl Chosen {
     }
 }
 
-/// What is varied, and what is not.
+/// The varied factors, and the settings that do not vary.
 #[derive(Debug)]
 pub struct Factors {
     base: Setup,
@@ -489,16 +490,16 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Takes what was typed, beside what stays as it is.
+    /// Parses the factors. All other settings come from `base`.
     ///
     /// # Errors
-    /// An unknown factor, a value that it does not have, or too many cells.
+    /// A factor is unknown, a value is invalid, or there are too many cells.
     pub fn read(typed: &[Vary], base: Setup) -> Result<Self, VaryError> {
         let mut chosen: Vec<Chosen> = Vec::new();
         let mut cells = 1_usize;
         for vary in typed {
             let factor = Chosen::read(vary)?;
-            if let Some(other) = chosen.iter().find(|it| it.full() == factor.full()) {
+            if let Some(other) = chosen.iter().find(|other| other.full() == factor.full()) {
                 return Err(match &other.name {
                     name if *name == factor.name => vary.error(&"it is varied twice"),
                     name => vary.error(&format_args!("{name} is the same: it is varied twice")),
@@ -516,7 +517,7 @@ impl Factors {
             }
             chosen.push(factor);
         }
-        let levels = chosen.iter().map(|it| it.values.len()).collect();
+        let levels = chosen.iter().map(|factor| factor.values.len()).collect();
         Ok(Self {
             base,
             chosen,
@@ -524,35 +525,40 @@ impl Factors {
         })
     }
 
-    /// Their combinations.
+    /// All combinations of the factors' values.
     pub fn factorial(&self) -> &Factorial {
         &self.factorial
     }
 
-    /// What is set in a cell.
+    /// The settings of a cell.
     pub fn setup(&self, cell: &[usize]) -> Setup {
         let mut setup = self.base.clone();
         for (factor, &value) in self.chosen.iter().zip(cell) {
-            // Every value was set once when it was read.
+            // Cannot fail: every value was tested when it was parsed.
             let _ = factor.set(&mut setup, &factor.values[value]);
         }
-        // In the order in which they depend on each other.
-        let place = |it: &(Offload, bool)| Offload::ALL.iter().position(|of| *of == it.0);
+        // Offloads are applied in the order in which they depend on each other.
+        let place =
+            |set: &(Offload, bool)| Offload::ALL.iter().position(|offload| *offload == set.0);
         setup.tuning.offloads.sort_by_key(place);
         setup
     }
 
-    /// What was in effect of a cell: what was read back, and of factors that nothing else tells of, their values.
+    /// The facts in effect in a cell: those read back, and the values of factors that no fact
+    /// shows.
     pub fn in_effect(&self, cell: &[usize], read: &[Fact]) -> Vec<Fact> {
-        // A sysctl is one thing, and what comes of it another.
-        let is_told = |fact: &&Fact| {
-            let mut told = self.chosen.iter().filter(|it| !it.told_by.is_empty());
-            told.all(|it| it.full() != fact.name || it.told_by.contains(&&*fact.name))
+        // A sysctl's value is left out if other facts show its effect.
+        let counts = |fact: &&Fact| {
+            let mut shown = self
+                .chosen
+                .iter()
+                .filter(|factor| !factor.shown_by.is_empty());
+            shown.all(|factor| factor.full() != fact.name || factor.shown_by.contains(&&*fact.name))
         };
-        let mut facts: Vec<Fact> = read.iter().filter(is_told).cloned().collect();
+        let mut facts: Vec<Fact> = read.iter().filter(counts).cloned().collect();
         for (factor, &value) in self.chosen.iter().zip(cell) {
             let name = factor.full();
-            if factor.told_by.is_empty() && facts.iter().all(|it| it.name != name) {
+            if factor.shown_by.is_empty() && facts.iter().all(|fact| fact.name != name) {
                 facts.push(Fact::new(name, &factor.values[value]));
             }
         }
@@ -560,29 +566,30 @@ impl Factors {
         facts
     }
 
-    /// Whether one of them is of this name.
+    /// Whether a factor with this name varies.
     pub fn varies(&self, name: &str) -> bool {
-        self.chosen.iter().any(|it| it.name == name)
+        self.chosen.iter().any(|factor| factor.name == name)
     }
 
-    /// For the document.
+    /// The factors, for the document.
     pub fn varied(&self) -> Vec<VariedFactor> {
-        let varied = self.chosen.iter().map(|it| VariedFactor {
-            name: it.name.clone(),
-            place: it.place,
-            values: it.values.clone(),
+        let varied = self.chosen.iter().map(|factor| VariedFactor {
+            name: factor.name.clone(),
+            place: factor.place,
+            values: factor.values.clone(),
         });
         varied.collect()
     }
 
-    /// Those that need namespaces of their own.
+    /// Names of the factors that need separate network namespaces.
     pub fn of_namespaces(&self) -> Vec<&str> {
-        let needs = |it: &&Chosen| matches!(it.place, FactorPlace::Device | FactorPlace::Namespace);
+        let needs =
+            |factor: &&Chosen| matches!(factor.place, FactorPlace::Device | FactorPlace::Namespace);
         let needs = self.chosen.iter().filter(needs);
-        needs.map(|it| &*it.name).collect()
+        needs.map(|factor| &*factor.name).collect()
     }
 
-    /// What stays as it is.
+    /// The settings that do not vary.
     pub fn base(&self) -> &Setup {
         &self.base
     }

@@ -1,4 +1,4 @@
-//! What the runs of a trial say of one metric in two arms.
+//! Groups the values of one metric by arm and by block.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,32 @@ use ticktax_model::trial::{ArmFigures, RunPurpose, Trial, TrialRun};
 
 use crate::statistics::{mean, median, variance};
 
-/// One metric of the first arm and of another, run by run and block by block.
+/// Values of one metric in the first arm and in one other arm.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// The first arm's values, in the order of time.
+    /// Values of the first arm, in time order.
     pub(super) first: Vec<f64>,
-    /// The other arm's.
+    /// Values of the other arm, in time order.
     pub(super) second: Vec<f64>,
-    /// The blocks that have values of both, in their order.
+    /// Blocks with values of both arms, in time order.
     pub(super) pairs: Vec<Pair>,
-    /// Successful runs without a value.
+    /// Number of successful runs without a value.
     pub(super) missing: u64,
 }
 
-/// A block.
+/// One block with values of both arms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
-    /// The mean of the first arm's values.
+    /// Mean of the first arm's values.
     pub(super) first: f64,
-    /// Of the other arm's.
+    /// Mean of the other arm's values.
     pub(super) second: f64,
-    /// Whether the other arm's first run came before the first arm's.
+    /// Whether the other arm ran first in this block.
     pub(super) second_led: bool,
 }
 
 impl Blocks {
-    /// Those of a metric, by its place, and of an arm.
+    /// Collects the values of metric number `metric`, for the first arm and arm number `arm`.
     pub(super) fn new(trial: &Trial, metric: usize, arm: usize) -> Self {
         let mut blocks = Self::default();
         let mut by_block: BTreeMap<u64, Vec<&TrialRun>> = BTreeMap::new();
@@ -47,7 +47,7 @@ impl Blocks {
             let (mut first, mut second) = (Vec::new(), Vec::new());
             for run in runs.into_iter().filter(|run| run.succeeded) {
                 let value = run.values.get(metric).copied().flatten();
-                let Some(value) = value.filter(|it| it.is_finite()) else {
+                let Some(value) = value.filter(|value| value.is_finite()) else {
                     blocks.missing += 1;
                     continue;
                 };
@@ -72,7 +72,7 @@ impl Blocks {
     }
 }
 
-/// An arm's values in a few numbers; `None` of none.
+/// Summarizes the values of an arm. Returns `None` for an empty list.
 pub(super) fn figures(values: &[f64]) -> Option<ArmFigures> {
     let min = values.iter().copied().min_by(f64::total_cmp)?;
     let max = values.iter().copied().max_by(f64::total_cmp)?;

@@ -1,43 +1,44 @@
-//! What speaks against a verdict.
+//! Reasons to doubt a verdict.
 //!
-//! Checks look for trouble of which the design keeps the verdict free, or that it cannot help: a trend, an order
-//! that matters, sorted values. Each of these is told at 1 %, so that a page of ten has one by chance in ten;
-//! commands that fail in one arm are told of at 5 %, since what is left may not be alike.
+//! Most checks report trouble that the design compensates, or cannot prevent: a trend, an effect of
+//! the run order, or sorted values. Their threshold is 1 %, so a page of ten such checks shows a
+//! false one in about one of ten cases. Failures that differ between the arms are reported at 5 %,
+//! because the remaining runs might not be comparable.
 
 use ticktax_model::trial::{ArmSuccess, Check, Scale};
 
 use super::blocks::Blocks;
-use super::detectable::{effect_of, on};
+use super::detectable::{additive_difference, effect_of};
 use crate::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
-/// What chance does more often than this is not told.
+/// Patterns more likely than this under chance are not reported.
 const ODD: f64 = 0.01;
-/// Arms whose commands fail so differently by chance are told of.
+/// Differences between the arms' failure rates are reported up to this probability.
 const ODD_FAILURES: f64 = 0.05;
-/// Those that the values of both arms tell.
-pub(super) fn of_blocks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
+/// Checks based on the values of both arms.
+pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     let (first, second) = (&blocks.first, &blocks.second);
     let mut checks = Vec::new();
     if blocks.missing > 0 {
         let runs = blocks.missing;
         checks.push(Check::Missing { runs });
     }
-    if let Some(same) = of_sameness(first, second) {
+    if let Some(same) = sameness(first, second) {
         checks.push(same);
         return checks;
     }
     checks.extend(drift(blocks, scale));
     checks.extend(order(blocks, scale));
-    checks.extend(of_lists(first, second));
+    checks.extend(sorted_lists(first, second));
     checks
 }
 
-/// Whether all values are one, or both lists are the same.
-pub(super) fn of_sameness(first: &[f64], second: &[f64]) -> Option<Check> {
+/// Reports whether all values are equal, or both lists are identical.
+pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     let value = *first.first()?;
     let mut all = first.iter().chain(second);
     let is_same = |a: f64, b: f64| a.total_cmp(&b).is_eq();
-    if all.all(|it| is_same(*it, value)) {
+    if all.all(|other| is_same(*other, value)) {
         return (first.len() > 1 && !second.is_empty()).then_some(Check::Constant { value });
     }
     let mut pairs = first.iter().zip(second);
@@ -45,9 +46,9 @@ pub(super) fn of_sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     identical.then_some(Check::Identical)
 }
 
-/// What two lists tell, paired or not: whether they come sorted.
-pub(super) fn of_lists(first: &[f64], second: &[f64]) -> Option<Check> {
-    // Chance sorts a list either way.
+/// Reports lists that are already sorted, whether paired or not.
+pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
+    // Sorted can mean ascending or descending, which doubles the probability.
     let rare = |values: &[f64]| sorted_by_chance(values).filter(|chance| 2.0 * chance <= ODD);
     let (a, b) = (rare(first), rare(second));
     (a.is_some() || b.is_some()).then(|| Check::Sorted {
@@ -57,25 +58,22 @@ pub(super) fn of_lists(first: &[f64], second: &[f64]) -> Option<Check> {
     })
 }
 
-/// A trend of the blocks' level, both arms together.
+/// A trend of the block levels, with both arms combined.
 fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
-    let of_both = blocks
+    let levels = blocks
         .pairs
         .iter()
-        .map(|it| on_level(scale, it.first, it.second));
-    let levels: Vec<f64> = of_both.collect();
+        .map(|pair| on_level(scale, pair.first, pair.second));
+    let levels: Vec<f64> = levels.collect();
     let places: Vec<f64> = (0..levels.len()).map(|place| place as f64).collect();
     let (_, chance) = spearman(&places, &levels)?;
     let points: Vec<(f64, f64)> = places.iter().copied().zip(levels).collect();
     let (_, slope) = line(&points);
-    let moved = effect_of(scale, slope * (points.len() - 1) as f64);
-    (chance <= ODD).then_some(Check::Drift {
-        change: moved,
-        chance,
-    })
+    let change = effect_of(scale, slope * (points.len() - 1) as f64);
+    (chance <= ODD).then_some(Check::Drift { change, chance })
 }
 
-/// The level of a block, so that a difference of two is what adds up.
+/// The level of a block, on a scale where differences add up.
 fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     match scale {
         Scale::Relative => f64::midpoint(first.ln(), second.ln()),
@@ -83,30 +81,31 @@ fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     }
 }
 
-/// Whether it matters which arm leads a block.
+/// Reports whether the arm that runs first in a block has an advantage.
 fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
-    let of = |led: bool| -> Vec<f64> {
-        let pairs = blocks.pairs.iter().filter(|it| it.second_led == led);
-        pairs.map(|it| on(scale, it.first, it.second)).collect()
+    let differences = |led: bool| -> Vec<f64> {
+        let pairs = blocks.pairs.iter().filter(|pair| pair.second_led == led);
+        pairs
+            .map(|pair| additive_difference(scale, pair.first, pair.second))
+            .collect()
     };
-    let (first_led, second_led) = (of(false), of(true));
+    let (first_led, second_led) = (differences(false), differences(true));
     let chance = mann_whitney(&first_led, &second_led);
-    let moved = effect_of(scale, mean(&second_led) - mean(&first_led));
-    let both = !first_led.is_empty() && !second_led.is_empty();
-    (both && chance <= ODD).then_some(Check::Order {
-        change: moved,
-        chance,
-    })
+    let change = effect_of(scale, mean(&second_led) - mean(&first_led));
+    let has_both_orders = !first_led.is_empty() && !second_led.is_empty();
+    (has_both_orders && chance <= ODD).then_some(Check::Order { change, chance })
 }
 
-/// What the arms' successes tell.
-pub(super) fn of_successes(successes: &[ArmSuccess], arm: usize) -> Option<Check> {
+/// A significant difference between the arms' failure rates.
+pub(super) fn failure_difference(successes: &[ArmSuccess], arm: usize) -> Option<Check> {
     let (first, second) = (successes.first()?, successes.get(arm)?);
     let chance = second.chance.filter(|chance| *chance <= ODD_FAILURES)?;
-    let failed = |it: &ArmSuccess| (it.runs - it.succeeded) as f64 / it.runs.max(1) as f64;
+    let failure_share = |success: &ArmSuccess| {
+        (success.runs - success.succeeded) as f64 / success.runs.max(1) as f64
+    };
     Some(Check::Failures {
-        first_share: failed(first),
-        second_share: failed(second),
+        first_share: failure_share(first),
+        second_share: failure_share(second),
         chance,
     })
 }
@@ -116,10 +115,10 @@ mod tests {
     use ticktax_model::trial::{Check, Scale};
 
     use super::super::blocks::{Blocks, Pair};
-    use super::{drift, of_lists, of_sameness, order};
+    use super::{drift, order, sameness, sorted_lists};
 
-    fn blocks(of: impl Fn(usize) -> (f64, f64, bool)) -> Blocks {
-        let pairs = (0..12).map(of).map(|(first, second, second_led)| Pair {
+    fn blocks(values: impl Fn(usize) -> (f64, f64, bool)) -> Blocks {
+        let pairs = (0..12).map(values).map(|(first, second, second_led)| Pair {
             first,
             second,
             second_led,
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trend_is_told_with_its_size() {
+    fn a_trend_is_reported_with_its_size() {
         let rising = blocks(|i| (1.01_f64.powf(i as f64), 1.01_f64.powf(i as f64), false));
         let Some(Check::Drift { change, chance }) = drift(&rising, Scale::Relative) else {
             panic!("a trend");
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_where_the_order_matters() {
+    fn an_effect_of_the_order_is_reported() {
         let led = blocks(|i| {
             (
                 0.01 * i as f64,
@@ -173,29 +172,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_told() {
+    fn equal_values_and_sorted_lists_are_reported() {
         assert_eq!(
-            of_sameness(&[2.0; 3], &[2.0; 4]),
+            sameness(&[2.0; 3], &[2.0; 4]),
             Some(Check::Constant { value: 2.0 })
         );
-        assert_eq!(
-            of_sameness(&[1.0, 2.0], &[1.0, 2.0]),
-            Some(Check::Identical)
-        );
-        assert_eq!(of_sameness(&[1.0, 2.0], &[2.0, 1.0]), None);
-        assert_eq!(of_sameness(&[], &[]), None);
-        assert_eq!(of_sameness(&[1.0, 1.0], &[]), None);
-        let told = of_lists(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3.0, 1.0, 2.0]);
+        assert_eq!(sameness(&[1.0, 2.0], &[1.0, 2.0]), Some(Check::Identical));
+        assert_eq!(sameness(&[1.0, 2.0], &[2.0, 1.0]), None);
+        assert_eq!(sameness(&[], &[]), None);
+        assert_eq!(sameness(&[1.0, 1.0], &[]), None);
+        let sorted = sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3.0, 1.0, 2.0]);
         let Some(Check::Sorted {
             first: true,
             second: false,
             chance,
-        }) = told
+        }) = sorted
         else {
-            panic!("{told:?}");
+            panic!("{sorted:?}");
         };
         assert!((chance - 1.0 / 720.0).abs() < 1e-12);
-        // Two of 120 orders are more than one in a hundred.
-        assert_eq!(of_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
+        // 2 of 120 orders is more than 1 %.
+        assert_eq!(sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a model had said of the arms, beside what the trial found.
+//! Compares the effects that a model predicted with those that a trial measured.
 
 use std::path::Path;
 
@@ -7,32 +7,32 @@ use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement}
 
 use crate::text::read_document;
 
-/// Why a prediction cannot stand beside a trial. Each text is one line for a person.
+/// Reasons why a prediction does not fit a trial. Each message is one line for users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForetoldError {
     /// The file cannot be read.
     #[error("cannot read it: {0}")]
     Read(String),
-    /// It is something else.
+    /// The file is not a prediction.
     #[error("it is not what `ticktax sim --format json` writes")]
     Other,
-    /// It does not begin with the settings as they are.
+    /// The first row is not about the present settings.
     #[error("it predicts nothing for the settings as they are; `ticktax sim` begins with them")]
     NoFirstArm,
-    /// It has another number of settings than the trial has arms.
+    /// The number of predicted settings differs from the number of arms.
     #[error(
         "it predicts {predicted} other settings, and {arms} arms stand beside A; predict one setting for each, in their order"
     )]
     Arms {
-        /// Those it predicts.
+        /// Number of predicted settings.
         predicted: usize,
-        /// The arms beside the first.
+        /// Number of arms after the first.
         arms: usize,
     },
-    /// It is about none of the trial's metrics.
+    /// It predicts none of the trial's metrics.
     #[error("it predicts none of {metrics}: of a trial's metrics a model knows fps, lost and cpu")]
     Metrics {
-        /// Those of the trial.
+        /// The trial's metrics.
         metrics: String,
     },
 }
@@ -46,7 +46,7 @@ pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 
-/// A prediction that can stand beside a trial: the settings as they are, then a row for each other arm.
+/// A prediction that fits a trial: a row for the present settings, then one for each other arm.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
     load: &'a str,
@@ -55,7 +55,8 @@ pub struct Foretold<'a> {
 }
 
 impl<'a> Foretold<'a> {
-    /// The rows of a prediction for a trial of `arms` arms, the first included, by these `metrics`.
+    /// Selects the rows of a prediction for a trial with `arms` arms, including the first, and
+    /// these `metrics`.
     ///
     /// # Errors
     /// Any [`ForetoldError`].
@@ -75,7 +76,8 @@ impl<'a> Foretold<'a> {
                 arms: arms.saturating_sub(1),
             });
         }
-        let known = |metric: &&&str| measure(metric).is_some_and(|it| first.figure(it).is_some());
+        let known =
+            |metric: &&&str| measure(metric).is_some_and(|measure| first.figure(measure).is_some());
         if metrics.iter().find(known).is_none() {
             return Err(ForetoldError::Metrics {
                 metrics: metrics.join(", "),
@@ -88,23 +90,23 @@ impl<'a> Foretold<'a> {
         })
     }
 
-    /// Puts what was predicted beside what was found.
+    /// Adds the predicted effect to each comparison.
     pub fn put_beside(&self, statement: &mut TrialStatement) {
         for comparison in &mut statement.comparisons {
-            comparison.predicted = self.of(comparison);
+            comparison.predicted = self.predicted(comparison);
         }
     }
 
-    fn of(&self, comparison: &Comparison) -> Option<Predicted> {
+    fn predicted(&self, comparison: &Comparison) -> Option<Predicted> {
         let measure = measure(&comparison.metric)?;
         let row = *self.others.get(comparison.arm.checked_sub(1)?)?;
         let (first, other) = (self.first.figure(measure)?, row.figure(measure)?);
-        let of = |value| effect(comparison.scale, measure, first, value);
+        let effect_of = |value| effect(comparison.scale, measure, first, value);
         let (low, high) = other.interval.unwrap_or((other.value, other.value));
         let effect = Effect {
-            value: of(other.value)?,
-            low: of(low)?,
-            high: of(high)?,
+            value: effect_of(other.value)?,
+            low: effect_of(low)?,
+            high: effect_of(high)?,
         };
         Some(Predicted {
             load: self.load.to_owned(),
@@ -115,7 +117,7 @@ impl<'a> Foretold<'a> {
     }
 }
 
-/// What a model predicts of what a metric measures.
+/// The model's measure for a metric of a trial.
 fn measure(metric: &str) -> Option<Measure> {
     match metric {
         "fps" => Some(Measure::Fps),
@@ -125,11 +127,11 @@ fn measure(metric: &str) -> Option<Measure> {
     }
 }
 
-/// What becomes of `first` where it is `value`.
+/// The predicted effect of changing `first` to `value`.
 fn effect(scale: Scale, measure: Measure, first: &Figure, value: f64) -> Option<f64> {
     match (scale, measure) {
         (Scale::Relative, _) => (first.value > 0.0).then(|| value / first.value - 1.0),
-        // Of a run it is so long, of the model so much of a second.
+        // The trial measures CPU time per run, but the model predicts CPU time per second.
         (Scale::Absolute, Measure::Cpu) => None,
         (Scale::Absolute, _) => Some(value - first.value),
     }
@@ -143,7 +145,7 @@ mod tests {
     use super::{Foretold, ForetoldError};
 
     fn row(origin: Origin, setting: &str, fps: f64) -> PredictionRow {
-        let settings = [setting].into_iter().filter(|it| !it.is_empty());
+        let settings = [setting].into_iter().filter(|setting| !setting.is_empty());
         PredictionRow {
             origin,
             settings: settings.map(str::to_owned).collect(),
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_arm_has_its_row() {
+    fn a_prediction_needs_a_row_per_arm() {
         let all = prediction(vec![
             row(Origin::Measured, "", 49.0),
             row(Origin::Predicted, "", 50.0),

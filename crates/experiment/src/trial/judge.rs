@@ -1,10 +1,10 @@
-//! What the runs of a trial tell.
+//! Judges the runs of a trial.
 //!
-//! A block is one observation: the difference of its two arms, of positive values the logarithm of
-//! their ratio, so that a machine that slows down counts for both. Whether there is an effect is the
-//! signed-rank test of the blocks' differences ([`signed_rank`]); how large it is, their mean, with an interval
-//! that is drawn from them ([`mean_interval`]). A difference is called one where the test, all comparisons
-//! together (Holm), and the interval agree.
+//! Each block is one observation: the difference between its two arms. For positive values, it is
+//! the logarithm of their ratio, so that a slowdown of the machine affects both arms equally. The
+//! signed-rank test of these differences decides whether there is an effect ([`signed_rank`]). Its
+//! size is their mean, with a resampled interval ([`mean_interval`]). A difference counts only if
+//! both agree: the test, corrected for all comparisons (Holm), and the interval.
 
 use ticktax_model::trial::{
     ArmSuccess, Better, Check, Comparison, Effect, FailIf, FailIfResult, RunPurpose, Scale, Trial,
@@ -15,13 +15,14 @@ use super::FALSE_VERDICTS;
 use super::blocks::{Blocks, Pair, figures};
 use super::checks;
 use super::detectable::{
-    Detectable, blocks_that_tell, detectable, effect_of, fewest_blocks, on, scale_of, sum_of,
+    Detectable, additive_difference, blocks_for_a_verdict, detectable, effect_of, fewest_blocks,
+    scale_of, sum_of,
 };
 use crate::statistics::{fisher_exact, holm, mean, mean_interval, signed_rank, variance};
 
-/// Judges a trial, and answers what must not be.
+/// Judges a trial and evaluates its `fail_if` conditions.
 ///
-/// What `restored` says is left to whoever changed the settings.
+/// Leaves `restored` empty: the caller that changed the settings fills it.
 pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
     let successes = successes(&trial);
     let arms = 1..trial.arms.len().max(1);
@@ -30,16 +31,16 @@ pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
         .flat_map(|arm| (0..trial.metrics.len()).map(move |metric| (arm, metric)))
         .map(|(arm, metric)| compare(&trial, &successes, arm, metric, count))
         .collect();
-    let chances: Vec<Option<f64>> = drafts.iter().map(|it| it.comparison.chance).collect();
+    let chances: Vec<Option<f64>> = drafts.iter().map(|draft| draft.comparison.chance).collect();
     for (draft, corrected) in drafts.iter_mut().zip(holm(&chances)) {
         draft.comparison.chance_corrected = corrected;
         draft.conclude(trial.design.difference, count);
     }
-    let comparisons: Vec<Comparison> = drafts.into_iter().map(|it| it.comparison).collect();
+    let comparisons: Vec<Comparison> = drafts.into_iter().map(|draft| draft.comparison).collect();
     let fail_if = fail_if.iter().flat_map(|condition| {
-        let of_metric = comparisons.iter();
-        let of_metric = of_metric.filter(move |it| it.metric == condition.metric);
-        of_metric.map(move |comparison| FailIfResult {
+        let matching = comparisons.iter();
+        let matching = matching.filter(move |comparison| comparison.metric == condition.metric);
+        matching.map(move |comparison| FailIfResult {
             condition: condition.clone(),
             arm: comparison.arm,
             outcome: condition.outcome(comparison),
@@ -54,9 +55,9 @@ pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
     }
 }
 
-/// How many runs of each arm succeeded.
+/// Counts successful runs per arm.
 fn successes(trial: &Trial) -> Vec<ArmSuccess> {
-    let of = |arm: usize| {
+    let count = |arm: usize| {
         let runs = trial.runs.iter();
         let runs = runs.filter(|run| run.arm == arm && run.purpose == RunPurpose::Measured);
         let (mut all, mut succeeded) = (0, 0);
@@ -66,10 +67,10 @@ fn successes(trial: &Trial) -> Vec<ArmSuccess> {
         }
         (succeeded, all)
     };
-    let first = of(0);
+    let first = count(0);
     let arms = 0..trial.arms.len();
     arms.map(|arm| {
-        let (succeeded, runs) = of(arm);
+        let (succeeded, runs) = count(arm);
         let none_failed = succeeded == runs && first.0 == first.1;
         ArmSuccess {
             arm,
@@ -81,33 +82,36 @@ fn successes(trial: &Trial) -> Vec<ArmSuccess> {
     .collect()
 }
 
-/// A comparison that has no verdict yet.
+/// A comparison without a verdict.
 pub(super) struct Draft {
     pub(super) comparison: Comparison,
     pub(super) better: Better,
-    /// The effect, as it adds up.
+    /// Effect, as an additive difference.
     pub(super) centre: f64,
-    /// The standard deviation of what the effect is the mean of, as it adds up.
+    /// Standard deviation of the differences that `centre` is the mean of.
     pub(super) spread: f64,
 }
 
 impl Draft {
-    /// Says what follows, now that the corrected chance is known. `difference` is what counts as none, as a share
-    /// of the first arm.
+    /// Sets the verdict. Call it after `chance_corrected` is known. `difference` is the largest
+    /// effect that counts as none, as a share of the first arm.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
         self.comparison.verdict = self.verdict(difference, comparisons);
     }
 
     fn verdict(&self, difference: f64, comparisons: usize) -> Verdict {
-        let it = &self.comparison;
-        let constant = it
+        let comparison = &self.comparison;
+        let constant = comparison
             .checks
             .iter()
-            .any(|it| matches!(it, Check::Constant { .. }));
-        let (Some(effect), Some(first), false) = (it.effect, it.first, constant) else {
+            .any(|check| matches!(check, Check::Constant { .. }));
+        let (Some(effect), Some(first), false) = (comparison.effect, comparison.first, constant)
+        else {
             return Verdict::CannotTell { more_blocks: None };
         };
-        let certain = it.chance_corrected.is_some_and(|it| it <= FALSE_VERDICTS);
+        let certain = comparison
+            .chance_corrected
+            .is_some_and(|chance| chance <= FALSE_VERDICTS);
         if certain && !effect.may_be_none() {
             let falls = effect.value < 0.0;
             return match self.better {
@@ -116,7 +120,7 @@ impl Draft {
                 Better::Lower | Better::Higher => Verdict::Worse,
             };
         }
-        let limit = match it.scale {
+        let limit = match comparison.scale {
             Scale::Relative => difference,
             Scale::Absolute => difference * first.mean.abs(),
         };
@@ -125,10 +129,10 @@ impl Draft {
                 bound: effect.bound(),
             };
         }
-        let limit = sum_of(it.scale, limit);
-        let needed = blocks_that_tell(self.centre, self.spread, limit, comparisons);
-        let have = it.blocks.unwrap_or_else(|| {
-            let values = it.second.map_or(0, |it| it.count);
+        let limit = sum_of(comparison.scale, limit);
+        let needed = blocks_for_a_verdict(self.centre, self.spread, limit, comparisons);
+        let have = comparison.blocks.unwrap_or_else(|| {
+            let values = comparison.second.map_or(0, |figures| figures.count);
             values.min(first.count)
         });
         Verdict::CannotTell {
@@ -147,10 +151,14 @@ fn compare(
     let blocks = Blocks::new(trial, metric, arm);
     let about = &trial.metrics[metric];
     let (first, second) = (figures(&blocks.first), figures(&blocks.second));
-    let side = |of: fn(&Pair) -> f64| -> Vec<f64> { blocks.pairs.iter().map(of).collect() };
-    let (a, b) = (side(|it| it.first), side(|it| it.second));
+    let side = |value: fn(&Pair) -> f64| -> Vec<f64> { blocks.pairs.iter().map(value).collect() };
+    let (a, b) = (side(|pair| pair.first), side(|pair| pair.second));
     let scale = scale_of(&a, &b);
-    let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| on(scale, *a, *b)).collect();
+    let differences: Vec<f64> = a
+        .iter()
+        .zip(&b)
+        .map(|(a, b)| additive_difference(scale, *a, *b))
+        .collect();
     let centre = mean(&differences);
     let effect = mean_interval(&differences).map(|(low, high)| Effect {
         value: effect_of(scale, centre),
@@ -158,15 +166,17 @@ fn compare(
         high: effect_of(scale, high),
     });
     let ahead = detectable(&noise_runs(trial, metric), trial.design.blocks, comparisons);
-    let ahead = ahead.and_then(|it| in_scale(it, scale, first.map(|it| it.mean)));
-    let mut checks = checks::of_blocks(&blocks, scale);
+    let ahead = ahead.and_then(|known| in_scale(known, scale, first.map(|figures| figures.mean)));
+    let mut checks = checks::block_checks(&blocks, scale);
     let have = blocks.pairs.len() as u64;
     let need = fewest_blocks(comparisons);
     if have < need {
         checks.insert(0, Check::TooFew { have, need });
     }
-    checks.extend(checks::of_successes(successes, arm));
-    let constant = checks.iter().any(|it| matches!(it, Check::Constant { .. }));
+    checks.extend(checks::failure_difference(successes, arm));
+    let constant = checks
+        .iter()
+        .any(|check| matches!(check, Check::Constant { .. }));
     Draft {
         better: about.better,
         centre,
@@ -181,8 +191,8 @@ fn compare(
             effect,
             chance: (!constant && have > 1).then(|| signed_rank(&differences)),
             chance_corrected: None,
-            noise: ahead.map(|it| it.noise),
-            detectable: ahead.and_then(|it| it.effect),
+            noise: ahead.map(|known| known.noise),
+            detectable: ahead.and_then(|known| known.effect),
             predicted: None,
             verdict: Verdict::CannotTell { more_blocks: None },
             checks,
@@ -190,7 +200,7 @@ fn compare(
     }
 }
 
-/// The values by which the machine's own noise is known, in the order of time.
+/// Values of the noise runs, in time order.
 fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
     let runs = trial.runs.iter();
     let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
@@ -198,18 +208,18 @@ fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
         .collect()
 }
 
-/// What was known ahead, in the scale that the blocks turned out to have.
-fn in_scale(it: Detectable, scale: Scale, mean: Option<f64>) -> Option<Detectable> {
+/// Converts the noise estimate to the scale that the blocks turned out to have.
+fn in_scale(known: Detectable, scale: Scale, mean: Option<f64>) -> Option<Detectable> {
     let mean = mean?.abs();
-    let factor = match (it.scale, scale) {
+    let factor = match (known.scale, scale) {
         (Scale::Relative, Scale::Absolute) => mean,
         (Scale::Absolute, Scale::Relative) => 1.0 / mean,
         _ => 1.0,
     };
     Some(Detectable {
         scale,
-        noise: it.noise * factor,
-        effect: it.effect.map(|it| it * factor),
+        noise: known.noise * factor,
+        effect: known.effect.map(|effect| effect * factor),
     })
 }
 

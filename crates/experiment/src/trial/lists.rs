@@ -1,16 +1,16 @@
-//! Two lists of numbers that nothing pairs.
+//! Compares two unpaired lists of numbers.
 
 use ticktax_model::trial::{Better, Check, Comparison, Effect, Scale, Verdict};
 
 use super::FALSE_VERDICTS;
 use super::blocks::figures;
 use super::checks;
-use super::detectable::{effect_of, on, scale_of};
+use super::detectable::{additive_difference, effect_of, scale_of};
 use super::judge::Draft;
 use crate::statistics::{mann_whitney, mean, means_interval, variance};
 
-/// The number of values of each list from which on a difference can count at all: of two of 4, one order of 70 has
-/// each list on one side.
+/// Minimum number of values per list for a significant difference. With four each, 2 of 70 orders
+/// separate the lists completely.
 pub fn fewest_values() -> u64 {
     let mut values = 1_u64;
     let mut ways = 2.0;
@@ -21,10 +21,10 @@ pub fn fewest_values() -> u64 {
     values
 }
 
-/// The second list beside the first. What is relative is the ratio of the means less one.
+/// Compares the second list with the first. A relative effect is the ratio of the means minus one.
 ///
-/// Nothing is known of what happened between the runs of the first and those of the second: a machine that
-/// changed meanwhile is in the effect. Where it matters, a trial interleaves them.
+/// The lists were not interleaved: if the machine changed between them, that change is part of the
+/// effect. Use a trial if that matters.
 pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: f64) -> Comparison {
     let scale = scale_of(first, second);
     let (ma, mb) = (mean(first), mean(second));
@@ -32,14 +32,14 @@ pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: 
     let centre = if first.is_empty() || second.is_empty() {
         0.0
     } else {
-        on(scale, ma, mb)
+        additive_difference(scale, ma, mb)
     };
     let effect = means_interval(first, second, relative).map(|(low, high)| Effect {
         value: effect_of(scale, centre),
         low: effect_of(scale, low),
         high: effect_of(scale, high),
     });
-    let same = checks::of_sameness(first, second);
+    let same = checks::sameness(first, second);
     let mut found: Vec<Check> = Vec::new();
     let have = first.len().min(second.len()) as u64;
     let need = fewest_values();
@@ -49,16 +49,16 @@ pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: 
     let constant = matches!(same, Some(Check::Constant { .. }));
     found.extend(same);
     if !constant {
-        found.extend(checks::of_lists(first, second));
+        found.extend(checks::sorted_lists(first, second));
     }
-    let as_shares = |variance: f64, mean: f64| {
+    let relative_variance = |variance: f64, mean: f64| {
         if relative {
             variance / (mean * mean)
         } else {
             variance
         }
     };
-    let spread = as_shares(variance(first), ma) + as_shares(variance(second), mb);
+    let spread = relative_variance(variance(first), ma) + relative_variance(variance(second), mb);
     let chance = (!constant && have > 0).then(|| mann_whitney(first, second));
     let mut draft = Draft {
         better,
@@ -94,25 +94,25 @@ mod tests {
     const STOCK: [f64; 6] = [61.817, 61.871, 61.993, 62.015, 62.049, 62.077];
     const PATCHED: [f64; 6] = [60.177, 60.313, 60.331, 60.349, 60.462, 60.792];
 
-    /// The builds of the case `slice-vs-cache`.
+    /// Build times of the case `slice-vs-cache`.
     #[test]
     fn a_published_comparison_comes_out_as_published() {
-        let told = compare_lists(&STOCK, &PATCHED, Better::Lower, 0.05);
-        let effect = told.effect.unwrap();
+        let comparison = compare_lists(&STOCK, &PATCHED, Better::Lower, 0.05);
+        let effect = comparison.effect.unwrap();
         assert!((effect.value + 0.0253).abs() < 5e-5, "{effect:?}");
         assert!(effect.low < -0.0253 && effect.high > -0.0253, "{effect:?}");
         assert!(effect.low > -0.035 && effect.high < -0.018, "{effect:?}");
-        assert!((told.chance.unwrap() - 2.0 / 924.0).abs() < 1e-12);
-        assert_eq!(told.verdict, Verdict::Better);
+        assert!((comparison.chance.unwrap() - 2.0 / 924.0).abs() < 1e-12);
+        assert_eq!(comparison.verdict, Verdict::Better);
         let [
             Check::Sorted {
                 first: true,
                 second: true,
                 chance,
             },
-        ] = &*told.checks
+        ] = &*comparison.checks
         else {
-            panic!("{:?}", told.checks);
+            panic!("{:?}", comparison.checks);
         };
         assert!((chance - 1.0 / 720.0 / 720.0).abs() < 1e-12);
         let blind = compare_lists(&STOCK, &PATCHED, Better::Unknown, 0.05);
@@ -122,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn few_equal_and_missing_values_are_no_difference_that_counts() {
-        // Two of 6 choices, of 20: 0.1; of 70: 0.029.
+    fn few_equal_or_missing_values_never_differ() {
+        // 2 of 20 choices: 0.1. 2 of 70: 0.029.
         assert_eq!(fewest_values(), 4);
         let few = compare_lists(&STOCK[..3], &PATCHED[..3], Better::Lower, 0.05);
         assert!(matches!(few.checks[0], Check::TooFew { have: 3, need: 4 }));
@@ -141,19 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_told_says_how_many_would() {
+    fn an_open_verdict_says_how_many_more_values_it_needs() {
         let a = [10.0, 14.0, 9.0, 12.0, 11.0, 13.0];
         let b = [10.5, 13.0, 9.5, 13.0, 11.5, 13.5];
-        let told = compare_lists(&a, &b, Better::Lower, 0.05);
+        let comparison = compare_lists(&a, &b, Better::Lower, 0.05);
         let Verdict::CannotTell {
             more_blocks: Some(more),
-        } = told.verdict
+        } = comparison.verdict
         else {
-            panic!("{:?}", told.verdict);
+            panic!("{:?}", comparison.verdict);
         };
-        // (2.8 · 0.24 / 0.029)² = 540 to find 2.9 %, and somewhat fewer to keep it within 5 %.
+        // (2.8 · 0.24 / 0.029)² = 540 to find 2.9 %, and slightly fewer to keep it within 5 %.
         assert!((300..600).contains(&more), "{more}");
-        // Values around 0 have a difference, no ratio.
+        // Values around 0 have a difference but no ratio.
         let around = compare_lists(
             &[-1.0, 1.0, -2.0, 2.0],
             &[0.5, -0.5, 1.5, 2.5],

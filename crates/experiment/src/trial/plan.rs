@@ -1,23 +1,25 @@
-//! The order of runs.
+//! Plans the order of runs.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
 
-/// A run that is to be made.
+/// A planned run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its block, from 0.
+    /// Block, from 0.
     pub block: u64,
-    /// Its place in the block, from 0.
+    /// Position in the block, from 0.
     pub position: u64,
-    /// Its arm.
+    /// Arm, from 0.
     pub arm: usize,
 }
 
-/// The runs of `blocks` blocks of `arms` arms, in their order. A block has every arm twice, mirrored: `A B B A`,
-/// or of three `C A B B A C`. What drifts steadily then drifts alike for all of them. The order within each block
-/// is drawn anew, so that nothing that comes at regular times favours an arm, and so that the signs of the
-/// blocks' differences are a coin's ([`signed_rank`](crate::statistics::signed_rank)). The same seed plans the same.
+/// Plans `blocks` blocks of `arms` arms.
+///
+/// Each block runs every arm twice, in mirrored order: `A B B A`, or `C A B B A C`. A steady drift
+/// then affects all arms equally. Each block draws a new order, so that periodic disturbances
+/// favour no arm. It also makes the signs of the blocks' differences fair coins
+/// ([`signed_rank`](crate::statistics::signed_rank)). Equal seeds give equal plans.
 pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     let mut stream = Stream::new(seed, 0);
     let mut slots = Vec::new();
@@ -33,7 +35,7 @@ pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     slots
 }
 
-/// The arms in an order drawn from all of them (Fisher and Yates).
+/// Shuffles the arms (Fisher–Yates).
 fn shuffled(arms: usize, stream: &mut Stream) -> Vec<usize> {
     let mut order: Vec<usize> = (0..arms).collect();
     for last in (1..arms).rev() {
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_drawn_and_the_same_of_one_seed() {
+    fn the_order_is_random_and_depends_on_the_seed_only() {
         assert_eq!(plan(2, 40, 1), plan(2, 40, 1));
         assert_ne!(plan(2, 40, 1), plan(2, 40, 2));
         let first = plan(2, 1_000, 3);

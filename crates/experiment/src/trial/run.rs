@@ -1,11 +1,14 @@
-//! Running a trial: arms by turns, on this machine.
+//! Runs a trial on this machine, with interleaved arms.
 //!
-//! [`Prepared::check`] looks at everything and touches nothing. [`Prepared::begin`] takes the journal's lock, puts back
-//! what a killed run left, and starts a watchdog. Then each [`Runner::step`] is a run: first those that fill caches, of each
-//! arm; then some of the first arm alone, by which the machine's own noise is known; then the blocks. Before each, its
-//! arm is set (what has the right value already is looked at, so that nobody else's change goes unnoticed), and the
-//! same time passes, whether anything changed or not: all runs begin alike. [`Runner::end`] puts everything back;
-//! so does dropping it.
+//! 1. [`Prepared::check`] validates everything and changes nothing.
+//! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left, and starts a watchdog.
+//! 3. Each [`Runner::step`] makes one run. Warm-ups of every arm come first, then noise runs of the
+//!    first arm, then the blocks.
+//! 4. [`Runner::end`] restores every setting. Dropping the runner does the same.
+//!
+//! Each step first applies the settings of its arm. A setting that already has the right value is
+//! read, to detect changes by other programs. Then the step pauses for the settle time, whether or
+//! not anything changed, so that all runs start alike.
 
 mod arms;
 mod error;
@@ -40,19 +43,19 @@ use setter::Setter;
 
 use super::plan;
 
-/// How often a wait is interrupted to look whether somebody asked for the end.
+/// Interval at which waits check for a request to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// What is run in each arm, or watched.
+/// The command to run, or the process to watch, in each arm.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A command with its arguments, run once for each run.
+    /// A command with its arguments, started anew for each run.
     Command(Vec<OsString>),
-    /// A process that goes on, watched for so long for each run.
+    /// A running process, watched for a fixed time per run.
     Process {
-        /// Its number.
+        /// Process ID.
         pid: i32,
-        /// How long.
+        /// Time per run.
         each: Nanos,
     },
 }
@@ -69,51 +72,51 @@ impl Subject {
     }
 }
 
-/// What is to be tried, and how.
+/// The settings, subject and design of a trial.
 #[derive(Debug)]
 pub struct TrialPlan {
-    /// What is set in each arm.
+    /// Values of each setting, per arm.
     pub assignments: Vec<Assignment>,
-    /// Of which CPUs, interrupt and disk.
+    /// CPUs, interrupt and disk that the settings apply to.
     pub named: Named,
-    /// What is run or watched.
+    /// The command or the process.
     pub subject: Subject,
-    /// What is measured, each once.
+    /// Metrics, without duplicates.
     pub metrics: Vec<TrialMetric>,
-    /// Blocks, each of every arm twice.
+    /// Number of blocks. Each runs every arm twice.
     pub blocks: u64,
-    /// Runs of each arm before any that counts.
+    /// Warm-up runs per arm. They are not compared.
     pub warm_ups: u64,
-    /// Runs of the first arm by which the machine's own noise is known.
+    /// Runs of the first arm that measure the noise of the machine.
     pub noise_runs: u64,
-    /// Of what the order is drawn.
+    /// Seed of the run order.
     pub seed: u64,
-    /// The time before each run; `None`: what the settings ask for.
+    /// Pause before each run. `None` uses the longest settle time of the settings.
     pub settle: Option<Nanos>,
-    /// The largest effect that counts as none, as a share.
+    /// Largest effect that counts as no difference, as a share.
     pub difference: f64,
-    /// Whether dangerous settings may be changed.
+    /// Consent to change dangerous settings.
     pub consent: Consent,
-    /// The folders in which a command is looked for, as `PATH` has them.
+    /// Search path for the command, in the format of `PATH`.
     pub search: Option<OsString>,
 }
 
-/// How a trial begins on this machine.
+/// Resources that a trial needs on this machine.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// The journal.
+    /// The journal file.
     pub journal: &'a Path,
-    /// Who this is: a command with its PID.
+    /// The owner noted in the journal: a command with its PID.
     pub by: &'a str,
-    /// What calls [`ticktax_knobs::stand_by`].
+    /// A command that calls [`ticktax_knobs::stand_by`].
     pub watchdog: Command,
-    /// What becomes a command when it is told to.
+    /// Starts this program in a mode that later becomes the command.
     pub starter: Starter,
     /// Version of this program.
     pub version: &'a str,
 }
 
-/// A trial that can begin.
+/// A validated trial, ready to begin.
 #[derive(Debug)]
 pub struct Prepared {
     plan: TrialPlan,
@@ -122,11 +125,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Checks everything that can be without changing anything.
+    /// Validates a trial without changing anything.
     ///
     /// # Errors
-    /// Whatever would fail later: unknown settings, values out of range, arms that are the same, a command that is not
-    /// there, a metric for which this process has no rights.
+    /// Reports problems that would otherwise appear later: unknown settings, values out of range,
+    /// equal arms, a missing command, or missing rights for a metric.
     pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
@@ -164,26 +167,28 @@ impl Prepared {
         Ok(Self { plan, rows, settle })
     }
 
-    /// What is measured.
+    /// The measured metrics.
     pub fn metrics(&self) -> Vec<Metric> {
         self.plan.metrics()
     }
 
-    /// How many runs there will be in all.
+    /// Total number of runs.
     pub fn runs(&self) -> u64 {
         schedule(&self.plan, self.arms()).len() as u64
     }
 
-    /// How many arms there are.
+    /// Number of arms.
     pub fn arms(&self) -> usize {
         self.rows.first().map_or(0, |row| row.values.len())
     }
 
-    /// Takes the journal, and says what was put back of a killed run. Starts the watchdog; nothing is set yet but
-    /// a cgroup for the command where one is needed.
+    /// Locks the journal and undoes what a killed run left. Returns the undone settings.
+    ///
+    /// Also starts the watchdog and, if needed, creates a cgroup for the command. Changes no
+    /// settings yet.
     ///
     /// # Errors
-    /// Another run changes settings, the journal cannot be used, or no cgroup can be made.
+    /// Another run is changing settings, the journal is unusable, or the cgroup cannot be created.
     pub fn begin(self, place: Place<'_>) -> Result<(Runner, UndoStatement), TryError> {
         let system = System::default();
         let steps = schedule(&self.plan, self.arms());
@@ -200,7 +205,9 @@ impl Prepared {
             settle: self.settle,
             steps,
             began: now(),
-            began_unix: since.map_or(0, |it| i64::try_from(it.as_secs()).unwrap_or(i64::MAX)),
+            began_unix: since.map_or(0, |since| {
+                i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+            }),
             runs: Vec::new(),
             last_end: None,
             signal: None,
@@ -212,15 +219,17 @@ impl Prepared {
 impl TrialPlan {
     fn metrics(&self) -> Vec<Metric> {
         let metrics = self.metrics.iter();
-        metrics.map(|it| it.of(&self.subject)).collect()
+        metrics.map(|metric| metric.of(&self.subject)).collect()
     }
 
     fn audits(&self) -> bool {
-        self.metrics.iter().any(|it| it.needs_audit(&self.subject))
+        self.metrics
+            .iter()
+            .any(|metric| metric.needs_audit(&self.subject))
     }
 }
 
-/// That the kernel lets this process trace: better known before anything is changed.
+/// Checks that the kernel permits tracing, before anything is changed.
 fn require_tracer() -> Result<(), TryError> {
     let look = Plan {
         length: Some(Nanos::from_millis(10)),
@@ -231,7 +240,7 @@ fn require_tracer() -> Result<(), TryError> {
     Ok(())
 }
 
-/// A run that is to be made.
+/// One planned run.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     purpose: RunPurpose,
@@ -240,7 +249,7 @@ struct Step {
     arm: usize,
 }
 
-/// All runs, in their order.
+/// All runs in order.
 fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     let step = |purpose, block, position, arm| Step {
         purpose,
@@ -256,25 +265,26 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     let noise = (0..wanted.noise_runs).map(|position| step(RunPurpose::Noise, 0, position, 0));
     steps.extend(noise);
     let slots = plan(arms, wanted.blocks, wanted.seed).into_iter();
-    steps.extend(slots.map(|it| step(RunPurpose::Measured, it.block, it.position, it.arm)));
+    steps.extend(slots.map(|slot| step(RunPurpose::Measured, slot.block, slot.position, slot.arm)));
     steps
 }
 
-/// Whether every arm has been run when `step` is over, and was not before: then it is known whether anything can be
-/// compared. That is after the warm-ups, and where there are none after the first block.
+/// Reports whether `step` completes the first run of every arm. The runner then checks that the
+/// arms are comparable. This happens after the warm-ups. Without warm-ups it happens after the
+/// first block.
 fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
-    let in_first = |it: &Step| match step.purpose {
-        RunPurpose::WarmUp => it.purpose == RunPurpose::WarmUp,
+    let in_first = |other: &Step| match step.purpose {
+        RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
         RunPurpose::Noise => true,
-        RunPurpose::Measured => it.block == 0,
+        RunPurpose::Measured => other.block == 0,
     };
     let is_early = step.purpose == RunPurpose::WarmUp || warm_ups == 0 && step.block == 0;
     is_early && !next.is_some_and(in_first)
 }
 
-/// A trial that has begun. Dropping it puts every setting back.
+/// A trial in progress. Dropping it restores every setting.
 pub struct Runner {
-    /// Dropped first: the watchdog has nothing to do once the journal is closed.
+    /// Dropped before the watchdog, which has nothing left to do once the journal is closed.
     setter: Setter,
     _watchdog: Watchdog,
     starter: Starter,
@@ -285,30 +295,29 @@ pub struct Runner {
     began: Nanos,
     began_unix: i64,
     runs: Vec<TrialRun>,
-    /// How the command last ended, where it failed.
+    /// How the command last failed.
     last_end: Option<String>,
-    /// The signal that ended the trial early.
+    /// The signal that stopped the trial.
     signal: Option<i32>,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// A run is over; the next one is for this.
+    /// A run is complete. The value is the purpose of the next run.
     Next(RunPurpose),
-    /// That was the last one.
+    /// The last run is complete.
     Over,
-    /// A signal asked for the end.
+    /// A signal asked the trial to stop.
     Interrupted(i32),
 }
 
 impl Runner {
-    /// Makes the next run. `asked` is the signal that asks for the end, if one came: it is looked at twenty times a
-    /// second.
+    /// Makes the next run. Polls `asked` twenty times per second for a signal that asks to stop.
     ///
     /// # Errors
-    /// A setting cannot be changed, or another program changed it; the process has ended; after the first runs, that
-    /// nothing can be compared. What was set is put back by [`Runner::end`], or when this is dropped.
+    /// A setting cannot be changed, or another program changed it. The process has ended. The first
+    /// runs leave nothing to compare. [`Runner::end`] or dropping the runner restores the settings.
     pub fn step(&mut self, asked: &dyn Fn() -> Option<i32>) -> Result<Stepped, TryError> {
         let Some(&step) = self.steps.get(self.runs.len()) else {
             return Ok(Stepped::Over);
@@ -346,7 +355,7 @@ impl Runner {
         Stepped::Interrupted(signal)
     }
 
-    /// Lets settings take effect.
+    /// Waits for the settle time. Returns the signal if one arrives.
     fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
         let end = now() + self.settle;
         loop {
@@ -361,7 +370,7 @@ impl Runner {
         }
     }
 
-    /// Runs the command; whether it succeeded, and a value for each metric.
+    /// Runs the command. Returns whether it succeeded, and a value for each metric.
     fn run(
         &mut self,
         arm: usize,
@@ -412,7 +421,7 @@ impl Runner {
         Ok((succeeded, self.values(&measured)))
     }
 
-    /// Watches a process; a value for each metric.
+    /// Watches a process. Returns a value for each metric.
     fn watch(
         &mut self,
         pid: i32,
@@ -442,10 +451,10 @@ impl Runner {
 
     fn values(&self, measured: &Measured<'_>) -> Vec<Option<f64>> {
         let metrics = self.plan.metrics.iter();
-        metrics.map(|&it| measured.value(it)).collect()
+        metrics.map(|&metric| measured.value(metric)).collect()
     }
 
-    /// That the first runs leave something to be compared.
+    /// Checks that the first runs leave something to compare.
     fn require_comparable(&self) -> Result<(), TryError> {
         self.setter.require_different()?;
         if self.runs.iter().all(|run| !run.succeeded) {
@@ -465,12 +474,12 @@ impl Runner {
         Ok(())
     }
 
-    /// How many runs have been made.
+    /// Number of completed runs.
     pub fn made(&self) -> u64 {
         self.runs.len() as u64
     }
 
-    /// What there is so far.
+    /// The trial so far.
     pub fn trial(&self) -> Trial {
         Trial {
             tool_version: self.version.clone(),
@@ -492,13 +501,13 @@ impl Runner {
         }
     }
 
-    /// Puts everything back, and says what became of each setting.
+    /// Restores every setting and returns the outcome for each.
     pub fn end(self) -> UndoStatement {
         self.setter.undo()
     }
 }
 
-/// What an audit says of a command that has ended.
+/// Completes the audit of a command that has ended.
 fn ended(mut audit: Audit, header: Option<Box<Header>>) -> Statement {
     let header = header.unwrap_or_else(|| {
         loop {

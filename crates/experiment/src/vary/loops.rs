@@ -5,24 +5,24 @@ use ticktax_model::pace::{FrameRate, LoopSpec, PaceRule, SleepMethod};
 
 use super::{Vary, VaryError};
 
-/// What of a loop is varied; what is empty is not.
+/// Varied parameters of a loop. Parameters with empty lists do not vary.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopVariants {
-    /// How to wait for the next frame.
+    /// Sleep methods.
     pub sleeps: Vec<SleepMethod>,
-    /// When frames are due.
+    /// Rules for when frames are due.
     pub rules: Vec<PaceRule>,
-    /// Frames a second.
+    /// Frame rates.
     pub rates: Vec<FrameRate>,
-    /// CPU time of each frame's work.
+    /// CPU time per frame.
     pub works: Vec<Nanos>,
 }
 
 impl LoopVariants {
-    /// Takes a list in; `false` where it is of something else.
+    /// Adds a list of values. Returns `false` if the name is not a parameter of a loop.
     ///
     /// # Errors
-    /// A value is wrong, or the same was varied before.
+    /// A value is invalid, or the parameter already has values.
     pub fn take(&mut self, vary: &Vary) -> Result<bool, VaryError> {
         match vary.name() {
             "sleep" => vary.fill(&mut self.sleeps),
@@ -34,12 +34,12 @@ impl LoopVariants {
         Ok(true)
     }
 
-    /// Whether nothing is varied.
+    /// Whether no parameter varies.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Every combination of the lists; what is not varied is as in `base`.
+    /// Every combination of the values. Other parameters come from `base`.
     pub fn combinations(&self, base: &LoopSpec) -> Vec<LoopSpec> {
         fn each<T: Copy>(
             specs: Vec<LoopSpec>,
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_go_where_their_name_says() {
+    fn lists_are_assigned_by_name() {
         let variants = read(&["sleep=nanosleep,timerfd", "rate=35,60"]).unwrap();
         assert_eq!(
             variants.sleeps,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_of_a_list_meets_each_of_the_others() {
+    fn every_combination_is_listed() {
         let base = LoopSpec {
             rate: 35.0,
             period: Nanos(28_571_429),

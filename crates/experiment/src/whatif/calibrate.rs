@@ -1,14 +1,15 @@
-//! How long a hybrid loop has to spin on a modelled machine: measured there, as a real one does.
+//! Calibrates how long a hybrid loop spins on a modelled machine, as a real hybrid loop does.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Calibration;
 use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, frames};
 
-/// Trials take a tick each, unless others keep the task from its CPU; then fewer must do.
+/// A trial usually takes one tick. If other tasks delay it, fewer trials must suffice.
 const LENGTH: Nanos = Nanos::from_secs(4);
 
-/// Lets `task`, which is paced, try its sleeps on this machine and beside its other tasks, each as
-/// late as its own wakeups are; then it spins as long as they were late.
+/// Measures how late the sleeps of the paced `task` end on this machine, next to its other tasks.
+/// Each trial has the lateness of one of the task's own wake-ups. Then sets the spin time to cover
+/// it.
 pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupError> {
     let mut trial = setup.clone();
     trial.length = LENGTH;
@@ -47,7 +48,7 @@ mod tests {
 
     use super::calibrate;
 
-    /// The margin of a loop whose wakeups are 100 µs late, every tenth 300 µs.
+    /// The margin of a loop whose wake-ups are 100 µs late, and every tenth 300 µs.
     fn margin(timers: TimerRule, period: Nanos) -> Nanos {
         let mut machine = Machine::new(1, 100, Policy::Fair);
         machine.timers = timers;
@@ -73,12 +74,13 @@ mod tests {
     }
 
     #[test]
-    fn the_margin_is_what_sleeps_are_late_by_on_that_machine() {
+    fn the_margin_covers_the_lateness_of_sleeps() {
         let period = Nanos::from_millis(30);
-        // All but three of 64 end within it, and seven are later than the others.
+        // All but three of 64 sleeps end within it. Seven are later than the others.
         let fine = margin(TimerRule::HighResolution, period);
         assert_eq!(fine, Nanos::from_micros(350));
-        // From a wakeup 100 µs after a tick on, 0.5 ms end at the next: 9.4 ms late, and 0.3 on top.
+        // From a wake-up 100 µs after a tick, a sleep of 0.5 ms ends on the next tick, 9.4 ms late,
+        // plus 0.3 ms.
         let coarse = margin(TimerRule::FirstTick, period);
         assert_eq!(coarse, Nanos::from_micros(9_700));
         let short = margin(TimerRule::FirstTick, Nanos::from_millis(10));

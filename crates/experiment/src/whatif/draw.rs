@@ -1,8 +1,8 @@
-//! Recorded work drawn again, in blocks, as the programs of a modelled machine.
+//! Resamples recorded work in blocks, as the programs of a modelled machine.
 //!
-//! Blocks of the cube root of n in a row are drawn with equal chance and put one after another,
-//! the end joined to the begin (circular block bootstrap), so that a disturbance that lasted for
-//! several frames comes as a whole or not at all.
+//! Blocks of ∛n consecutive items are drawn with equal probability and concatenated. The end of the
+//! recording continues at its start (circular block bootstrap). A disturbance that lasted for
+//! several frames therefore appears as a whole or not at all.
 
 use ticktax_model::autogroup::Autogroup;
 use ticktax_model::pace::SleepMethod;
@@ -13,14 +13,14 @@ use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId
 
 use super::Pacing;
 
-/// Steps of one program at most; a longer run repeats them.
+/// Maximum number of steps of a program. Longer runs repeat them.
 const MAX_DRAWN: usize = 1 << 17;
-/// Sources of interrupts that a setup may have.
+/// Maximum number of interrupt sources in a setup.
 const SOURCES: usize = 64;
-/// Interrupts of one name by their cost: the shares up to which the classes reach.
+/// Quantiles that divide the interrupts of one name into cost classes.
 const CLASSES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 
-/// A machine with this work, drawn anew by `seed`, and the place of the paced program on it.
+/// A machine with this work, resampled with `seed`, and the index of the paced program.
 pub fn replicate(
     work: &Workload,
     machine: &Machine,
@@ -30,7 +30,7 @@ pub fn replicate(
 ) -> (Setup, Option<TaskId>) {
     let mut setup = Setup::new(machine.clone(), length);
     setup.seed = seed;
-    // Streams that the engine does not use: it counts tasks and sources from 0.
+    // The engine numbers its streams upwards from 0, so these count downwards to avoid them.
     let mut streams = (0_u64..).map(|number| Stream::new(seed, u64::MAX - number));
     let mut stream = || streams.next().unwrap_or_else(|| Stream::new(seed, 0));
     let place = |cpu: Option<Cpu>| {
@@ -45,7 +45,11 @@ pub fn replicate(
         setup.tasks.push(spec);
         task = Some(TaskId(0));
     }
-    for thread in work.threads.iter().filter(|it| !it.bursts.is_empty()) {
+    for thread in work
+        .threads
+        .iter()
+        .filter(|thread| !thread.bursts.is_empty())
+    {
         let mut spec = self::thread(thread, length, &mut stream());
         spec.attributes.cpu = place(thread.cpu);
         schedule(&mut spec, thread.policy, thread.autogroup);
@@ -55,7 +59,7 @@ pub fn replicate(
     (setup, task)
 }
 
-/// Schedules a task as the recorded thread was.
+/// Gives a task the recorded thread's scheduling policy.
 fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Autogroup>) {
     spec.attributes.autogroup = group;
     match policy {
@@ -64,12 +68,12 @@ fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Au
             spec.attributes.class = Class::RoundRobin(priority);
         }
         Some(SpecialPolicy::Nice(nice)) => spec.attributes.nice = nice,
-        // The model has no deadlines.
+        // The model has no deadline scheduling.
         Some(SpecialPolicy::Deadline) | None => {}
     }
 }
 
-/// The places of `n` things drawn in blocks until `enough` says so.
+/// Draws indices below `n` in blocks until `enough` returns `true`.
 fn blocks(n: usize, stream: &mut Stream, mut enough: impl FnMut(usize) -> bool) -> Vec<usize> {
     let block = (1_usize..=1 << 20).find(|b| b.pow(3) >= n).unwrap_or(1);
     let law = Law::Uniform(Nanos::ZERO, Nanos(i64::try_from(n).unwrap_or(i64::MAX)));
@@ -94,10 +98,11 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         Nanos(period.max(1))
     });
     let unit = pacing.sleep.map_or(Nanos(1), SleepMethod::unit);
-    // How long a hybrid spins is measured once its machine is known (`calibrate`).
+    // A hybrid loop's spin time is calibrated later, when its machine is known (`calibrate`).
     let spin = pacing.sleep.and_then(|sleep| sleep.spin(period, None));
     let spin = spin.unwrap_or(Nanos::ZERO);
-    // A frame that did not sleep does not tell how late it would have been: as the last one did.
+    // A frame without a sleep does not show how late it would have ended. Assume the last known
+    // lateness.
     let mut last = load.frames.iter().find_map(|frame| frame.late);
     let lates: Vec<Nanos> = load
         .frames
@@ -126,7 +131,7 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         ]
     });
     let mut spec = TaskSpec::new(&load.program, program.collect());
-    // Where in a tick its frames begin is anybody's guess.
+    // The phase of its frames within a tick is unknown.
     spec.start = stream.draw(&Law::Uniform(Nanos::ZERO, period.max(Nanos(2))));
     spec
 }
@@ -157,11 +162,11 @@ fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
     spec
 }
 
-/// Interrupts that come at any time, at the recorded rate. Those of one name are several sources
-/// by their cost, which is what one source with that distribution of costs would be.
+/// Interrupt sources with random arrivals at the recorded rate. The interrupts of one name are
+/// split into several sources by cost, which together have the recorded distribution of costs.
 fn sources(work: &Workload) -> Vec<Source> {
     let cpus = work.cpus.len();
-    // One for the rest of each CPU.
+    // Reserves one source per CPU for the remaining interrupts.
     let room = SOURCES.saturating_sub(cpus.min(SOURCES / 2)) / CLASSES.len();
     let mut sources = Vec::new();
     let mut rest: Vec<Vec<(Nanos, Nanos)>> = vec![Vec::new(); cpus];
@@ -212,7 +217,7 @@ fn by_cost(load: &InterruptLoad, cpu: usize, classes: &[f64], elapsed: Nanos) ->
             name: load.name.clone(),
             cpu,
             level: 1,
-            // The first one comes when another would.
+            // Starts in the middle of an interval.
             start: Nanos(interval.0 / 2),
             interval: Law::Exponential(interval),
             cost: mean(class.iter().map(|cost| cost.0).sum()),
@@ -242,7 +247,7 @@ mod tests {
             count == 5000
         });
         assert_eq!(drawn.len(), 5000);
-        // Of ten in a row nine follow the one before.
+        // Nine of ten follow their predecessor.
         let follow = drawn
             .windows(2)
             .filter(|pair| pair[1] == (pair[0] + 1) % 1000);
@@ -251,7 +256,7 @@ mod tests {
         let mut seen = drawn;
         seen.sort_unstable();
         seen.dedup();
-        // Each is left out by 500 blocks of 10 with (1 - 1/100)^500 < 1 %.
+        // 500 blocks of 10 miss an item with probability (1 - 1/100)^500 < 1 %.
         assert!(seen.len() > 970, "{}", seen.len());
     }
 

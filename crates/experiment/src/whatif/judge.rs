@@ -1,4 +1,4 @@
-//! A run of the model, judged as a recording is.
+//! Judges a run of the model as if it were a recording.
 
 use ticktax_analysis::pace::{FrameStats, Terms};
 use ticktax_analysis::{Auditor, figures, of_frames};
@@ -8,18 +8,18 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{Frames, Setup, SetupError, Step, TaskId, follow, record};
 
-/// A run that is to be judged.
+/// A run to judge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
-    /// What is run.
+    /// The setup to run.
     pub(super) setup: &'a Setup,
-    /// The task that is asked about.
+    /// The observed task.
     pub(super) task: Option<TaskId>,
-    /// Whether its period is what it was asked for, rather than what was found in it.
+    /// Whether its period was given, rather than estimated from the recording.
     pub(super) asked_for: bool,
 }
 
-/// An audit, and the frames beside it.
+/// An auditor, and the frames of the observed task.
 struct Judge {
     auditor: Auditor,
     frames: Frames,
@@ -32,7 +32,7 @@ impl RowSink for Judge {
     }
 }
 
-/// Runs it and tells what it gave.
+/// Runs the setup and returns its figures.
 pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
     let mut judge = Judge {
         auditor: Auditor::new(&ticktax_sim::facts(run.setup)).without_beats(),
@@ -67,21 +67,21 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
     for frame in frames {
         stats.frame(frame);
     }
-    if let Some(mut told) = stats.close().figures() {
-        // Its own fixed steps are its schedule.
+    if let Some(mut frame_figures) = stats.close().figures() {
+        // A program with fixed steps defines its own schedule.
         let program = &run.setup.tasks[task.index()].program;
         if program
             .iter()
             .any(|step| matches!(step, Step::Every { .. }))
         {
-            told.overshot = followed.report.tasks[task.index()].overshot;
+            frame_figures.overshot = followed.report.tasks[task.index()].overshot;
         }
-        figures.extend(of_frames(&told, elapsed));
+        figures.extend(of_frames(&frame_figures, elapsed));
     }
     Ok(figures)
 }
 
-/// What the frames are judged by. A program that names no period has the mean of what it did.
+/// Criteria for judging frames. A program without a period uses its mean frame interval.
 fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     let period = run.setup.tasks[task.index()].period();
     Terms {
@@ -91,17 +91,17 @@ fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     }
 }
 
-/// The mean time from frame to frame.
+/// Mean interval between frames.
 fn mean_interval(frames: &[Frame]) -> Option<Nanos> {
     let (first, last) = (frames.first()?, frames.last()?);
     let intervals = i64::try_from(frames.len()).ok()? - 1;
     (intervals > 0).then(|| Nanos((last.began - first.began).0 / intervals))
 }
 
-/// Runs it for its rows; the header of its recording.
+/// Runs the setup and passes its rows to `sink`. Returns the header of the recording.
 ///
 /// # Errors
-/// Where the setup makes no sense.
+/// The setup is invalid.
 pub fn rows(
     setup: &Setup,
     task: Option<TaskId>,

@@ -1,4 +1,4 @@
-//! The work of a prediction: from a recording, or from a scenario.
+//! Loads the work of a prediction from a recording or a scenario.
 
 use std::path::Path;
 
@@ -7,28 +7,29 @@ use ticktax_analysis::{Auditor, figures, of_frames};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine as Facts;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
-use ticktax_model::recording::{Header, RecordingError, RecordingReader, RowSink, World};
+use ticktax_model::recording::{Header, RowSink, World};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{Machine, Setup, TaskId, scenario};
+use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use super::{machine, words};
 
-/// Why no work is taken from a file. Each is a line for a person.
+/// Reasons why a file has no usable work. Each message is one line for users.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The recording cannot be read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// There is no work in the recording.
+    /// The recording contains no work.
     #[error("cannot take the work from {file}: {why}")]
     NoWorkload {
         /// The recording.
         file: String,
-        /// What it lacks.
+        /// The missing data.
         why: NoWorkload,
     },
-    /// The scenario cannot be read, or is none.
+    /// The scenario is unreadable or invalid.
     #[error("{0}")]
     Scenario(String),
     /// A period was given for a scenario.
@@ -36,16 +37,16 @@ pub enum LoadError {
     Asked,
 }
 
-/// What the work is taken from.
+/// The source of the work.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// A recording: its work, and the machine as it was set.
+    /// A recording: its work, and the machine with its settings.
     Recorded(Box<Workload>, Box<Machine>),
-    /// A scenario, and the task that is asked about.
+    /// A scenario, and its observed task.
     Scenario(Box<Setup>, Option<TaskId>),
 }
 
-/// What a prediction is made from.
+/// Input of a prediction.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The file.
@@ -54,36 +55,36 @@ pub struct Loaded {
     pub load: Load,
     /// The machine of a recording.
     pub machine: Option<Facts>,
-    /// The program or task that is asked about.
+    /// The observed program or task.
     pub program: Option<String>,
-    /// Whether there are frames that can be paced in another way.
+    /// Whether the frames can be paced in another way.
     pub is_paced: bool,
-    /// Whether the period of the frames is what they were asked for, rather than what was found.
+    /// Whether the period of the frames was given, rather than estimated from the recording.
     pub asked_for: bool,
-    /// How long it is.
+    /// Length of the recording or scenario.
     pub length: Nanos,
-    /// What was measured, or simulated before.
+    /// Figures of the recording.
     pub row: Option<PredictionRow>,
-    /// What was taken from the file, in words.
+    /// Data taken from the file, as text.
     pub taken: Vec<String>,
-    /// What was assumed, in words.
+    /// Assumptions, as text.
     pub assumed: Vec<String>,
 }
 
-/// Reads a file: a scenario by its ending, else a recording.
+/// Loads a file. Files ending in `toml` are scenarios, all others are recordings.
 ///
 /// # Errors
-/// Where the file cannot be read, or holds no work.
+/// The file is unreadable, or contains no work.
 pub fn load(file: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let ending = file.extension();
     if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) {
-        of_scenario(file, asked)
+        from_scenario(file, asked)
     } else {
-        of_recording(file, asked)
+        from_recording(file, asked)
     }
 }
 
-fn of_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
+fn from_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let file = path.display().to_string();
     let text = crate::text::read(path, "scenario").map_err(LoadError::Scenario)?;
     let setup =
@@ -112,7 +113,7 @@ fn of_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     })
 }
 
-fn of_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
+fn from_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let mut file = RecordingReader::open(path)?;
     let mut auditor = Auditor::new(&file.header().machine)
         .without_beats()
@@ -149,7 +150,7 @@ fn of_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     })
 }
 
-/// What was measured.
+/// The recording's own figures.
 fn row(
     mut auditor: Auditor,
     header: &Header,

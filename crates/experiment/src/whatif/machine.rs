@@ -1,19 +1,20 @@
-//! The modelled machine that is most like a recorded one.
+//! Builds the modelled machine that is most similar to a recorded one.
 
 use ticktax_model::machine::{Machine as Facts, TickMode};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice, settings};
 
-/// The tick that is assumed where none is known.
+/// Tick rate assumed if it is unknown.
 const COMMON_HZ: u32 = 250;
 
-/// The machine, and what had to be assumed of it. A simulated one is what its recording says.
+/// The modelled machine, and the assumptions it required. A simulated recording describes its
+/// machine completely.
 pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     let mut assumed = Vec::new();
     let mut machine = match settings::machine(&facts.settings) {
         Ok(mut machine) if !facts.settings.is_empty() => {
-            // Which CPUs of a `nohz-full` machine are, no setting says.
+            // No setting lists the CPUs of a `nohz-full` machine.
             machine.tick = facts.tick_mode.clone().unwrap_or(machine.tick);
             machine
         }
@@ -29,13 +30,13 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     machine.costs = Costs {
         tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
         timer: work.timer,
-        // The cost of a switch is in the work of the task that was switched to.
+        // The work of the next task already includes the cost of the switch.
         switch: Nanos::ZERO,
     };
     (machine, assumed)
 }
 
-/// The machine that is most like a real one, without costs.
+/// The machine most similar to a real one, without costs.
 fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let cpus = work.cpus.len().max(1);
     let hz = facts.hz_configured.filter(|&hz| hz > 0);
@@ -48,7 +49,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let mut machine = Machine::new(cpus, u64::from(hz.unwrap_or(COMMON_HZ)), policy);
     machine.tick = match &facts.tick_mode {
         Some(TickMode::NohzFull { cpus: full }) => TickMode::NohzFull {
-            // The model counts the recorded CPUs from 0.
+            // The model numbers the recorded CPUs from 0.
             cpus: (0_u32..)
                 .zip(&work.cpus)
                 .filter(|(_, cpu)| full.contains(**cpu))
@@ -69,7 +70,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     machine
 }
 
-/// The scheduler of a kernel, by its release.
+/// The scheduler of a kernel release.
 fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
     let mut numbers = facts.kernel.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
@@ -103,15 +104,15 @@ fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::machine::{Machine as Facts, TickMode};
-    use ticktax_model::recording::RecordingReader;
     use ticktax_model::workload::Workload;
     use ticktax_sim::{Machine, Policy, Setup, TimerRule};
+    use ticktax_store::recording::RecordingReader;
 
     use super::{machine, policy};
 
     #[test]
-    fn the_scheduler_is_the_releases() {
-        let of = |kernel: &str, cpus| {
+    fn the_scheduler_follows_from_the_release() {
+        let policy_of = |kernel: &str, cpus| {
             let facts = Facts {
                 kernel: kernel.to_owned(),
                 ..Facts::default()
@@ -134,12 +135,16 @@ mod tests {
             ("6.18.44-fc", 2, Some(eevdf(1_400))),
             ("7.0.1", 64, Some(eevdf(2_800))),
         ] {
-            assert_eq!(of(kernel, cpus), policy.unwrap_or(eevdf(700)), "{kernel}");
+            assert_eq!(
+                policy_of(kernel, cpus),
+                policy.unwrap_or(eevdf(700)),
+                "{kernel}"
+            );
         }
     }
 
     #[test]
-    fn a_simulated_machine_is_as_it_was() {
+    fn a_simulated_machine_is_restored() {
         let slice = Nanos::from_millis(3);
         let policy = Policy::Eevdf {
             slice,
@@ -158,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_machine_of_schema_1_is_as_it_was() {
+    fn a_simulated_machine_of_a_saved_recording_is_restored() {
         let folder = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../model/tests/fixtures/schema1"
+            "/../store/tests/fixtures/schema2"
         );
         let file = format!("{folder}/simulated.parquet");
         let recording = RecordingReader::open(file).unwrap();

@@ -1,14 +1,14 @@
-//! What a prediction is made from and what it assumes, in words.
+//! Describes the basis and the assumptions of a prediction.
 
 use ticktax_analysis::workload::SMALL;
 use ticktax_model::Nanos;
 use ticktax_model::workload::{InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_sim::{Machine, Setup, settings};
 
-/// Threads and interrupts that are named.
+/// Maximum number of threads and interrupts that are named.
 const NAMED: usize = 4;
 
-/// What the model has no part for, and may matter to a prediction.
+/// Effects that the model ignores, although they can matter.
 pub(super) const LEFT_OUT: [&str; 5] = [
     "getting into and out of the kernel around a handler, which in a virtual machine can take \
      longer than the handler",
@@ -18,7 +18,7 @@ pub(super) const LEFT_OUT: [&str; 5] = [
     "ticktax's own threads",
 ];
 
-/// What was taken from a scenario.
+/// Describes what was taken from a scenario.
 pub(super) fn of_scenario(setup: &Setup) -> String {
     format!(
         "{} tasks and {} interrupts, as the scenario says; each run has another seed",
@@ -27,7 +27,7 @@ pub(super) fn of_scenario(setup: &Setup) -> String {
     )
 }
 
-/// What was taken from a recording, and the machine that it is run on.
+/// Describes what was taken from a recording, and the modelled machine.
 pub(super) fn taken(work: &Workload, machine: &Machine) -> Vec<String> {
     let mut taken: Vec<String> = work.paced.iter().map(frames).collect();
     taken.push(threads(work));
@@ -66,7 +66,7 @@ fn frames(paced: &PacedLoad) -> String {
 fn threads(work: &Workload) -> String {
     let ran: Nanos = work.threads.iter().map(ThreadLoad::work).sum();
     let names = work.threads.iter().take(NAMED);
-    let names: Vec<&str> = names.map(|it| &*it.name).collect();
+    let names: Vec<&str> = names.map(|thread| &*thread.name).collect();
     format!(
         "the bursts and waits of {} other threads, {ran} of work in {}: {}, …; those with less \
          than {} % of a CPU are one a CPU",
@@ -92,7 +92,7 @@ fn interrupts(work: &Workload) -> String {
     )
 }
 
-/// What is assumed of every recording.
+/// Assumptions that apply to every recording.
 pub(super) fn standing(work: &Workload) -> Vec<String> {
     let mut assumed = vec![
         "every program would have the same work to do, and wait as long for what is outside"

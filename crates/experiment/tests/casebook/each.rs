@@ -1,4 +1,4 @@
-//! What must come out of single cases, beyond their rows.
+//! Tests of individual cases, beyond their rows.
 
 use crate::judged;
 
@@ -18,7 +18,7 @@ fn frames_are_predicted_better_than_by_a_straight_line() {
 }
 
 #[test]
-fn true_cpu_use_does_not_depend_on_the_rate_of_the_tick() {
+fn true_cpu_use_does_not_depend_on_the_tick_rate() {
     let (_, _, judgement) = judged("frame-rate-vs-hz");
     for remark in &judgement.remarks {
         let shares = remark
@@ -36,7 +36,7 @@ fn true_cpu_use_does_not_depend_on_the_rate_of_the_tick() {
 }
 
 #[test]
-fn hogs_change_at_ticks_or_at_slices() {
+fn hogs_switch_at_ticks_or_at_slices() {
     let (_, _, judgement) = judged("slice-vs-cache");
     let pattern = |name: &str| {
         let found = judgement
@@ -45,7 +45,8 @@ fn hogs_change_at_ticks_or_at_slices() {
             .find(|remark| remark.what.contains(name));
         found.map_or("", |remark| &remark.why)
     };
-    // Once the task between them has slept enough to be preferred: a tick, and the other hog.
+    // Once the interactive task has slept enough to be preferred, each tick switches to the other
+    // hog.
     let stock = pattern("who ran at 100 Hz, 2.4 (");
     assert!(
         stock.ends_with("X A X A X A | X B X B X B | X A X A X A"),

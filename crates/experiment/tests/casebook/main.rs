@@ -1,4 +1,4 @@
-//! What must come out of every case.
+//! Tests that apply to every case.
 
 use ticktax_experiment::{Case, CaseFile, Judgement, all, find, fit, judge};
 
@@ -6,7 +6,7 @@ mod each;
 mod published;
 mod slices;
 
-/// A case with its file and its comparison.
+/// Loads a case and compares its model with the published rows.
 fn judged(name: &str) -> (&'static dyn Case, CaseFile, Judgement) {
     let Some(case) = find(name) else {
         panic!("no case {name}")
@@ -20,7 +20,7 @@ fn judged(name: &str) -> (&'static dyn Case, CaseFile, Judgement) {
 }
 
 #[test]
-fn every_case_comes_out_as_its_file_says() {
+fn every_case_matches_its_file() {
     for case in all() {
         let (_, file, judgement) = judged(case.name());
         assert_eq!(file.name, case.name());
@@ -48,9 +48,9 @@ fn every_file_of_a_case_is_a_case() {
     assert_eq!(files, names);
 }
 
-/// The constants in a file are what its rows give, and not tuned by hand.
+/// The fitted constants in a file must come from its rows, and not from manual tuning.
 #[test]
-fn every_fitted_constant_is_what_the_fit_comes_to() {
+fn every_fitted_constant_is_reproduced_by_the_fit() {
     for case in all() {
         let (_, file, _) = judged(case.name());
         let Some(fitted) = fit::fit(case, &file) else {

@@ -1,12 +1,12 @@
-//! Nothing is published but what stands in a source: every case's file against `cases/published.toml`,
-//! all faults at once.
+//! Checks that every figure presented as published is in its source: compares each case file with
+//! `cases/published.toml` and lists all faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use ticktax_experiment::{CaseFile, all};
 
-/// What stands in the source of a case.
+/// Facts in the source of a case.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -30,9 +30,9 @@ fn sources() -> BTreeMap<String, Source> {
     }
 }
 
-/// All numbers in a text; signs are not looked at.
+/// All numbers in a text, without signs.
 fn numbers(text: &str) -> Vec<f64> {
-    let parts = text.split(|it: char| !it.is_ascii_digit() && it != '.');
+    let parts = text.split(|character: char| !character.is_ascii_digit() && character != '.');
     parts
         .filter_map(|part| part.trim_matches('.').parse().ok())
         .collect()
@@ -41,10 +41,10 @@ fn numbers(text: &str) -> Vec<f64> {
 fn has(numbers: &[f64], wanted: f64) -> bool {
     numbers
         .iter()
-        .any(|it| (it - wanted).abs() <= 1e-9 * wanted.abs())
+        .any(|number| (number - wanted).abs() <= 1e-9 * wanted.abs())
 }
 
-/// What is said to be published, and is not.
+/// Figures presented as published that are not in the source.
 fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
@@ -53,7 +53,7 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
         let fact = source
             .facts
             .iter()
-            .find(|it| it.series == series && it.at == at);
+            .find(|fact| fact.series == series && fact.at == at);
         used.insert((series.to_owned(), at.to_owned()));
         match (quote, fact) {
             (None, None) if ends.is_empty() => {}
@@ -66,7 +66,7 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
             }
             (Some(quote), Some(_)) => {
                 let words = numbers(quote);
-                // A bound is published by one number: `< 1 %`, `more than 10`.
+                // A bound is published as a single number: `< 1 %`, `more than 10`.
                 let bound = |end: f64| end == 0.0 && quote.contains('<') || end.is_infinite();
                 // ±0.005 s is 5 ms.
                 let known = |end: f64| has(&words, end) || has(&words, end / 1e3) || bound(end);
@@ -76,9 +76,13 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
             }
         }
     };
-    for (name, it) in &file.parameters {
-        let ends: &[f64] = if it.quote.is_some() { &[it.value] } else { &[] };
-        check("parameters", name, it.quote.as_deref(), ends);
+    for (name, parameter) in &file.parameters {
+        let ends: &[f64] = if parameter.quote.is_some() {
+            &[parameter.value]
+        } else {
+            &[]
+        };
+        check("parameters", name, parameter.quote.as_deref(), ends);
     }
     for (series, row) in file.rows() {
         let ends = row.published();
@@ -89,7 +93,7 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     let unused = source
         .facts
         .iter()
-        .filter(|it| !used.contains(&(it.series.clone(), it.at.clone())));
+        .filter(|fact| !used.contains(&(fact.series.clone(), fact.at.clone())));
     for fact in unused {
         faults.push(format!(
             "{}: `{}` stands in the source, and no row {} at {} has it",
@@ -99,7 +103,7 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     faults
 }
 
-/// Numbers of formulas that are neither published nor a unit, a count or a share of 100.
+/// Numbers in formulas that are not published, and are not a unit, a count or a share of 100.
 fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
     const UNITS: [f64; 13] = [
         0.0, 1.0, 2.0, 6.0, 8.0, 24.0, 30.0, 60.0, 100.0, 1000.0, 1024.0, 86_400.0, 1e6,
@@ -107,12 +111,15 @@ fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
     let quotes = source.facts.iter().map(|fact| &fact.quote);
     let published: Vec<f64> = quotes
         .chain(&source.beside)
-        .flat_map(|it| numbers(it))
+        .flat_map(|text| numbers(text))
         .collect();
     let mut faults = Vec::new();
     for (series, row) in file.rows() {
-        let formulas = row.derived.as_ref().map_or(&[][..], |it| it.formula());
-        for number in formulas.iter().flat_map(|it| numbers(it)) {
+        let formulas = row
+            .derived
+            .as_ref()
+            .map_or(&[][..], |derived| derived.formula());
+        for number in formulas.iter().flat_map(|formula| numbers(formula)) {
             let known = has(&published, number) || has(&published, number * 100.0);
             if !known && !has(&UNITS, number) {
                 faults.push(format!(
@@ -126,7 +133,7 @@ fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn whatever_is_published_stands_in_its_source() {
+fn every_published_figure_is_in_its_source() {
     let mut sources = sources();
     let mut faults = Vec::new();
     for case in all() {
@@ -148,9 +155,9 @@ fn whatever_is_published_stands_in_its_source() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// The test above finds what it is for.
+/// Tests the test above.
 #[test]
-fn an_invented_number_is_found() {
+fn an_invented_number_is_detected() {
     let mut sources = sources();
     let case = ticktax_experiment::find("frame-rate-vs-hz").unwrap();
     let source = sources.remove("frame-rate-vs-hz").unwrap();

@@ -1,20 +1,20 @@
-//! How often two hogs change under 2.4, counted without the simulator: two counters, ticks, and the
-//! moments at which something else has run.
+//! Counts how often two hogs switch under Linux 2.4, without the simulator. The model consists of
+//! two counters, ticks, and the moments when another task has run.
 
 use ticktax_experiment::file::Values;
 
 use crate::judged;
 
-/// What happens to the task that ran, when all counters are filled up again.
+/// Treatment of the running task when all counters are refilled.
 #[derive(Clone, Copy, PartialEq)]
 enum Refilled {
-    /// It keeps the CPU where no other is better, as `still_running` in `schedule()` has it.
+    /// It keeps the CPU unless another is better, like `still_running` in `schedule()`.
     Stays,
-    /// It is one of those that can run, and no more.
+    /// It competes like any other runnable task.
     Competes,
 }
 
-/// Times between wake-ups, drawn as the case assumes them.
+/// Random times between wake-ups, with the case's distribution.
 struct Wakeups {
     state: u64,
     /// In s.
@@ -38,15 +38,15 @@ impl Wakeups {
 struct Hogs {
     slice: u32,
     counters: [u32; 2],
-    /// Ticks of a slice that is not over, with `timer_ticks`.
+    /// Ticks of the unfinished slice, with `timer_ticks`.
     collected: u32,
     running: usize,
     changes: u32,
 }
 
 impl Hogs {
-    /// The next to run: the larger counter; of equals the first on the list, unless the hog that
-    /// was interrupted by its own slice's end has it.
+    /// Chooses the next hog: the one with the larger counter. The first in the list wins ties,
+    /// unless the running hog was interrupted at the end of its slice.
     fn choose(&mut self, refilled: Option<Refilled>) {
         if self.counters == [0, 0] {
             self.counters = [self.slice; 2];
@@ -75,7 +75,7 @@ impl Hogs {
     }
 }
 
-/// Changes a second over ten simulated minutes.
+/// Switches per second over ten simulated minutes.
 fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) -> f64 {
     let (hz, wakeups) = at;
     let slice = if hz == 100 { 6 } else { 41 };
@@ -98,7 +98,8 @@ fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) 
         let now = f64::from(tick) / f64::from(hz);
         let mut charged = true;
         while wakes < now {
-            // The task that slept so much is preferred; what it leaves goes to the better hog.
+            // The scheduler prefers the task that slept so long. Afterwards the hog with the larger
+            // counter runs.
             charged = wakes + work < now;
             hogs.choose(None);
             wakes += distances.next();
@@ -116,7 +117,7 @@ fn place(row: &str) -> Option<(u32, f64)> {
 }
 
 #[test]
-fn two_counters_alone_give_the_simulators_rates() {
+fn two_counters_reproduce_the_simulated_rates() {
     let (_, file, judgement) = judged("slice-vs-cache");
     let mut compared = 0;
     for line in &judgement.lines {
@@ -136,9 +137,10 @@ fn two_counters_alone_give_the_simulators_rates() {
     assert_eq!(compared, 12);
 }
 
-/// Why the one row is off: a scheduler that forgets who ran when it fills up the counters.
+/// Explains the one row that is off: a scheduler that forgets the running task when it refills
+/// counters.
 #[test]
-fn forgetting_who_ran_takes_the_rate_past_the_other_models() {
+fn forgetting_the_running_task_exceeds_the_published_rate() {
     let (_, file, _) = judged("slice-vs-cache");
     let rate = |refilled| changes(&file.values(), (1024, 20.0), false, refilled);
     let (stays, competes) = (rate(Refilled::Stays), rate(Refilled::Competes));

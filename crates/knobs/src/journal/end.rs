@@ -9,7 +9,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 
-use ticktax_model::disk::{self, Folder};
+use ticktax_store::disk::{self, Folder};
 
 use super::{Contents, Record};
 
@@ -93,7 +93,7 @@ pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::disk::checked_line;
+    use ticktax_store::disk::checked_line;
 
     use super::{LONGEST_FIRST, begins_journal};
     use crate::journal::Record;

@@ -14,7 +14,7 @@ pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
     let chosen = chosen.or_else(|| (text.split_ascii_whitespace().count() == 1).then_some(&text));
     chosen
         .map(|word| word.trim_matches(BRACKETS).to_owned())
-        .ok_or_else(|| Trouble::new(format!("/{path} does not say which word is in force")))
+        .ok_or_else(|| Trouble::new(format!("/{path} does not mark the word in effect")))
 }
 
 /// The words to choose from; empty if the file cannot be read.

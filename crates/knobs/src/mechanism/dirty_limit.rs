@@ -10,7 +10,7 @@ const MIN_BYTES: u64 = 8_192;
 const MAX_BYTES: u64 = 1 << 50;
 
 pub(crate) const FORM: Form = Form {
-    about: "0% to 100% of the memory that can be dirty, or bytes from 8192 on",
+    about: "0% to 100% of dirtyable memory, or at least 8192 bytes",
     parse,
 };
 

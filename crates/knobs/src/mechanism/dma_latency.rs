@@ -22,7 +22,7 @@ pub(super) fn read(system: &System) -> Result<String, Trouble> {
 pub(super) fn hold(system: &System, value: &str) -> Result<Held, Trouble> {
     let limit: i32 = value
         .parse()
-        .map_err(|_| Trouble::new(format!("`{value}` is no time in µs")))?;
+        .map_err(|_| Trouble::new(format!("`{value}` is not a time in µs")))?;
     let opened = OpenOptions::new().write(true).open(system.path(DEVICE));
     let held = opened.and_then(|mut device| {
         device.write_all(&limit.to_ne_bytes())?;

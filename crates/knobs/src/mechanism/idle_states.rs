@@ -13,7 +13,7 @@ pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
 const NONE: &str = "none";
 
 pub(crate) const FORM: Form = Form {
-    about: "none, or the numbers of states, such as 2-3",
+    about: "none, or numbers of idle states, such as 2-3",
     parse,
 };
 
@@ -35,7 +35,8 @@ fn states(system: &System, folder: &str) -> Result<Vec<u32>, Trouble> {
     states.sort_unstable();
     if states.is_empty() {
         return Err(Trouble::new(format!(
-            "/{folder} has no states: nothing but the hypervisor, or no driver, idles this CPU"
+            "/{folder} has no states: this CPU has no cpuidle driver, or the hypervisor handles \
+             its idling"
         )));
     }
     Ok(states)
@@ -66,7 +67,7 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     };
     if let Some(unknown) = off.iter().find(|state| !states.contains(&state.0)) {
         let last = states.last().copied().unwrap_or_default();
-        let why = format!("there is no state {unknown}: the last is {last}");
+        let why = format!("no idle state {unknown}: the last is {last}");
         return Err(Trouble::new(why));
     }
     for state in states {

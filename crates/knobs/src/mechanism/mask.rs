@@ -9,14 +9,19 @@ const BITS: u32 = 32;
 
 pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
     let text = super::file::read(system, path)?;
-    let cpus = cpus(&text).ok_or_else(|| Trouble::new(format!("/{path} has no mask: `{text}`")))?;
+    let cpus = cpus(&text).ok_or_else(|| {
+        Trouble::new(format!(
+            "/{path} does not contain a CPU \
+        mask: `{text}`"
+        ))
+    })?;
     Ok(cpus.to_string())
 }
 
 pub(super) fn write(system: &System, path: &str, value: &str) -> Result<(), Trouble> {
     let cpus: CpuList = value
         .parse()
-        .map_err(|_| Trouble::new(format!("`{value}` is no list of CPUs")))?;
+        .map_err(|_| Trouble::new(format!("`{value}` is not a list of CPUs")))?;
     super::file::write(system, path, &mask(&cpus))
 }
 

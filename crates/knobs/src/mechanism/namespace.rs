@@ -35,7 +35,7 @@ fn within<T: Send>(
     act: impl FnOnce() -> Result<T, Trouble> + Send,
 ) -> Result<T, Trouble> {
     let Target::Net(place) = target else {
-        return Err(Trouble::new(format!("{target} is no network namespace")));
+        return Err(Trouble::new(format!("{target} is not a network namespace")));
     };
     // A thread that is already inside needs no privilege to enter.
     if target.presence(system) == Target::Net("/proc/self/ns/net".into()).presence(system) {
@@ -53,7 +53,7 @@ fn within<T: Send>(
         thread
             .map_err(refused)?
             .join()
-            .unwrap_or_else(|_| Err(Trouble::new("the thread that entered it failed")))
+            .unwrap_or_else(|_| Err(Trouble::new("the thread that entered it crashed")))
     })
 }
 
@@ -75,7 +75,7 @@ fn open(place: &Path) -> io::Result<File> {
     options.read(true).custom_flags(libc::O_PATH);
     let found = options.open(place)?;
     if fstatfs(&found)?.filesystem_type() != NSFS_MAGIC {
-        let why = "it is not a namespace; name a file such as /run/netns/NAME";
+        let why = "not a network namespace; give a file such as /run/netns/NAME";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))

@@ -22,7 +22,8 @@ const DEFAULT: &str = "default";
 const SLICES: std::ops::RangeInclusive<u64> = 100_000..=100_000_000;
 
 pub(crate) const POLICY: Form = Form {
-    about: "other, batch, idle, fifo:1 to fifo:99, rr:1 to rr:99, or deadline:RUNTIME/DEADLINE/PERIOD in ns; `,reset-on-fork` may follow",
+    about: "other, batch, idle, fifo:1 to fifo:99, rr:1 to rr:99, or \
+        deadline:RUNTIME/DEADLINE/PERIOD in ns; append `,reset-on-fork` to any",
     parse: parse_policy,
 };
 
@@ -136,14 +137,14 @@ pub(super) fn nice(system: &System, tid: i32) -> Result<String, Trouble> {
     // Field 19 of the whole line.
     let nice = fields.split_ascii_whitespace().nth(16);
     nice.map(str::to_owned)
-        .ok_or_else(|| Trouble::new(format!("/proc/{tid}/stat is too short")))
+        .ok_or_else(|| Trouble::new(format!("/proc/{tid}/stat is truncated")))
 }
 
 /// Sets the nice value with a call that does not change the slice.
 pub(super) fn set_nice(tid: i32, value: &str) -> Result<(), Trouble> {
     let nice = value
         .parse()
-        .map_err(|_| Trouble::new(format!("`{value}` is no nice value")))?;
+        .map_err(|_| Trouble::new(format!("`{value}` is not a nice value")))?;
     call_set_nice(tid, nice).map_err(Trouble::of_call)
 }
 
@@ -152,12 +153,12 @@ pub(super) fn slice(tid: i32) -> Result<String, Trouble> {
     if !is_fair(attr.policy) {
         let policy = words(attr, 0);
         return Err(Trouble::new(format!(
-            "a task of policy {policy} has no slice"
+            "tasks of policy {policy} have no slice"
         )));
     }
     match attr.runtime {
         0 => Err(Trouble::new(
-            "this kernel has no slices of tasks: Linux 6.12 has",
+            "this kernel has no per-task slices; use Linux 6.12 or later",
         )),
         slice if slice == default_slice() => Ok(DEFAULT.to_owned()),
         slice => Ok(slice.to_string()),

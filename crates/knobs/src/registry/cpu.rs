@@ -21,12 +21,16 @@ pub(super) static KNOBS: [Knob; 12] = [
         OfferedIn("sys/devices/system/cpu/cpu{}/cpufreq/scaling_available_governors"),
     )
     .words(
-        "what chooses a CPU's frequency",
-        "performance keeps it high; schedutil and ondemand save power, and are slow at first after an idle time.",
+        "governor that chooses a CPU's frequency",
+        "performance keeps it high. schedutil and ondemand save power, but start slowly after idle \
+         periods.",
     )
     .also(&["cpu.energy_preference"])
     .settles_in_ms(500)
-    .from("2.6.9 and later, with a cpufreq driver; few guests have one", CPUFREQ),
+    .from(
+        "2.6.9 and later, with a cpufreq driver (rare in virtual machines)",
+        CPUFREQ,
+    ),
     knob(
         "cpu.min_freq",
         Cpu,
@@ -35,8 +39,8 @@ pub(super) static KNOBS: [Knob; 12] = [
     )
     .unit("kHz")
     .words(
-        "the lowest frequency that may be chosen; held to what the CPU has",
-        "Higher, work after an idle time is fast at once; more power is used.",
+        "minimum frequency; limited to the CPU's range",
+        "A higher minimum makes work fast right after idle periods, and uses more power.",
     )
     .settles_in_ms(500)
     .from("2.6.9 and later, with a cpufreq driver", CPUFREQ),
@@ -48,8 +52,8 @@ pub(super) static KNOBS: [Knob; 12] = [
     )
     .unit("kHz")
     .words(
-        "the highest frequency that may be chosen; held to what the CPU has",
-        "Lower, it stays cool and its speed steady; everything takes longer.",
+        "maximum frequency; limited to the CPU's range",
+        "A lower maximum keeps the CPU cool and its speed steady, but everything takes longer.",
     )
     .settles_in_ms(500)
     .from("2.6.9 and later, with a cpufreq driver", CPUFREQ),
@@ -60,11 +64,14 @@ pub(super) static KNOBS: [Knob; 12] = [
         OfferedIn("sys/devices/system/cpu/cpu{}/cpufreq/energy_performance_available_preferences"),
     )
     .words(
-        "whether the CPU itself prefers speed or saving power",
-        "performance makes it fast sooner; power saves energy.",
+        "hardware preference between speed and energy",
+        "performance raises the frequency sooner; power saves energy.",
     )
     .settles_in_ms(500)
-    .from("4.10 and later with intel_pstate, 6.3 with amd-pstate", "admin-guide/pm/intel_pstate.rst"),
+    .from(
+        "4.10 and later with intel_pstate, 6.3 with amd-pstate",
+        "admin-guide/pm/intel_pstate.rst",
+    ),
     knob(
         "cpu.boost",
         Machine,
@@ -72,11 +79,11 @@ pub(super) static KNOBS: [Knob; 12] = [
         Integer(0, 1),
     )
     .words(
-        "whether CPUs run above their nominal frequency while it is cool enough",
-        "On, they are faster; off, their speed does not hang on heat and on what the other CPUs do.",
+        "whether CPUs may exceed their nominal frequency when cool enough",
+        "On is faster. Off makes speed independent of temperature and of load on other CPUs.",
     )
     .settles_in_ms(500)
-    .from("3.7 and later, with a driver that has it", CPUFREQ),
+    .from("3.7 and later, with a supporting driver", CPUFREQ),
     knob(
         "cpuidle.governor",
         Machine,
@@ -84,15 +91,15 @@ pub(super) static KNOBS: [Knob; 12] = [
         OfferedIn("sys/devices/system/cpu/cpuidle/available_governors"),
     )
     .words(
-        "what chooses how deep an idle CPU sleeps",
-        "menu and teo guess when the next interrupt comes; a wrong guess costs latency, or power.",
+        "governor that chooses how deeply an idle CPU sleeps",
+        "menu and teo predict the next interrupt. A wrong prediction costs latency or power.",
     )
     .settles_in_ms(500)
     .from("5.8 and later", CPUIDLE),
     knob("cpu.idle_states_off", Cpu, IdleStates, Form(IDLE_STATES))
         .words(
-            "the idle states that a CPU does not use, by number; 0 is the lightest",
-            "Without deep states it wakes up sooner, and uses more power.",
+            "numbers of the idle states that a CPU must not use; 0 is the shallowest",
+            "Without deep states the CPU wakes up sooner and uses more power.",
         )
         .from("3.10 and later, with a cpuidle driver", CPUIDLE),
     knob(
@@ -103,8 +110,8 @@ pub(super) static KNOBS: [Knob; 12] = [
     )
     .unit("µs")
     .words(
-        "how long a CPU may take to wake up, while ticktax runs; 0 lets none sleep",
-        "Shorter, wake-ups are fast; CPUs do not sleep deeply, and use more power.",
+        "maximum wake-up latency of all CPUs while ticktax runs; 0 prevents sleep",
+        "A lower limit makes wake-ups fast, but CPUs sleep less deeply and use more power.",
     )
     .from("2.6.25 and later", "power/pm_qos_interface.rst"),
     knob(
@@ -115,8 +122,8 @@ pub(super) static KNOBS: [Knob; 12] = [
     )
     .unit("µs")
     .words(
-        "how long one CPU may take to wake up; 0 is without limit, n/a lets it not sleep at all",
-        "Shorter, its wake-ups are fast; it does not sleep deeply.",
+        "maximum wake-up latency of one CPU; 0 is unlimited, n/a prevents sleep",
+        "A lower limit makes its wake-ups fast, but it sleeps less deeply.",
     )
     .from("4.16 and later", "ABI/testing/sysfs-devices-power"),
     knob(
@@ -127,9 +134,13 @@ pub(super) static KNOBS: [Knob; 12] = [
     )
     .words(
         "CPUs that may handle an interrupt",
-        "Elsewhere, it leaves a program's CPU alone; its device's data is then in another CPU's cache.",
+        "Moving it elsewhere spares a program's CPU, but puts the device's data into another CPU's \
+         cache.",
     )
-    .from("2.6.34 and later; interrupts that the kernel manages itself refuse", "core-api/irq/irq-affinity.rst"),
+    .from(
+        "2.6.34 and later; the kernel refuses for interrupts that it manages itself",
+        "core-api/irq/irq-affinity.rst",
+    ),
     knob(
         "irqs.default_affinity",
         Machine,
@@ -137,8 +148,8 @@ pub(super) static KNOBS: [Knob; 12] = [
         Cpus,
     )
     .words(
-        "CPUs that may handle interrupts that are set up from now on",
-        "As irq.affinity; those that are there stay where they are.",
+        "CPUs that may handle interrupts set up from now on",
+        "See irq.affinity. Existing interrupts stay where they are.",
     )
     .from("2.6.26 and later", "core-api/irq/irq-affinity.rst"),
     knob(
@@ -148,9 +159,12 @@ pub(super) static KNOBS: [Knob; 12] = [
         Integer(0, 1),
     )
     .words(
-        "whether intel_pstate keeps to the nominal frequency",
-        "On, speed does not hang on heat and on what the other CPUs do; it is lower.",
+        "whether intel_pstate stays at the nominal frequency",
+        "On is slower, but makes speed independent of temperature and of load on other CPUs.",
     )
     .settles_in_ms(500)
-    .from("3.9 and later, with intel_pstate", "admin-guide/pm/intel_pstate.rst"),
+    .from(
+        "3.9 and later, with intel_pstate",
+        "admin-guide/pm/intel_pstate.rst",
+    ),
 ];

@@ -16,8 +16,8 @@ pub(super) static KNOBS: [Knob; 6] = [
         Offered,
     )
     .words(
-        "in which order a disk is asked",
-        "none costs least CPU time; mq-deadline and kyber bound waits, bfq is fair to programs.",
+        "I/O scheduler of a disk",
+        "none costs the least CPU time; mq-deadline and kyber bound waits; bfq is fair to programs.",
     )
     .also(&["disk.requests", "disk.writeback_latency"])
     .from("2.6.10 and later", "block/switching-sched.rst"),
@@ -28,8 +28,8 @@ pub(super) static KNOBS: [Knob; 6] = [
         Integer(1, 65_536),
     )
     .words(
-        "how many requests may wait at a disk",
-        "Fewer, nobody waits behind many; more, the scheduler has more to choose from.",
+        "maximum number of queued requests of a disk",
+        "A short queue keeps waits short. A long queue gives the scheduler more to choose from.",
     )
     .from("2.6 and later", QUEUE),
     knob(
@@ -40,8 +40,8 @@ pub(super) static KNOBS: [Knob; 6] = [
     )
     .unit("KiB")
     .words(
-        "how much of a file is read before it is asked for",
-        "More, long files are read fast; small reads drag along what nobody wants.",
+        "how far a file is read ahead",
+        "More speeds up reading long files, but wastes I/O on small reads.",
     )
     .from("2.6 and later", QUEUE),
     knob(
@@ -52,8 +52,8 @@ pub(super) static KNOBS: [Knob; 6] = [
     )
     .unit("µs")
     .words(
-        "how long a read may take before writing in the background is slowed down; 0 is never",
-        "Shorter, reads do not wait behind writes; writing takes longer.",
+        "target read latency, beyond which background writes are throttled; 0 disables throttling",
+        "A lower target keeps reads from waiting behind writes, but slows writes down.",
     )
     .from("4.10 and later, with CONFIG_BLK_WBT", QUEUE),
     knob(
@@ -63,8 +63,10 @@ pub(super) static KNOBS: [Knob; 6] = [
         Integer(0, 2),
     )
     .words(
-        "where a request ends: 0 at the interrupt's CPU, 1 at one near the CPU that asked, 2 at that CPU",
-        "At the asker's CPU its caches are warm; at the interrupt's one interrupt between CPUs is saved.",
+        "CPU that completes a request: 0 the interrupt's, 1 one near the submitter's, 2 the \
+         submitter's",
+        "The submitter's CPU has warm caches. The interrupt's CPU saves an inter-processor \
+         interrupt.",
     )
     .from("2.6.28 and later; 2 since 3.1", QUEUE),
     knob(
@@ -74,8 +76,8 @@ pub(super) static KNOBS: [Knob; 6] = [
         Integer(0, 2),
     )
     .words(
-        "whether neighbouring requests become one: 0 always, 1 where that is cheap, 2 never",
-        "Less merging costs less CPU time for random reads; long files need more requests.",
+        "whether adjacent requests are merged: 0 always, 1 only where cheap, 2 never",
+        "Less merging saves CPU time for random reads, but long files need more requests.",
     )
     .from("2.6.25 and later", QUEUE),
 ];

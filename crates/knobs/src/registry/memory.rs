@@ -20,8 +20,9 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("s")
     .words(
-        "how often a CPU adds its counts of memory to the machine's",
-        "Longer, a work item less often interrupts each CPU; /proc/vmstat lags behind.",
+        "interval at which each CPU adds its memory counters to the global ones",
+        "A longer interval interrupts each CPU less often with a work item, but /proc/vmstat lags \
+         behind.",
     )
     .settles_in_ms(1000)
     .from("2.6.22 and later", SYSCTL),
@@ -32,8 +33,9 @@ pub(super) static KNOBS: [Knob; 20] = [
         Integer(0, 200),
     )
     .words(
-        "how readily memory of programs is swapped out, rather than that of files dropped; to 100 before 5.8",
-        "Lower, programs keep their memory; files are read from the disk again.",
+        "preference for swapping out programs' memory over dropping file cache; at most 100 before \
+         5.8",
+        "Lower keeps programs in memory, but files are read from disk again.",
     )
     .from("2.6 and later", SYSCTL),
     knob(
@@ -46,12 +48,13 @@ pub(super) static KNOBS: [Knob; 20] = [
         Form(DIRTY_LIMIT),
     )
     .words(
-        "how much may be written to files before the writer has to wait for the disk",
-        "Lower, waits are short and often, and a sync is short; higher, bursts are absorbed, and a sync or a crash costs more.",
+        "amount of dirty data at which writers must wait for the disk",
+        "A low limit makes waits short but frequent, and sync fast. A high limit absorbs bursts, \
+         but makes sync and crashes costlier.",
     )
-    .careful("Very low, all who write to files are held up.")
+    .careful("A very low limit stalls every program that writes to files.")
     .settles_in_ms(1000)
-    .from("2.6.29 and later, the share alone before", SYSCTL),
+    .from("2.6.29 and later; only the percentage before", SYSCTL),
     knob(
         "vm.dirty_background_limit",
         Machine,
@@ -62,11 +65,12 @@ pub(super) static KNOBS: [Knob; 20] = [
         Form(DIRTY_LIMIT),
     )
     .words(
-        "how much may be written to files before the kernel begins to write it to the disk",
-        "Lower, writing begins early and is even; higher, what is soon deleted is never written.",
+        "amount of dirty data at which the kernel starts background writes",
+        "A low limit starts writes early and keeps them steady. A high limit never writes \
+         short-lived data.",
     )
     .settles_in_ms(1000)
-    .from("2.6.29 and later, the share alone before", SYSCTL),
+    .from("2.6.29 and later; only the percentage before", SYSCTL),
     knob(
         "vm.dirty_writeback_centisecs",
         Machine,
@@ -75,10 +79,10 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("centiseconds")
     .words(
-        "how often the kernel writes old data of files to the disk; 0 is never",
-        "Longer, disks and CPUs are woken less often; a power failure costs more.",
+        "interval at which the kernel writes old dirty data to disk; 0 disables",
+        "A longer interval wakes disks and CPUs less often, but a power failure loses more.",
     )
-    .careful("At 0, data is written only when memory or a sync asks for it.")
+    .careful("At 0, data is written only on memory pressure or sync.")
     .settles_in_ms(1000)
     .from("2.6 and later", SYSCTL),
     knob(
@@ -89,8 +93,8 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("centiseconds")
     .words(
-        "how old data of files gets before it is written to the disk",
-        "Longer, more is written at once, or never; a power failure costs more.",
+        "age at which dirty data is written to disk",
+        "A higher age batches writes or avoids them, but a power failure loses more.",
     )
     .settles_in_ms(1000)
     .from("2.6 and later", SYSCTL),
@@ -101,10 +105,10 @@ pub(super) static KNOBS: [Knob; 20] = [
         Integer(1, 10_000),
     )
     .words(
-        "how readily names and inodes are dropped, beside the data of files; 100 is alike",
-        "Lower, folders are walked without the disk; less memory is left for data.",
+        "preference for reclaiming dentries and inodes over file cache; 100 is neutral",
+        "Lower keeps directories in memory, which leaves less for file data.",
     )
-    .careful("Far above 100, reclaim looks for objects that there are none of.")
+    .careful("Far above 100, reclaim spends time searching for objects that do not exist.")
     .from("2.6 and later", SYSCTL),
     knob(
         "vm.min_free_kbytes",
@@ -114,10 +118,10 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("KiB")
     .words(
-        "how much memory is kept free for interrupts, and for reclaim itself",
-        "More, bursts of packets find memory; less, programs have more.",
+        "memory kept free for interrupts and for reclaim itself",
+        "A higher reserve lets bursts of packets find memory; a lower one leaves more to programs.",
     )
-    .dangerous("Too much kills programs at once, too little can deadlock the machine.")
+    .dangerous("Too much kills programs immediately; too little can deadlock the machine.")
     .from("2.6 and later", SYSCTL),
     knob(
         "vm.watermark_scale_factor",
@@ -127,8 +131,9 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("0.01 %")
     .words(
-        "how far apart the marks are at which kswapd wakes up and goes to sleep, of a node's memory",
-        "Farther, kswapd begins early and programs rarely reclaim by themselves; more memory is left free.",
+        "distance between kswapd's start and stop watermarks, as a share of a node's memory",
+        "A wider distance starts kswapd early, so programs rarely reclaim directly, but leaves \
+         more memory unused.",
     )
     .from("4.6 and later", SYSCTL),
     knob(
@@ -138,8 +143,9 @@ pub(super) static KNOBS: [Knob; 20] = [
         Integer(0, 100),
     )
     .words(
-        "how hard kcompactd works before a program asks for huge pages",
-        "Higher, huge pages are there at once; kcompactd takes CPU time and moves memory of programs.",
+        "how aggressively kcompactd prepares huge pages in advance",
+        "Higher makes huge pages available immediately, but kcompactd uses CPU time and moves \
+         programs' memory.",
     )
     .from("5.9 and later", SYSCTL),
     knob(
@@ -149,10 +155,11 @@ pub(super) static KNOBS: [Knob; 20] = [
         Integer(0, 7),
     )
     .words(
-        "whether memory of the own node is reclaimed before another node's is taken: bits 1, 2 write, 4 swap",
-        "Memory stays near; programs reclaim while others have memory free.",
+        "whether local memory is reclaimed before a remote node is used: bits 1 reclaim, 2 write, \
+         4 swap",
+        "Memory stays local, but programs reclaim while other nodes have free memory.",
     )
-    .careful("File data is dropped although there is memory.")
+    .careful("File cache is dropped although memory is free elsewhere.")
     .from("2.6.16 and later", SYSCTL),
     knob(
         "vm.page-cluster",
@@ -162,8 +169,8 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("log₂ pages")
     .words(
-        "how many pages are read from swap at once",
-        "Fewer, a single fault is short; more, a disk's long seek is worth it.",
+        "number of pages read from swap at a time",
+        "Fewer pages make a single fault short; more make better use of a slow disk seek.",
     )
     .from("2.6 and later", SYSCTL),
     knob(
@@ -173,8 +180,8 @@ pub(super) static KNOBS: [Knob; 20] = [
         Offered,
     )
     .words(
-        "which programs get huge pages without asking",
-        "always has fewer misses of the TLB; first faults take longer, and memory grows.",
+        "which programs get transparent huge pages by default",
+        "always reduces TLB misses, but first faults take longer and memory use grows.",
     )
     .settles_in_ms(1000)
     .from("2.6.38 and later", THP),
@@ -185,10 +192,14 @@ pub(super) static KNOBS: [Knob; 20] = [
         Offered,
     )
     .words(
-        "whether a fault waits until a huge page was put together",
-        "always gives huge pages at the price of stalls; defer leaves the work to kernel threads.",
+        "whether a page fault waits while a huge page is assembled",
+        "always provides huge pages at the price of stalls; defer leaves the work to kernel \
+         threads.",
     )
-    .from("2.6.38 and later; defer since 4.6, defer+madvise since 4.11", THP),
+    .from(
+        "2.6.38 and later; defer since 4.6, defer+madvise since 4.11",
+        THP,
+    ),
     knob(
         "thp.shmem_enabled",
         Machine,
@@ -197,7 +208,7 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .words(
         "whether shared memory gets huge pages",
-        "Fewer misses of the TLB, beside longer first faults and more memory.",
+        "Fewer TLB misses, but longer first faults and more memory.",
     )
     .from("4.8 and later", THP),
     knob(
@@ -208,8 +219,8 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("ms")
     .words(
-        "how long khugepaged sleeps between two looks at memory",
-        "Longer, it takes less CPU time and locks; small pages become huge ones later.",
+        "pause between two scans of khugepaged",
+        "A longer pause uses less CPU time and holds locks less, but delays huge pages.",
     )
     .settles_in_ms(1000)
     .from("2.6.38 and later", THP),
@@ -221,8 +232,8 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("pages")
     .words(
-        "how many pages khugepaged looks at at once",
-        "Fewer, its stretches are short; small pages become huge ones later.",
+        "number of pages that khugepaged scans at a time",
+        "Fewer pages keep each scan short, but delay huge pages.",
     )
     .settles_in_ms(1000)
     .from("2.6.38 and later", THP),
@@ -233,10 +244,11 @@ pub(super) static KNOBS: [Knob; 20] = [
         Integer(0, 2),
     )
     .words(
-        "whether equal pages are merged: 0 stops, 1 merges, 2 stops and parts them",
-        "Guests that are alike need less memory; ksmd takes CPU time, and a write to a merged page is slow.",
+        "whether equal pages are merged: 0 stops, 1 merges, 2 stops and splits merged pages",
+        "Similar guests need less memory, but ksmd uses CPU time and writes to merged pages are \
+         slow.",
     )
-    .careful("At 2, everything that was merged takes memory again at once.")
+    .careful("At 2, all merged pages take up memory again immediately.")
     .settles_in_ms(1000)
     .from("2.6.32 and later", KSM),
     knob(
@@ -247,8 +259,8 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("ms")
     .words(
-        "how long ksmd sleeps between two looks at memory",
-        "Longer, it takes less CPU time; equal pages are merged later.",
+        "pause between two scans of ksmd",
+        "A longer pause uses less CPU time, but delays merging.",
     )
     .settles_in_ms(1000)
     .from("2.6.32 and later", KSM),
@@ -260,8 +272,8 @@ pub(super) static KNOBS: [Knob; 20] = [
     )
     .unit("pages")
     .words(
-        "how many pages ksmd looks at at once",
-        "Fewer, its stretches are short; equal pages are merged later.",
+        "number of pages that ksmd scans at a time",
+        "Fewer pages keep each scan short, but delay merging.",
     )
     .settles_in_ms(1000)
     .from("2.6.32 and later", KSM),

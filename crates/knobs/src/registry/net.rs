@@ -18,8 +18,8 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .unit("µs")
     .words(
-        "how long poll and select look for packets themselves before they sleep; 0 is not at all",
-        "Longer, packets are noticed without an interrupt; the CPU is busy meanwhile.",
+        "how long poll and select busy-poll for packets before sleeping; 0 disables",
+        "Longer polling receives packets without an interrupt, but keeps the CPU busy.",
     )
     .from("3.11 and later, with CONFIG_NET_RX_BUSY_POLL", CORE),
     knob(
@@ -30,8 +30,8 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .unit("µs")
     .words(
-        "how long a read looks for packets itself before it sleeps; 0 is not at all",
-        "Longer, packets are noticed without an interrupt; the CPU is busy meanwhile.",
+        "how long a read busy-polls for packets before sleeping; 0 disables",
+        "Longer polling receives packets without an interrupt, but keeps the CPU busy.",
     )
     .from("3.11 and later, with CONFIG_NET_RX_BUSY_POLL", CORE),
     knob(
@@ -42,10 +42,10 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .unit("packets")
     .words(
-        "how many packets a softirq takes before others have a turn",
-        "Fewer, its stretches are short; more, a flood is worked off with less ado.",
+        "maximum number of packets per NET_RX softirq",
+        "A small budget keeps softirqs short; a large one handles floods more efficiently.",
     )
-    .careful("Too few, packets are dropped under load.")
+    .careful("Too small a budget drops packets under load.")
     .from("2.6.12 and later", CORE),
     knob(
         "netdev.budget_usecs",
@@ -55,10 +55,10 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .unit("µs")
     .words(
-        "how long a softirq takes packets before others have a turn",
-        "Shorter, its stretches are short; longer, a flood is worked off with less ado.",
+        "maximum duration of a NET_RX softirq",
+        "A short limit keeps softirqs short; a long one handles floods more efficiently.",
     )
-    .careful("Too short, packets are dropped under load.")
+    .careful("Too short a limit drops packets under load.")
     .from("4.12 and later", CORE),
     knob(
         "net.core.somaxconn",
@@ -67,8 +67,8 @@ pub(super) static KNOBS: [Knob; 10] = [
         Integer(1, 65_535),
     )
     .words(
-        "how many connections may wait until a server accepts them",
-        "More, a burst is not refused; the last of it waits long.",
+        "maximum number of connections that wait for a server to accept them",
+        "A long queue survives bursts, but connections at its end wait long.",
     )
     .from("2.6 and later", IP),
     knob(
@@ -78,8 +78,8 @@ pub(super) static KNOBS: [Knob; 10] = [
         Integer(0, 1),
     )
     .words(
-        "whether small writes are put together while a packet waits to be sent",
-        "On, fewer packets and less CPU time; off, small writes leave at once.",
+        "whether small writes are combined while another packet waits to be sent",
+        "On saves packets and CPU time; off sends small writes immediately.",
     )
     .from("3.14 and later", IP),
     knob(
@@ -89,8 +89,8 @@ pub(super) static KNOBS: [Knob; 10] = [
         Integer(0, 1),
     )
     .words(
-        "whether a connection begins slowly again after a pause",
-        "On, it is kind to a network that changed; off, a burst after a pause leaves at full rate.",
+        "whether a connection returns to slow start after a pause",
+        "On is gentle to a network that might have changed; off sends at full rate after a pause.",
     )
     .from("2.6.18 and later", IP),
     knob(
@@ -101,8 +101,9 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .unit("bytes")
     .words(
-        "how little is left to send before a program may write more",
-        "Smaller, less lies in the kernel, and what is urgent leaves sooner; the program is woken more often.",
+        "amount of unsent data below which a socket becomes writable",
+        "Smaller leaves less data queued in the kernel, so urgent data leaves sooner, but wakes \
+         the program more often.",
     )
     .from("3.12 and later", IP),
     knob(
@@ -113,8 +114,8 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .unit("segments")
     .words(
-        "how many segments a burst has at least",
-        "More costs less CPU time; fewer makes slow connections even.",
+        "minimum number of segments per burst",
+        "More saves CPU time; fewer smooths slow connections.",
     )
     .from("3.12 and later", IP),
     knob(
@@ -124,8 +125,8 @@ pub(super) static KNOBS: [Knob; 10] = [
         OfferedIn("proc/sys/net/ipv4/tcp_available_congestion_control"),
     )
     .words(
-        "what decides how fast new connections send",
-        "cubic fills queues until packets are lost; bbr paces, with more timers.",
+        "default congestion control of new connections",
+        "cubic fills queues until packets are lost; bbr paces, which takes more timers.",
     )
     .from("2.6.13 and later", IP),
 ];

@@ -10,14 +10,15 @@ use crate::values::Values::{Cpus, Form, Integer};
 pub(super) static KNOBS: [Knob; 10] = [
     knob("proc.nice", Task, Nice, Integer(-20, 19))
         .words(
-            "a thread's weight beside other ordinary ones: each step is about 1.25 times the CPU time",
-            "Lower values get more of a busy CPU, and others less; within its cgroup and session only.",
+            "a thread's scheduling weight: each step changes its CPU time by a factor of about 1.25",
+            "Lower values get more of a busy CPU and leave less to others, within the thread's \
+             cgroup and session only.",
         )
         .from("all", "man 7 sched"),
     knob("proc.policy", Task, Policy, Form(POLICY))
         .words(
             "a thread's scheduling policy, with its priority",
-            "fifo and rr run before every ordinary task; idle and batch give way to them.",
+            "fifo and rr preempt every ordinary task; idle and batch yield to ordinary tasks.",
         )
         .careful("A real-time loop that never sleeps keeps ordinary tasks off its CPU.")
         .also(&["proc.timer_slack"])
@@ -25,14 +26,14 @@ pub(super) static KNOBS: [Knob; 10] = [
     knob("proc.slice", Task, Slice, Form(SLICE))
         .unit("ns")
         .words(
-            "how long a thread runs before another may have its CPU",
-            "A short slice runs sooner after a wake-up, and for a shorter time.",
+            "how long a thread may run before it can be preempted",
+            "With a short slice, a thread runs sooner after a wake-up, but not as long.",
         )
         .from("6.12 and later", "scheduler/sched-eevdf.rst"),
     knob("proc.affinity", Task, TaskAffinity, Cpus)
         .words(
             "CPUs that a thread may run on",
-            "Alone on a CPU it waits for nobody; where that is busy, it cannot go elsewhere.",
+            "A thread alone on a CPU never waits for others, but cannot move when that CPU is busy.",
         )
         .from("2.6 and later", "man 2 sched_setaffinity"),
     knob(
@@ -43,16 +44,18 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .unit("ns")
     .words(
-        "how late a thread's timers may be, so that several are one interrupt; 0 sets its default",
-        "Smaller, sleeps end on time; CPUs wake up more often.",
+        "how late a thread's timers may fire, so that several share an interrupt; 0 restores the \
+         default",
+        "Smaller ends sleeps on time, but wakes CPUs more often.",
     )
     .from("4.6 and later", "filesystems/proc.rst"),
     knob("cgroup.cpu_quota", Cgroup, Quota, Form(QUOTA))
         .words(
-            "how much CPU time a cgroup may use in each period",
-            "A limit leaves others time; a group that has used it up waits for the next period.",
+            "CPU time that a cgroup may use in each period",
+            "A limit leaves time to others. A group that uses up its quota waits for the next \
+             period.",
         )
-        .careful("A small quota holds every thread of the group up.")
+        .careful("A small quota stalls every thread of the group.")
         .from("3.2 and later, with CONFIG_CFS_BANDWIDTH", "scheduler/sched-bwc.rst"),
     knob(
         "cgroup.cpu_weight",
@@ -61,10 +64,10 @@ pub(super) static KNOBS: [Knob; 10] = [
         Integer(1, 10_000),
     )
     .words(
-        "a cgroup's share of a busy CPU beside its siblings; 100 is the default",
-        "More for it is less for its siblings.",
+        "a cgroup's share of a busy CPU, relative to its siblings; the default is 100",
+        "A larger share leaves less to its siblings.",
     )
-    .from("4.15 and later, version 2", "admin-guide/cgroup-v2.rst"),
+    .from("4.15 and later, cgroup version 2", "admin-guide/cgroup-v2.rst"),
     knob(
         "cgroup.cpu_shares",
         Cgroup,
@@ -72,10 +75,10 @@ pub(super) static KNOBS: [Knob; 10] = [
         Integer(2, 262_144),
     )
     .words(
-        "a cgroup's share of a busy CPU beside its siblings; 1024 is the default",
-        "More for it is less for its siblings.",
+        "a cgroup's share of a busy CPU, relative to its siblings; the default is 1024",
+        "A larger share leaves less to its siblings.",
     )
-    .from("2.6.24 and later, version 1", "scheduler/sched-design-CFS.rst"),
+    .from("2.6.24 and later, cgroup version 1", "scheduler/sched-design-CFS.rst"),
     knob(
         "cgroup.cpu_idle",
         Cgroup,
@@ -83,8 +86,8 @@ pub(super) static KNOBS: [Knob; 10] = [
         Integer(0, 1),
     )
     .words(
-        "whether a cgroup runs only where nobody else wants the CPU",
-        "It gives way at once; it may hardly run.",
+        "whether a cgroup runs only on otherwise idle CPUs",
+        "It yields immediately, and might hardly run at all.",
     )
     .also(&["cgroup.cpu_weight", "cgroup.cpu_shares"])
     .from("5.15 and later", "admin-guide/cgroup-v2.rst"),
@@ -96,8 +99,8 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .words(
         "CPUs that the threads of a cgroup may run on",
-        "Kept apart, groups do not disturb each other; what is left idle in one, the other cannot use.",
+        "Separated groups do not disturb each other, but cannot use each other's idle CPUs.",
     )
-    .careful("Threads' own affinities are narrowed, and those of later threads.")
-    .from("2.6.24 and later; version 2 since 5.0", "admin-guide/cgroup-v2.rst"),
+    .careful("It narrows the affinity of the group's current and future threads.")
+    .from("2.6.24 and later; cgroup version 2 since 5.0", "admin-guide/cgroup-v2.rst"),
 ];

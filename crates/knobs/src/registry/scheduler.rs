@@ -16,10 +16,14 @@ pub(super) static KNOBS: [Knob; 17] = [
         Integer(0, 1),
     )
     .words(
-        "whether sessions share CPU time first, and their tasks second",
-        "On, a build with many jobs does not crowd out a desktop; but nice values count only within a session.",
+        "whether sessions share CPU time first, and tasks only within their session",
+        "On keeps a build with many jobs from crowding out a desktop, but nice values count only \
+         within a session.",
     )
-    .from("2.6.38 and later, with CONFIG_SCHED_AUTOGROUP", "man 7 sched"),
+    .from(
+        "2.6.38 and later, with CONFIG_SCHED_AUTOGROUP",
+        "man 7 sched",
+    ),
     knob(
         "kernel.sched_rt_runtime_us",
         Machine,
@@ -28,11 +32,14 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .unit("µs")
     .words(
-        "how long real-time tasks may run in each kernel.sched_rt_period_us; -1 is without limit",
-        "A limit leaves others time, and makes gaps in real-time loops that never sleep.",
+        "runtime of real-time tasks in each kernel.sched_rt_period_us; -1 is unlimited",
+        "A limit leaves time to ordinary tasks, but interrupts real-time loops that never sleep.",
     )
     .dangerous("At -1, a real-time loop that never sleeps can keep everything else off its CPU.")
-    .from("2.6.25 and later; since 6.12 a deadline server guards ordinary tasks too", "scheduler/sched-rt-group.rst"),
+    .from(
+        "2.6.25 and later; since 6.12 a deadline server also protects ordinary tasks",
+        "scheduler/sched-rt-group.rst",
+    ),
     knob(
         "kernel.sched_rr_timeslice_ms",
         Machine,
@@ -41,8 +48,8 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .unit("ms")
     .words(
-        "how long a SCHED_RR task runs before the next of its priority",
-        "Shorter, tasks of one priority wait less for each other, and switch more often.",
+        "how long a SCHED_RR task runs before the next one of its priority",
+        "Shorter reduces waits between tasks of equal priority, but switches more often.",
     )
     .from("3.9 and later", "man 7 sched"),
     knob(
@@ -53,10 +60,14 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .unit("µs")
     .words(
-        "how much of a cgroup's quota a CPU takes at a time",
-        "Smaller, less of a quota lies unused on CPUs; larger, CPUs ask for more of it less often.",
+        "amount of a cgroup's quota that a CPU takes at a time",
+        "A smaller slice leaves less quota unused on CPUs; a larger one takes the global lock less \
+         often.",
     )
-    .from("3.2 and later, with CONFIG_CFS_BANDWIDTH", "scheduler/sched-bwc.rst"),
+    .from(
+        "3.2 and later, with CONFIG_CFS_BANDWIDTH",
+        "scheduler/sched-bwc.rst",
+    ),
     knob(
         "kernel.timer_migration",
         Machine,
@@ -64,8 +75,9 @@ pub(super) static KNOBS: [Knob; 17] = [
         Integer(0, 1),
     )
     .words(
-        "whether timers of idle CPUs are set on busy ones",
-        "On, idle CPUs sleep longer; off, timers run where they were set, and busy CPUs have only their own.",
+        "whether idle CPUs move their timers to busy ones",
+        "On lets idle CPUs sleep longer. Off runs timers where they were set, so busy CPUs run \
+         only their own.",
     )
     .from("2.6.31 and later", SYSCTL),
     knob(
@@ -75,8 +87,9 @@ pub(super) static KNOBS: [Knob; 17] = [
         Integer(0, 3),
     )
     .words(
-        "whether memory moves to the node that uses it: 1, between nodes; 2, between tiers (5.18)",
-        "Memory comes nearer; page faults, and scans of each program's memory, find out what to move.",
+        "whether memory moves to the node that uses it: 1 between nodes, 2 between tiers (5.18)",
+        "Memory becomes local, but finding candidates takes page faults and scans of each \
+         program's memory.",
     )
     .settles_in_ms(1000)
     .from("3.13 and later, with CONFIG_NUMA_BALANCING", SYSCTL),
@@ -87,10 +100,10 @@ pub(super) static KNOBS: [Knob; 17] = [
         Integer(0, 1),
     )
     .words(
-        "whether CPUs that hang are noticed, both softly and by NMI",
-        "Off, a timer and a thread a CPU are saved; a hang is no longer reported.",
+        "whether hung CPUs are detected, by both the soft and the NMI watchdog",
+        "Off saves a timer and a thread per CPU, but hangs are no longer reported.",
     )
-    .careful("A machine that hangs is not reported, nor started anew.")
+    .careful("A hung machine is neither reported nor rebooted.")
     .also(&["kernel.nmi_watchdog", "kernel.soft_watchdog"])
     .from("2.6.38 and later", "admin-guide/lockup-watchdogs.rst"),
     knob(
@@ -100,12 +113,16 @@ pub(super) static KNOBS: [Knob; 17] = [
         Integer(0, 1),
     )
     .words(
-        "whether CPUs that hang with interrupts off are noticed",
-        "Off, an NMI a CPU every few seconds is saved, and a performance counter is free; such a hang is no longer reported.",
+        "whether CPUs that hang with interrupts disabled are detected",
+        "Off saves an NMI per CPU every few seconds and frees a performance counter, but such \
+         hangs are no longer reported.",
     )
-    .careful("A machine that hangs is not reported, nor started anew.")
+    .careful("A hung machine is neither reported nor rebooted.")
     .also(&["kernel.watchdog"])
-    .from("2.6.38 and later, where there is a performance counter for it", "admin-guide/lockup-watchdogs.rst"),
+    .from(
+        "2.6.38 and later, where there is a performance counter for it",
+        "admin-guide/lockup-watchdogs.rst",
+    ),
     knob(
         "kernel.soft_watchdog",
         Machine,
@@ -113,10 +130,10 @@ pub(super) static KNOBS: [Knob; 17] = [
         Integer(0, 1),
     )
     .words(
-        "whether CPUs on which nothing else gets to run are noticed",
-        "Off, a timer and a thread a CPU are saved; such a hang is no longer reported.",
+        "whether CPUs stuck in one kernel task are detected",
+        "Off saves a timer and a thread per CPU, but such hangs are no longer reported.",
     )
-    .careful("A CPU that hangs is not reported.")
+    .careful("A stuck CPU is not reported.")
     .also(&["kernel.watchdog"])
     .from("4.1 and later", "admin-guide/lockup-watchdogs.rst"),
     knob(
@@ -127,10 +144,11 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .unit("s")
     .words(
-        "how long a CPU hangs with interrupts off until that is reported; otherwise twice as long; 0 is off",
-        "Longer, the watchdog interrupts less often, and reports later.",
+        "time until a CPU hung with interrupts disabled is reported; other hangs take twice as \
+         long; 0 disables",
+        "A longer time interrupts less often, but reports later.",
     )
-    .careful("At 0 a machine that hangs is not reported.")
+    .careful("At 0, a hung machine is not reported.")
     .from("2.6.38 and later", "admin-guide/lockup-watchdogs.rst"),
     knob(
         "kernel.split_lock_mitigate",
@@ -140,9 +158,10 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .words(
         "whether a program that locks memory across cache lines is slowed down",
-        "On, it disturbs others less; off, it runs at full speed, and each such lock stalls every CPU.",
+        "On protects other programs. Off runs it at full speed, and each such lock stalls every \
+         CPU.",
     )
-    .careful("Off, one program can slow all others down.")
+    .careful("Off lets one program slow down all others.")
     .from("6.2 and later, x86", SYSCTL),
     knob(
         "workqueue.cpus",
@@ -151,8 +170,8 @@ pub(super) static KNOBS: [Knob; 17] = [
         Cpus,
     )
     .words(
-        "CPUs on which unbound work items of the kernel run",
-        "Fewer keeps work of the kernel off the others; the work then waits for those few.",
+        "CPUs that run the kernel's unbound work items",
+        "Fewer CPUs keep kernel work off the others, but the work then waits for those few.",
     )
     .from("4.2 and later", "core-api/workqueue.rst"),
     knob(
@@ -163,8 +182,8 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .unit("ns")
     .words(
-        "how long an ordinary task that asks for no slice runs before another may have its CPU",
-        "Shorter, tasks wait less for each other; longer, they switch less often and keep their caches.",
+        "how long an ordinary task without its own slice runs before it can be preempted",
+        "Shorter reduces waits between tasks. Longer switches less often and keeps caches warm.",
     )
     .from("6.6 and later, with debugfs", "scheduler/sched-eevdf.rst"),
     knob(
@@ -175,8 +194,8 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .unit("ns")
     .words(
-        "how long after a run a task counts as warm on its CPU, and is not moved",
-        "Longer, tasks keep their caches; shorter, idle CPUs take waiting tasks sooner.",
+        "how long after running a task counts as cache-hot and is not moved",
+        "Longer keeps caches warm; shorter lets idle CPUs take waiting tasks sooner.",
     )
     .from("5.13 and later, with debugfs", "scheduler/sched-debug.rst"),
     knob(
@@ -186,10 +205,13 @@ pub(super) static KNOBS: [Knob; 17] = [
         Offered,
     )
     .words(
-        "where the kernel lets itself be interrupted by another task",
-        "full makes wake-ups fast; none and lazy make long system calls cheap.",
+        "where in the kernel a task can be preempted",
+        "full makes wake-ups fast; none and lazy make long system calls cheaper.",
     )
-    .from("5.13 and later, with CONFIG_PREEMPT_DYNAMIC and debugfs", "admin-guide/kernel-parameters.txt (preempt=)"),
+    .from(
+        "5.13 and later, with CONFIG_PREEMPT_DYNAMIC and debugfs",
+        "admin-guide/kernel-parameters.txt (preempt=)",
+    ),
     knob(
         "clock.source",
         Machine,
@@ -197,11 +219,15 @@ pub(super) static KNOBS: [Knob; 17] = [
         OfferedIn("sys/devices/system/clocksource/clocksource0/available_clocksource"),
     )
     .words(
-        "the counter by which the kernel tells the time",
-        "tsc is read within the program; hpet and acpi_pm are devices, and each reading is a slow system call.",
+        "clock source of the kernel",
+        "tsc is read without a system call; hpet and acpi_pm are devices, and each reading takes a \
+         slow system call.",
     )
-    .careful("A slow clock slows down every program that asks for the time.")
-    .from("2.6.18 and later", "ABI/stable/sysfs-devices-system-clocksource"),
+    .careful("A slow clock source slows down every program that reads the time.")
+    .from(
+        "2.6.18 and later",
+        "ABI/stable/sysfs-devices-system-clocksource",
+    ),
     knob(
         "kernel.hung_task_timeout_secs",
         Machine,
@@ -210,8 +236,8 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .unit("s")
     .words(
-        "how long a task waits in the kernel until that is reported; 0 is never",
-        "Shorter, slow disks are noticed; khungtaskd looks at all tasks as often.",
+        "how long a task may be blocked in the kernel before it is reported; 0 disables",
+        "Shorter reports slow disks, but khungtaskd scans all tasks more often.",
     )
     .from("2.6.30 and later, with CONFIG_DETECT_HUNG_TASK", SYSCTL),
 ];

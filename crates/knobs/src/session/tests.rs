@@ -7,8 +7,8 @@ mod planted;
 use std::fs;
 use std::path::PathBuf;
 
-use ticktax_model::disk::checked_line;
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
+use ticktax_store::disk::checked_line;
 
 use super::{Consent, Controller, Record, Session, undo};
 

@@ -62,10 +62,10 @@ impl<'a> Place<'a> {
         if age(&stamp).is_some_and(|age| age < FRESH) {
             return Ok(());
         }
-        tell(&format!("fetching Debian's lists for {self}"));
+        tell(&format!("fetching package lists for {self}"));
         for part in ["lists/partial", "cache/archives/partial"] {
             let part = folder.join(part);
-            fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
+            fs::create_dir_all(&part).map_err(LabError::file("create", &part))?;
         }
         if let Some(suite) = self.suite {
             let sources = folder.join("sources.list");

@@ -108,7 +108,7 @@ pub fn build(
     }
     let _held = cache.hold(&name)?;
     let objects = cache.folder("build")?.join(format!("{name}-{key}"));
-    fs::create_dir_all(&objects).map_err(LabError::file("make", &objects))?;
+    fs::create_dir_all(&objects).map_err(LabError::file("create", &objects))?;
     let tree = BuildTree {
         source: &source,
         objects: &objects,
@@ -290,7 +290,7 @@ impl BuildTree<'_> {
     ) -> Result<(), LabError> {
         let target = self.arch.image().0;
         let log: PathBuf = self.objects.join("log");
-        let errors = File::create(&log).map_err(LabError::file("make", &log))?;
+        let errors = File::create(&log).map_err(LabError::file("create", &log))?;
         let mut command = self.make();
         command
             .arg(format!("-j{}", jobs.max(1)))

@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
-use ticktax_model::disk::Folder;
 use ticktax_model::kernels::{CachedKernel, KernelList};
+use ticktax_store::disk::Folder;
 
 use super::Kernel;
 use super::tool::{sha256, sha256_of};
@@ -106,17 +106,17 @@ impl Cache {
         };
         Folder::open_trusted(&folder).map_err(LabError::file("use", &folder))?;
         let text = fs::read_to_string(folder.join(MANIFEST))
-            .map_err(|_| damaged("its manifest cannot be read"))?;
+            .map_err(|_| damaged("its manifest is unreadable"))?;
         let image = folder.join(IMAGE);
-        let config = fs::read(folder.join(CONFIG)).map_err(|_| damaged("it has no config"))?;
+        let config = fs::read(folder.join(CONFIG)).map_err(|_| damaged("its config is missing"))?;
         if !image.is_file() {
-            return Err(damaged("it has no vmlinuz"));
+            return Err(damaged("its vmlinuz is missing"));
         }
         if value(&text, IMAGE) != Some(&sha256_of(&image)?) {
-            return Err(damaged("its vmlinuz is not what was stored"));
+            return Err(damaged("its vmlinuz has changed"));
         }
         if value(&text, CONFIG) != Some(&sha256(&config)) {
-            return Err(damaged("its config is not what was stored"));
+            return Err(damaged("its config has changed"));
         }
         let release = value(&text, "release").unwrap_or_default().to_owned();
         Ok(Some(Kernel {
@@ -138,7 +138,7 @@ impl Cache {
         let folder = self.folder_of(kernel.name);
         let fresh = self.folder("fresh")?.join(kernel.name);
         drop(fs::remove_dir_all(&fresh));
-        fs::create_dir_all(&fresh).map_err(LabError::file("make", &fresh))?;
+        fs::create_dir_all(&fresh).map_err(LabError::file("create", &fresh))?;
         let image = fresh.join(IMAGE);
         fs::copy(kernel.image, &image).map_err(LabError::file("write", &image))?;
         let config = fresh.join(CONFIG);
@@ -154,7 +154,7 @@ impl Cache {
         fs::write(&manifest, text).map_err(LabError::file("write", &manifest))?;
         self.folder("kernels")?;
         drop(fs::remove_dir_all(&folder));
-        fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
+        fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
     }
 
     /// A folder for a part of the cache, created if necessary. Programs run in it, so only the
@@ -164,7 +164,7 @@ impl Cache {
     /// It cannot be created, or another user can change it.
     pub fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
-        Folder::make_trusted(&folder, 0o755).map_err(LabError::file("make", &folder))?;
+        Folder::make_trusted(&folder, 0o755).map_err(LabError::file("create", &folder))?;
         Ok(folder)
     }
 
@@ -174,7 +174,7 @@ impl Cache {
     /// Another process holds the lock, or it cannot be created.
     pub fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
-        let file = File::create(&path).map_err(LabError::file("make", &path))?;
+        let file = File::create(&path).map_err(LabError::file("create", &path))?;
         let held = Flock::lock(file, FlockArg::LockExclusiveNonblock);
         held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
     }

@@ -44,13 +44,13 @@ pub(super) fn fetch_kernel(
     for part in ["linux-binary-", "linux-base-"] {
         let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
         if let Some(name) = depends.map(str::to_owned) {
-            tell(&format!("fetching {name} by apt"));
+            tell(&format!("fetching {name} with apt"));
             parts.push(unpack(download(place, &name, cache)?, name)?);
         }
     }
     let package = &parts[0];
     let none =
-        |what: &str| LabError::NoKernel(format!("the package {} has no {what}", package.name));
+        |what: &str| LabError::NoKernel(format!("the package {} contains no {what}", package.name));
     let images = parts.iter().find_map(|part| kernel_in(&part.files));
     let (release, image) = images.ok_or_else(|| none("kernel"))?;
     let places = [
@@ -72,7 +72,7 @@ pub(super) fn fetch_kernel(
     })?;
     cache
         .kernel(kept)?
-        .ok_or_else(|| LabError::NoKernel(format!("{kept} has gone from the cache meanwhile")))
+        .ok_or_else(|| LabError::NoKernel(format!("{kept} disappeared from the cache")))
 }
 
 /// Fetches a package. If it has no files but depends on a package with `prefix`, fetches that one.
@@ -99,7 +99,7 @@ fn fetch_from(
     // Such as linux-source → linux-source-6.1, and linux-image-rt-amd64 →
     // linux-image-6.1.0-9-rt-amd64.
     for _ in 0..3 {
-        tell(&format!("fetching {name} by apt"));
+        tell(&format!("fetching {name} with apt"));
         let package = download(place, &name, cache)?;
         let other = depends(&package)?;
         let other = packages_in(&other).find(|word| word.starts_with(prefix));
@@ -110,7 +110,7 @@ fn fetch_from(
         other.clone_into(&mut name);
     }
     Err(LabError::NoKernel(format!(
-        "the package {name} leads from one package to the next"
+        "the package {name} only leads to other packages"
     )))
 }
 
@@ -128,7 +128,7 @@ pub fn fetch_with_libraries(
     let (place, _) = Place::of("", Arch::HOST);
     let mut all = Vec::new();
     while let Some(name) = wanted.get(all.len()).cloned() {
-        tell(&format!("fetching {name} by apt"));
+        tell(&format!("fetching {name} with apt"));
         let package = download(place, &name, cache)?;
         for library in libraries_in(&depends(&package)?) {
             if !wanted.contains(&library) {
@@ -176,17 +176,21 @@ type Download = (PathBuf, tempfile::TempDir);
 
 fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
     let root = cache.folder("fresh")?;
-    let folder = tempfile::tempdir_in(&root).map_err(LabError::file("make a folder in", &root))?;
+    let folder =
+        tempfile::tempdir_in(&root).map_err(LabError::file("create a folder in", &root))?;
     let mut apt = place.apt_get(cache)?;
     apt.args(["download", name]).current_dir(folder.path());
     run(&mut apt, "apt").map_err(|error| match error {
         LabError::Missing { .. } => LabError::Missing {
             program: "apt-get".to_owned(),
-            remedy: format!("the package {name} comes by it; a kernel can also be given as a file"),
+            remedy: format!(
+                "apt-get downloads the package {name}; alternatively, give the kernel \
+                as a file"
+            ),
         },
         LabError::Tool { program, why } if why != NO_SPACE => LabError::Tool {
             program,
-            why: format!("{why}; `apt-get update` may help"),
+            why: format!("{why}; try `apt-get update`"),
         },
         other => other,
     })?;
@@ -196,7 +200,7 @@ fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, Lab
     match files.next() {
         Some(file) => Ok((file, folder)),
         None => Err(LabError::NoKernel(format!(
-            "apt-get brought no file for {name}"
+            "apt-get downloaded no file for {name}"
         ))),
     }
 }

@@ -31,7 +31,8 @@ impl FromStr for KernelSource {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
             Ok(Wanted::Package(name)) => Ok(Self::Package(name)),
             _ => Err(format!(
-                "invalid source `{text}`: a Debian package, or a folder or tarball with a / in it"
+                "invalid source `{text}`: give a Debian package, or a folder or tarball with a / \
+                 in it"
             )),
         }
     }
@@ -123,7 +124,7 @@ fn from_tarball(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
     let digest = sha256_of(tarball)?;
-    tell("unpacking the kernel's source");
+    tell("unpacking the kernel source");
     settle(&digest, cache, |fresh| {
         let mut tar = helper("tar");
         tar.arg("-xf")
@@ -143,7 +144,7 @@ fn from_folder(
     // Rejects folders without a kernel's source before anything is copied.
     release_of(folder)?;
     let digest = state_of(folder)?;
-    tell("copying the kernel's source");
+    tell("copying the kernel source");
     settle(&digest, cache, |fresh| {
         let mut copy = helper("cp");
         copy.args(["-a", "--reflink=auto"])
@@ -175,7 +176,7 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
         for entry in entries {
             let entry = entry.map_err(LabError::file("list", &inside))?;
             let path = entry.path();
-            let about = entry.metadata().map_err(LabError::file("look at", &path))?;
+            let about = entry.metadata().map_err(LabError::file("inspect", &path))?;
             if about.is_dir() {
                 // A repository's own files do not affect the build.
                 if entry.file_name() != ".git" {
@@ -210,12 +211,12 @@ fn settle(
             return source_in(folder);
         }
     }
-    let fresh = tempfile::tempdir_in(&root).map_err(LabError::file("make a folder in", &root))?;
+    let fresh = tempfile::tempdir_in(&root).map_err(LabError::file("create a folder in", &root))?;
     fill(fresh.path())?;
     extend(fresh.path())?;
     let release = release_of(fresh.path())?;
     let folder = root.join(format!("linux-{release}-{short}"));
-    fs::rename(fresh.path(), &folder).map_err(LabError::file("move to its place", &folder))?;
+    fs::rename(fresh.path(), &folder).map_err(LabError::file("move into place", &folder))?;
     source_in(folder)
 }
 
@@ -234,7 +235,7 @@ fn extend(source: &Path) -> Result<(), LabError> {
     let text = fs::read_to_string(&file).map_err(LabError::file("read", &file))?;
     let extended = with_any_rate(&text).ok_or_else(|| {
         LabError::NoKernel(format!(
-            "{RATES} of this source is not as it is in Linux: it has no choice of rates"
+            "{RATES} of this source differs from Linux: it has no choice of tick rates"
         ))
     })?;
     fs::write(&file, extended).map_err(LabError::file("write", &file))
@@ -262,7 +263,7 @@ fn release_of(source: &Path) -> Result<String, LabError> {
     let makefile = source.join("Makefile");
     if !makefile.is_file() {
         return Err(LabError::NoKernel(format!(
-            "{} has no kernel's source",
+            "{} contains no kernel source",
             source.display()
         )));
     }

@@ -60,7 +60,7 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
             return line.to_owned();
         }
     }
-    "it did not say why".to_owned()
+    "it gave no reason".to_owned()
 }
 
 /// A program's trimmed output.

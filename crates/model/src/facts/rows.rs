@@ -11,12 +11,18 @@ use crate::totals::IntervalSum;
 
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
-pub(super) enum Cell {
+pub enum Cell {
+    /// No value.
     None,
+    /// Text.
     Text(Arc<str>),
+    /// An integer.
     Number(i64),
+    /// A floating-point number.
     Real(f64),
+    /// Bytes, such as those of a histogram.
     Bytes(Vec<u8>),
+    /// Integers.
     List(Vec<i64>),
 }
 
@@ -41,10 +47,9 @@ impl Cell {
 /// A row of a table, without the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    pub(super) table: Table,
-    pub(super) time_unix_ms: i64,
-    /// Values of all columns except the first.
-    pub(super) cells: Vec<Cell>,
+    table: Table,
+    time_unix_ms: i64,
+    cells: Vec<Cell>,
 }
 
 /// A period of similar incidents.
@@ -240,6 +245,11 @@ impl Row {
     /// The table.
     pub fn table(&self) -> Table {
         self.table
+    }
+
+    /// The values of all columns except the first.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
     }
 
     /// Time that determines the row's day, in ms since 1970.

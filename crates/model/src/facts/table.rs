@@ -21,7 +21,8 @@ pub enum Table {
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ColumnKind {
+pub enum ColumnKind {
+    /// Text.
     Text,
     /// A 16-bit integer.
     Short,
@@ -33,18 +34,23 @@ pub(super) enum ColumnKind {
     Long,
     /// A time in ms since 1970, UTC.
     Time,
+    /// A floating-point number.
     Real,
+    /// Bytes.
     Bytes,
     /// A list of 64-bit integers.
     List,
 }
 
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    pub(super) name: &'static str,
-    pub(super) kind: ColumnKind,
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its values.
+    pub kind: ColumnKind,
     /// Whether a row can have no value in it.
-    pub(super) optional: bool,
+    pub optional: bool,
 }
 
 const fn column(name: &'static str, kind: ColumnKind) -> Column {
@@ -194,7 +200,7 @@ impl Table {
     }
 
     /// Length of its windows, if it has windows.
-    pub(super) const fn window(self) -> Option<WindowLength> {
+    pub const fn window(self) -> Option<WindowLength> {
         match self {
             Self::Accounts(length) | Self::Tick(length) => Some(length),
             _ => None,
@@ -202,7 +208,7 @@ impl Table {
     }
 
     /// All columns of the table. A file can lack the last ones.
-    pub(super) const fn columns(self) -> &'static [Column] {
+    pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,
             Self::Tick(_) => &TICK,
@@ -214,7 +220,7 @@ impl Table {
     }
 
     /// Number of leading columns by which rows are sorted.
-    pub(super) const fn sorted(self) -> usize {
+    pub const fn sorted(self) -> usize {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,
             Self::Tick(_) | Self::Findings => 3,

@@ -41,14 +41,14 @@ pub fn places(
         left -= taken;
         taken
     };
-    let received = &receiver.counters;
+    let at_receiver = &receiver.counters;
     let never_read = take(log.map_or(0, |log| log.never_read));
     // The socket's drop counter includes datagrams dropped because UDP's memory was used up.
-    let dropped = log.map_or(received.buffer_drops + received.memory_drops, |log| {
+    let dropped = log.map_or(at_receiver.buffer_drops + at_receiver.memory_drops, |log| {
         log.socket_drops
     });
-    let udp_memory = take(received.memory_drops.min(dropped));
-    let socket_buffer = take(dropped - received.memory_drops.min(dropped));
+    let udp_memory = take(at_receiver.memory_drops.min(dropped));
+    let socket_buffer = take(dropped - at_receiver.memory_drops.min(dropped));
     let sent = sender.map(|sender| &sender.counters);
     // UDP also counts drops of its device's queue, unless the queue hides them, as netem does.
     let queue = reasons.iter().filter(|drop| drop.reason.starts_with(QUEUE));
@@ -60,13 +60,15 @@ pub fn places(
         !is_counted && !drop.reason.starts_with(QUEUE)
     });
     let other_reason = take(others.map(|drop| drop.datagrams).sum());
-    let backlog = take(received.backlog_drops);
-    let ring = take(received.ring_drops);
-    let device = received.device_drops_in.saturating_sub(received.ring_drops)
+    let backlog = take(at_receiver.backlog_drops);
+    let ring = take(at_receiver.ring_drops);
+    let device = at_receiver
+        .device_drops_in
+        .saturating_sub(at_receiver.ring_drops)
         + sent.map_or(0, |counters| {
             counters
                 .device_drops_out
-                .saturating_sub(received.backlog_drops)
+                .saturating_sub(at_receiver.backlog_drops)
         });
     let device = take(device);
     Some(PacketPlaces {

@@ -89,7 +89,7 @@ pub enum ProbeFailure {
     },
     /// Its thread failed, which is a bug in ticktax.
     Failed,
-    /// Another reason, or one from a recording of schema 1.
+    /// Another reason.
     Other {
         /// Description.
         why: String,

@@ -70,6 +70,9 @@ pub struct VictimHeader {
     /// Resource usage by thread, if requested.
     #[serde(default)]
     pub threads: Option<ThreadUsages>,
+    /// The one thread to report, if not the whole process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_thread: Option<i32>,
 }
 
 /// Resource usage of each thread between two readings close to the ends of a recording.

@@ -154,6 +154,7 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
         before: None,
         after: None,
         threads: None,
+        only_thread: None,
     }
 }
 

@@ -25,7 +25,7 @@ const NET_NS_FD: u16 = 28;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 
-/// Interface flag IFF_UP.
+/// Interface flag `IFF_UP`.
 const UP: u32 = 1;
 
 /// Opens a netlink socket to the devices of the calling thread's namespace.

@@ -12,7 +12,8 @@ use super::tuning::SysctlError;
 pub enum NetError {
     /// The receiver cannot listen on the address.
     #[error(
-        "cannot listen at {address}: {why}; stop what has the port, or choose another with --listen"
+        "cannot listen on {address}: {why}; stop the program that uses the port, or choose another \
+         with --listen"
     )]
     Listen {
         /// The address.
@@ -22,8 +23,8 @@ pub enum NetError {
     },
     /// No receiver answers at the address.
     #[error(
-        "cannot reach a receiver at {address}: {why}; start `ticktax net recv`, or `ticktax pace --udp --listen`, \
-         there first"
+        "cannot reach a receiver at {address}: {why}; start `ticktax net recv` or `ticktax pace \
+         --udp --listen` there first"
     )]
     Connect {
         /// The address.
@@ -33,7 +34,8 @@ pub enum NetError {
     },
     /// The address is invalid.
     #[error(
-        "`{address}` is no address of a host and a port, such as 192.0.2.7:7117 or server:7117: {why}"
+        "invalid address `{address}`: {why}; give a host and port, such as 192.0.2.7:7117 or \
+         server:7117"
     )]
     Address {
         /// The address as the user gave it.
@@ -43,8 +45,8 @@ pub enum NetError {
     },
     /// The program at the other end is not a ticktax receiver.
     #[error(
-        "what answers at {address} is not `ticktax net recv`, nor `ticktax pace --udp --listen`: check the port, 7117 \
-         unless it was set"
+        "the program at {address} is not a ticktax receiver (`ticktax net recv` or `ticktax pace \
+         --udp --listen`): check the port (default 7117)"
     )]
     NotOurs {
         /// Its address.
@@ -52,8 +54,8 @@ pub enum NetError {
     },
     /// The other end uses another version of the protocol.
     #[error(
-        "{address} runs ticktax {theirs}, which speaks another version of the protocol than this one, {ours}: \
-         use the same ticktax at both ends"
+        "{address} runs ticktax {theirs}, whose protocol is incompatible with this version \
+         ({ours}): use the same ticktax at both ends"
     )]
     Version {
         /// The other end's address.
@@ -73,7 +75,8 @@ pub enum NetError {
     },
     /// The other end closed the connection.
     #[error(
-        "{address} went away before the traffic was over ({why}): what it has to say stands on its terminal"
+        "{address} disconnected before the traffic was complete ({why}): see its terminal for the \
+         reason"
     )]
     Gone {
         /// Its address.
@@ -83,7 +86,8 @@ pub enum NetError {
     },
     /// The other end was silent for too long.
     #[error(
-        "{address} said nothing for {seconds} s: check that it still runs, and the network between"
+        "no message from {address} for {seconds} s: check that the program still runs, and the \
+         network in between"
     )]
     Silent {
         /// Its address.
@@ -92,24 +96,25 @@ pub enum NetError {
         seconds: u32,
     },
     /// Ctrl-C before anything was sent.
-    #[error("interrupted before any traffic")]
+    #[error("interrupted before any traffic was sent")]
     Interrupted,
     /// Network namespaces cannot be created.
     #[error(
-        "cannot make network namespaces: {why}; run as root, or give CAP_SYS_ADMIN and CAP_NET_ADMIN"
+        "cannot create network namespaces: {why}; run as root, or grant CAP_SYS_ADMIN and \
+         CAP_NET_ADMIN"
     )]
     NoNamespaces {
         /// The kernel's reason.
         why: String,
     },
     /// The kernel has no virtual Ethernet devices.
-    #[error("this kernel has no virtual Ethernet pairs: {why}; load the module veth")]
+    #[error("cannot create virtual Ethernet pairs: {why}; load the module veth")]
     NoVeth {
         /// The kernel's reason.
         why: String,
     },
     /// The MTU is out of range.
-    #[error("an MTU of {mtu} bytes cannot be ({why}): choose {min} to {max}")]
+    #[error("invalid MTU {mtu} ({why}): choose {min} to {max}")]
     Mtu {
         /// The requested MTU, in bytes.
         mtu: u32,
@@ -121,7 +126,7 @@ pub enum NetError {
         max: u32,
     },
     /// A property of the requested link is out of range.
-    #[error("this cannot be the {what} of a link: choose {range}")]
+    #[error("invalid link {what}: choose {range}")]
     LinkRange {
         /// Name of the property.
         what: &'static str,
@@ -130,8 +135,8 @@ pub enum NetError {
     },
     /// The kernel lacks the queueing discipline that limits a link.
     #[error(
-        "this kernel has no {qdisc}, which {asked} takes ({option}): install its module {module}, or boot a kernel \
-         that has it"
+        "this kernel lacks {qdisc}, needed for {asked} ({option}): load the module {module}, or \
+         boot a kernel that has it"
     )]
     NoQdisc {
         /// The requested property.
@@ -144,13 +149,13 @@ pub enum NetError {
         module: &'static str,
     },
     /// The kernel refuses to limit a link.
-    #[error("the kernel refuses to narrow the link: {why}; try another rate, delay or loss")]
+    #[error("cannot set the link's rate, delay or loss: {why}; try other values")]
     Link {
         /// Its reason.
         why: String,
     },
     /// The size of a call is out of range.
-    #[error("{bytes} bytes a call cannot be sent over {protocol}: choose {min} to {max}")]
+    #[error("invalid size of {bytes} bytes per call over {protocol}: choose {min} to {max}")]
     Size {
         /// The requested size.
         bytes: u32,
@@ -163,7 +168,8 @@ pub enum NetError {
     },
     /// Logging needs datagrams, but the sender sends a stream.
     #[error(
-        "{address} sends a TCP stream: `ticktax pace --udp --to HOST` sends what is waited for here"
+        "{address} sends a TCP stream, but this receiver needs UDP: use `ticktax pace --udp --to \
+         HOST` there"
     )]
     NotDatagrams {
         /// The sender's address.
@@ -173,7 +179,7 @@ pub enum NetError {
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
     /// A socket refuses an option.
-    #[error("a socket's {name} cannot be {value}: {why}")]
+    #[error("cannot set a socket's {name} to {value}: {why}")]
     Option {
         /// Name of the option, as the user varies it.
         name: &'static str,
@@ -183,7 +189,7 @@ pub enum NetError {
         why: String,
     },
     /// A device refuses an offload setting.
-    #[error("the offload {name} of a veth device cannot be set: {why}")]
+    #[error("cannot set the offload {name} of a veth device: {why}")]
     Offload {
         /// ethtool's name of the offload.
         name: &'static str,

@@ -90,7 +90,7 @@ fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let Some(bytes) = ask.bytes else {
         return Ok(false);
     };
-    let failed = NetError::errno("set the size of a socket's buffer");
+    let failed = NetError::errno("set a socket's buffer size");
     let wanted = bytes as usize;
     setsockopt(socket, sockopt::RcvBuf, &wanted).map_err(failed)?;
     let has_less = size(socket)? < 2 * u64::from(bytes);
@@ -99,7 +99,7 @@ fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
 }
 
 fn size(socket: &UdpSocket) -> Result<u64, NetError> {
-    let failed = NetError::errno("read the size of a socket's buffer");
+    let failed = NetError::errno("read a socket's buffer size");
     Ok(getsockopt(socket, sockopt::RcvBuf).map_err(failed)? as u64)
 }
 
@@ -121,7 +121,10 @@ pub(super) fn charge(
     let to = receiver.local_addr().map_err(&failed)?;
     sender.connect(to).map_err(&failed)?;
     let memory = || {
-        socket_memory(receiver.as_fd()).map_err(NetError::errno("read what a socket's buffer has"))
+        socket_memory(receiver.as_fd()).map_err(NetError::errno(
+            "read the fill level of a socket's \
+            buffer",
+        ))
     };
     let datagram = vec![0; bytes as usize];
     let until = now() + LONGEST;
@@ -153,7 +156,7 @@ pub(super) fn charge(
 
 /// Opens a socket in a namespace. It stays there, even if threads of other namespaces use it.
 fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, NetError> {
-    let bind = || UdpSocket::bind(at).map_err(NetError::system("open a socket for datagrams"));
+    let bind = || UdpSocket::bind(at).map_err(NetError::system("open a UDP socket"));
     let Some(namespace) = namespace else {
         return bind();
     };
@@ -166,8 +169,8 @@ fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, Ne
             .join()
             .unwrap_or_else(|_| {
                 Err(NetError::System {
-                    what: "open a socket for datagrams",
-                    why: "its thread failed; please report this as a defect".to_owned(),
+                    what: "open a UDP socket",
+                    why: "its thread crashed; please report this bug".to_owned(),
                 })
             })
     })

@@ -43,7 +43,7 @@ impl Namespace {
                 unshare(CloneFlags::CLONE_NEWNET)
                     .map_err(|error| NetError::NoNamespaces { why: words(error) })?;
                 let file = File::open("/proc/thread-self/ns/net")
-                    .map_err(NetError::system("open a network namespace below /proc"))?;
+                    .map_err(NetError::system("open a network namespace in /proc"))?;
                 let netlink = devices::open().map_err(NetError::errno("open a netlink socket"))?;
                 Ok(Self {
                     file: file.into(),
@@ -53,8 +53,8 @@ impl Namespace {
             .map_err(NetError::system("start a thread"))?;
         made.join().unwrap_or_else(|_| {
             Err(NetError::System {
-                what: "make a network namespace",
-                why: "its thread failed; please report this as a defect".to_owned(),
+                what: "create a network namespace",
+                why: "its thread crashed; please report this bug".to_owned(),
             })
         })
     }
@@ -87,7 +87,7 @@ impl NamespacePair {
         };
         if !MTU.contains(&mtu) {
             return Err(refused(
-                "a veth device takes no more, and TCP needs no less".to_owned(),
+                "outside the limits of veth devices and TCP".to_owned(),
             ));
         }
         let sender = Namespace::make()?;
@@ -99,7 +99,7 @@ impl NamespacePair {
         })?;
         for (namespace, address) in [(&sender, SENDER), (&receiver, RECEIVER)] {
             let begun = devices::begin(&namespace.netlink, address.octets());
-            begun.map_err(NetError::errno("give a veth device its address"))?;
+            begun.map_err(NetError::errno("set a veth device's address"))?;
         }
         let shaping = qdisc::narrow(&sender.netlink, link, mtu)?;
         qdisc::narrow(&receiver.netlink, link, mtu)?;

@@ -70,16 +70,16 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
         })
     };
     if spec.rate.is_some_and(|rate| !LINK_RATES.contains(&rate)) {
-        return refused("rate", "1M to 100G bits a second");
+        return refused("rate", "1M to 100G bit/s");
     }
     if spec
         .delay
         .is_some_and(|delay| !LINK_DELAYS.contains(&delay))
     {
-        return refused("delay", "0 to 300ms, each way");
+        return refused("delay", "0 to 300ms each way");
     }
     if spec.loss.is_some_and(|loss| !LINK_LOSSES.contains(&loss)) {
-        return refused("loss", "0 to 20 %, each way");
+        return refused("loss", "0 to 20 % each way");
     }
     Ok(())
 }
@@ -109,12 +109,12 @@ pub(super) fn narrow(
     Err(match why {
         Errno::ENOENT if spec.is_rate_alone() => NetError::NoQdisc {
             asked: "a link with a rate",
-            qdisc: "tbf nor netem",
+            qdisc: "tbf and netem",
             option: "CONFIG_NET_SCH_TBF or CONFIG_NET_SCH_NETEM",
             module: "sch_tbf",
         },
         Errno::ENOENT => NetError::NoQdisc {
-            asked: "a link with a delay or losses",
+            asked: "a link with delay or loss",
             qdisc: "netem",
             option: "CONFIG_NET_SCH_NETEM",
             module: "sch_netem",
@@ -131,7 +131,7 @@ fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
     let found = roots.find(|message| word(message, AT_DEVICE) == Some(INDEX));
     let found = found.and_then(|message| shaping(&message[TCMSG..], asked));
     found.ok_or_else(|| NetError::Link {
-        why: "what it then says of the device is something else".to_owned(),
+        why: "the values read back from the device differ".to_owned(),
     })
 }
 

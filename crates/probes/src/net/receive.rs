@@ -48,7 +48,7 @@ impl Listening {
             })?;
         let at = found.next().ok_or_else(|| NetError::Address {
             address: address.to_owned(),
-            why: "the name has no address".to_owned(),
+            why: "the host name has no address".to_owned(),
         })?;
         let failed = |error: io::Error| NetError::Listen {
             address: address.to_owned(),
@@ -158,7 +158,7 @@ impl Listening {
                 Err(error) if is_nothing_yet(&error) => {}
                 // The connection was closed before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => return Err(NetError::system("take a connection")(error)),
+                Err(error) => return Err(NetError::system("accept a connection")(error)),
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(NetError::Interrupted);
@@ -311,7 +311,7 @@ impl Run {
         }
         match self.control.hear(FIRST_WORDS, &AtomicBool::new(false)) {
             Ok(Message::Sent(sent)) => self.sent = Some((sent, now())),
-            Ok(_) => self.gone("it ended the stream without a word"),
+            Ok(_) => self.gone("it ended the stream without a report"),
             Err(error) => {
                 self.ended_early = Some(EndedBy::PeerGone);
                 self.trouble = Some(error);
@@ -383,7 +383,7 @@ impl Run {
             match self.control.glance() {
                 Ok(None) => {}
                 Ok(Some(Message::Sent(sent))) => self.sent = Some((sent, at)),
-                Ok(Some(_)) => self.gone("it said what was not its turn to say"),
+                Ok(Some(_)) => self.gone("it sent an unexpected message"),
                 Err(error) => {
                     self.ended_early = Some(EndedBy::PeerGone);
                     self.trouble = Some(error);

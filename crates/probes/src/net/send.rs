@@ -241,7 +241,7 @@ impl Data {
         options: Options<'_>,
         protocol: Protocol,
     ) -> Result<Self, NetError> {
-        let system = NetError::system("open a connection for the data");
+        let system = NetError::system("open the data connection");
         let wait = Some(Duration::from_nanos(LOOK.0.unsigned_abs()));
         match protocol {
             Protocol::Tcp => {
@@ -271,7 +271,7 @@ impl Data {
 /// Opens a connection whose socket has its options before its first packet, because both ends
 /// negotiate some of them with it.
 fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
-    let failed = NetError::errno("open a connection for the data");
+    let failed = NetError::errno("open the data connection");
     let family = match to {
         SocketAddr::V4(_) => AddressFamily::Inet,
         SocketAddr::V6(_) => AddressFamily::Inet6,
@@ -389,7 +389,7 @@ impl Run {
                 self.other = Some(*report);
                 self.gone(control, "it was interrupted");
             }
-            Ok(Some(_)) => self.gone(control, "it said what was not its turn to say"),
+            Ok(Some(_)) => self.gone(control, "it sent an unexpected message"),
             Err(error) => {
                 self.ended_early = Some(EndedBy::PeerGone);
                 self.trouble = Some(error);
@@ -403,7 +403,7 @@ impl Run {
         if !is_nothing_yet(error) {
             self.gone(control, &reason(error));
         } else if at - self.last >= SILENCE {
-            self.gone(control, "it took nothing for 10 s");
+            self.gone(control, "it read nothing for 10 s");
         }
     }
 
@@ -442,7 +442,7 @@ fn reach(address: &str, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         })?;
     let found: Vec<SocketAddr> = found.collect();
     let until = now() + CONNECT;
-    let mut why = "the name has no address".to_owned();
+    let mut why = "the host name has no address".to_owned();
     loop {
         for to in &found {
             if stop.load(Ordering::Relaxed) {

@@ -179,7 +179,7 @@ impl Traffic {
         Sending::check(&spec)?;
         if matches!(place, Place::Loopback) && tuning.needs_namespaces() {
             return Err(NetError::NoNamespaces {
-                why: "sysctls and offloads are set in none but these".to_owned(),
+                why: "sysctls and offloads can only be varied inside them".to_owned(),
             });
         }
         let (pair, shaping) = match place {
@@ -343,7 +343,7 @@ impl Traffic {
             let outcome = thread.join().unwrap_or_else(|_| {
                 Err(NetError::System {
                     what: "send or receive",
-                    why: "a thread failed; please report this as a defect".to_owned(),
+                    why: "a thread crashed; please report this bug".to_owned(),
                 })
             });
             match &mut first {
@@ -532,9 +532,7 @@ impl Talk {
 
 /// Pins the calling thread to a CPU.
 fn pin(cpu: Cpu) -> Result<(), NetError> {
-    let failed = NetError::errno(
-        "put a thread on the CPU that was named: choose one that is online and allowed",
-    );
+    let failed = NetError::errno("pin a thread to the chosen CPU (it must be online and allowed)");
     let mut only = CpuSet::new();
     only.set(cpu.index()).map_err(&failed)?;
     sched_setaffinity(Pid::from_raw(0), &only).map_err(&failed)

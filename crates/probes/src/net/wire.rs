@@ -114,7 +114,7 @@ impl Control {
     /// Sends a message.
     pub(super) fn say(&mut self, message: &Message) -> Result<(), NetError> {
         let mut line = serde_json::to_vec(message).map_err(|error| NetError::System {
-            what: "word a message",
+            what: "encode a message",
             why: error.to_string(),
         })?;
         line.push(b'\n');
@@ -203,7 +203,7 @@ fn other_version(message: &Value) -> Option<String> {
     let said = message.as_object()?.values().next()?;
     let protocol = said.get("ticktax_net")?.as_u64()?;
     let version = said.get("version").and_then(Value::as_str);
-    (protocol != u64::from(PROTOCOL)).then(|| version.unwrap_or("of another version").to_owned())
+    (protocol != u64::from(PROTOCOL)).then(|| version.unwrap_or("(unknown version)").to_owned())
 }
 
 /// Whether a call only ended because of a timeout or a signal.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::clean::{is_hidden, name_hidden};
+use ticktax_model::hidden::is_hidden;
+
+use crate::clean::name_hidden;
 use crate::text::page::{TIE, elide, with_units};
 
 /// Longer words lose their middle. Program names can have any length.

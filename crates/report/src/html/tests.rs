@@ -6,6 +6,7 @@ mod reader;
 mod timeline;
 
 use proptest::prelude::*;
+use reader::{Read, read};
 use ticktax_model::document::Document;
 use ticktax_model::knob::KnobList;
 use ticktax_model::statement::Statement;
@@ -19,7 +20,6 @@ use crate::text::tests::{
     beats, changes, grids, incidents, kernels, pace, screens, trials, victims,
 };
 use crate::{TextStyle, View, json};
-use reader::{Read, read};
 
 /// Documents of many kinds.
 fn documents() -> Vec<Document> {
@@ -156,8 +156,8 @@ fn tables_have_captions_headings_and_units() {
     for expected in [
         "<th scope=\"col\">share</th>",
         "<th scope=\"row\" class=\"in1\">game (4121)</th><td>3.00 s</td><td>7.5 %</td>",
-        "<caption>TOP CPU TIME</caption>",
-        "<h2 id=\"section-2-title\">Where the CPU time went</h2>",
+        "<caption>CPU TIME</caption>",
+        "<h2 id=\"section-2-title\">CPU time by account</h2>",
         ">time (ns)</th>",
         "<dt>Kernel</dt>",
     ] {
@@ -217,47 +217,5 @@ proptest! {
         prop_assert!(text.split_whitespace().all(|word| word.chars().count() < 2_000));
         let expected: serde_json::Value = serde_json::from_str(&json(&document)).unwrap();
         prop_assert_eq!(data(&html), expected);
-    }
-}
-
-mod files {
-    use std::fs;
-    use std::path::Path;
-
-    use super::{empty, page};
-    use crate::HtmlFile;
-
-    #[test]
-    fn a_page_appears_only_when_it_is_complete() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("it.html");
-        fs::write(&path, "what was there").unwrap();
-        let file = HtmlFile::create(&path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "what was there");
-        let document = empty().into();
-        let finished = file.finish(&document).unwrap();
-        assert!(finished.note.contains("it.html"), "{}", finished.note);
-        assert_eq!(fs::read_to_string(&path).unwrap(), page(&document));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn an_unfinished_page_leaves_nothing_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        drop(HtmlFile::create(&folder.path().join("it.html")).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn paths_that_cannot_be_files_are_refused_in_one_line() {
-        for (path, why) in [
-            ("-", "standard output"),
-            ("/", "folder"),
-            ("/nowhere/it.html", "folder does not exist"),
-            ("/dev/null", "device"),
-        ] {
-            let error = HtmlFile::create(Path::new(path)).unwrap_err().to_string();
-            assert!(error.contains(why) && error.lines().count() == 1, "{error}");
-        }
     }
 }

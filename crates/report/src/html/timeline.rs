@@ -20,7 +20,7 @@ use ticktax_model::recording::{Edge, Row, RowSink};
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 
-use crate::rows::RowsEnded;
+use crate::html::RowsEnded;
 use crate::wakeups::WakeUps;
 use columns::Columns;
 use groups::Groups;

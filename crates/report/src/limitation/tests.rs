@@ -98,6 +98,7 @@ fn machine_limitations() -> Vec<Limitation> {
 fn recording_limitations() -> Vec<Limitation> {
     vec![
         Limitation::ThreadsNotFollowed { threads: 7 },
+        Limitation::WaitsDerived { threads: 7 },
         Limitation::InterruptsNotTraced {
             cpu: Cpu(1),
             interrupt: "TLB shootdowns".to_owned(),
@@ -126,7 +127,7 @@ fn recording_limitations() -> Vec<Limitation> {
         Limitation::GapContentsUnknown { cpus: cpus("0") },
         Limitation::Other {
             what: "steal time".to_owned(),
-            why: "the hypervisor does not tell it".to_owned(),
+            why: "the hypervisor does not report it".to_owned(),
         },
         Limitation::Suspended {
             time: Nanos::from_secs(2),
@@ -244,16 +245,13 @@ fn a_count_of_one_has_a_singular_noun() {
     for (limitation, expected) in [
         (
             Limitation::SwitchesMissed { count: 1 },
-            "which thread ran in 1 stretch of time",
+            "the running thread in 1 interval",
         ),
         (
             Limitation::SwitchesUnreported { count: 1 },
             "at least 1 context switch",
         ),
-        (
-            Limitation::FrameEventsLost { events: 1 },
-            "1 event of the kernel",
-        ),
+        (Limitation::FrameEventsLost { events: 1 }, "1 kernel event"),
         (
             Limitation::BeatSourcesCutShort { sources: 1 },
             "1 busy source",

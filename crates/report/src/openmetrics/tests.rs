@@ -91,7 +91,7 @@ fn no_name_contains_raw_control_characters() {
     statement.accounts[0].name = hostile.to_owned();
     statement.machine.host = hostile.to_owned();
     let text = text(&statement);
-    let hidden = |c: char| c != '\n' && crate::clean::is_hidden(c);
+    let hidden = |c: char| c != '\n' && ticktax_model::hidden::is_hidden(c);
     assert!(!text.contains(hidden), "{text:?}");
     assert!(text.contains("⟨U+001B⟩]0;x⟨U+0007⟩"), "{text}");
 }

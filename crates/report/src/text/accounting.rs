@@ -7,7 +7,7 @@ use ticktax_model::accounting::{
 use ticktax_model::statement::Statement;
 
 use super::block::Columns;
-use super::numbers::{counted, cpu_names, percent};
+use super::numbers::{OUTSIDE, counted, cpu_names, percent};
 use super::page::{Page, Tone, tied};
 
 /// CPUs with their own line: those with the largest error.
@@ -22,7 +22,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
     };
-    page.section("CPU accounting: shown and traced");
+    page.section("Accuracy of the kernel's CPU accounting");
     page.paragraph(Tone::Faint, "", &how(&check.counting));
     cpus(page, &check.cpus);
     programs(page, check);
@@ -32,16 +32,16 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 fn how(counting: &Counting) -> String {
     let mut text = match (counting.method, counting.tick) {
         (None, _) => {
-            return "How this kernel counts CPU time is unknown: its configuration cannot be read."
+            return "The accounting method is unknown: the kernel's configuration cannot be read."
                 .to_owned();
         }
         (Some(Method::Sampled), Some(tick)) => format!(
-            "This kernel samples: the task running at the tick, every {}, is charged the whole \
-             tick (TICK_CPU_ACCOUNTING).",
+            "This kernel samples: every {}, it charges the whole tick to the task that runs then \
+             (TICK_CPU_ACCOUNTING).",
             tied(tick)
         ),
         (Some(Method::Sampled), None) => {
-            "This kernel samples: the task running at the tick is charged the whole tick \
+            "This kernel samples: it charges the whole tick to the task that runs then \
              (TICK_CPU_ACCOUNTING)."
                 .to_owned()
         }
@@ -58,7 +58,7 @@ fn how(counting: &Counting) -> String {
         Some(true) => " Interrupts are measured (IRQ_TIME_ACCOUNTING).",
         Some(false) => {
             " Interrupts are not measured (IRQ_TIME_ACCOUNTING is off): their time is charged to \
-             what they interrupt."
+             the task that they interrupt."
         }
         None => "",
     });
@@ -69,7 +69,7 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     page.headings(
         Tone::Faint,
         "",
-        &cells(["shown", "traced", "error", "unaccounted", "left"].map(str::to_owned)),
+        &cells(["shown", "traced", "error", "unaccounted", "spare"].map(str::to_owned)),
     );
     let error = |cpu: &CpuCheck| cpu.off().unwrap_or_default().abs();
     let mut shown: Vec<&CpuCheck> = cpus.iter().collect();
@@ -86,18 +86,19 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
         let names = cpu_names(others.iter().map(|cpu| cpu.cpu));
         page.paragraph(Tone::Faint, "  ", &format!("{names}: smaller errors"));
     }
-    let mut legend = "shown: busy share of the columns of /proc/stat, as top prints it. traced: \
-        busy share of the elapsed time, as measured here. error: shown less traced, in percentage \
-        points. unaccounted: time missing from /proc/stat; below 0: counted twice."
-        .to_owned();
+    let mut legend =
+        "shown: busy share in /proc/stat, as `top` shows it. traced: busy share of the \
+        elapsed time, as measured here. error: shown minus traced, in percentage points. \
+        unaccounted: time missing from /proc/stat; negative if counted twice."
+            .to_owned();
     let witness = cpus.iter().find_map(|cpu| cpu.left);
     legend.push_str(match witness.map(|left| left.witness) {
         Some(Witness::Soaker) => {
-            " left: CPU time that the soaker got, by the work it did; its own time is in neither \
-             figure."
+            " spare: CPU time left for the soaker, by the work it did. Its time is in neither \
+             share."
         }
         Some(Witness::Spin) => {
-            " left: CPU time that the spin probe got; its own time is in neither figure."
+            " spare: CPU time left for the spin probe. Its time is in neither share."
         }
         None => "",
     });
@@ -148,8 +149,8 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
     let effect = points(cause.time.share_of(cpu.elapsed));
     match cause.kind {
         BiasKind::Sampling => format!(
-            "{effect} from sampling: programs and kernel threads ran for {}, the ticks that hit \
-             them add up to {}",
+            "{effect} from sampling: programs and kernel threads ran for {}; their ticks add up to \
+             {}",
             tied(cause.ran),
             tied(cause.sampled)
         ),
@@ -168,18 +169,18 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
                 "runs at the ticks"
             };
             format!(
-                "{name}{pid} {way}: it ran for {}, the ticks that hit it add up to {}",
+                "{name}{pid} {way}: it ran for {}; its ticks add up to {}",
                 tied(cause.ran),
                 tied(cause.sampled)
             )
         }
         BiasKind::NotReported => format!(
-            "{effect} from unexplained time: {} in which it may have been busy, and no account is",
+            "{effect} from unexplained time: the CPU may have been busy for {} more",
             tied(cause.ran)
         ),
         BiasKind::InterruptsNotMeasured => {
             let all = format!(
-                "unmeasured interrupts: they took {}, their columns show {}",
+                "unmeasured interrupts: they took {}; /proc/stat shows {}",
                 tied(cause.ran),
                 tied(cause.sampled)
             );
@@ -187,17 +188,17 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
                 return all;
             }
             let missing = tied(-cause.time);
-            format!("{effect} from {all}; {missing} of them while no program ran")
+            format!("{effect} from {all}; {missing} of this while no program ran")
         }
         BiasKind::StolenUnseen => format!(
-            "the steal column shows {}, of which {} were seen as outside: the rest is in the traced \
-             time of whoever had the CPU, and in no busy column",
+            "the steal column shows {}, of which {} were traced as {OUTSIDE}: the rest is in the \
+             traced time of the running task, and in no busy column",
             tied(cause.sampled),
             tied(cause.ran)
         ),
         BiasKind::StolenSilently => format!(
-            "{} outside the kernel, of which the steal column shows {}: the rest is charged to \
-             the running task",
+            "{} in {OUTSIDE}, of which the steal column shows {}: the rest is charged to the \
+             running task",
             tied(cause.ran),
             tied(cause.sampled)
         ),
@@ -216,17 +217,14 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
     }
     let others = check.programs.len().saturating_sub(PROGRAMS) as u64 + check.programs_left_out;
     if others > 0 {
-        let text = format!(
-            "and {}, see --format json",
-            counted(others, "other program")
-        );
+        let text = format!("{} (--format json)", counted(others, "other program"));
         page.paragraph(Tone::Faint, "  ", &text);
     }
     page.legend(&format!(
-        "ran: excluding interrupts. /proc/PID: {}. by samples: the ticks that hit it, each \
-             counted whole, as the columns of /proc/stat do.",
+        "ran: without interrupts. /proc/PID: {}. by samples: the program's ticks, each counted \
+             whole, as in /proc/stat.",
         if check.unwatched.is_empty() {
-            "user and system time of /proc/PID/stat, which top shows for a process".to_owned()
+            "user and system time in /proc/PID/stat, which `top` shows for a process".to_owned()
         } else {
             format!(
                 "not shown: it covers all CPUs, and {} {} not watched",

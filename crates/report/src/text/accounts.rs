@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::statement::{Account, Class, Part, Statement};
 
 use super::cells::{Cells, Scale, by_name};
-use super::numbers::{counted, percent, rate, time_or_blank};
+use super::numbers::{OUTSIDE, counted, displayed, percent, rate, time_or_blank};
 use super::page::{Page, Tone, tied};
 use super::{Group, wall};
 
@@ -23,7 +23,7 @@ const WORTH_A_PART: f64 = 0.05;
 const SAMPLED: &str = " (sampled)";
 
 pub(super) fn write(page: &mut Page, statement: &Statement) {
-    page.section("Where the CPU time went");
+    page.section("CPU time by account");
     if statement.accounts.is_empty() {
         page.paragraph(Tone::Warning, "", "Nothing was recorded.");
         return;
@@ -55,13 +55,13 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend(&statement.accounts));
 }
 
-/// Writes the answer in one sentence: how much time programs wanted and did not get.
+/// Writes the answer in one sentence: how much time was taken from programs.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
     // A sampled account can be negative, which does not reduce the other accounts.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
-        "{} of {} ({}) was spent in the kernel, taken by the hypervisor, or is unexplained.",
+        "The kernel and the hypervisor took {} of {} ({}), unexplained time included.",
         tied(taken),
         tied(scale.whole),
         tied(percent(taken.share_of(scale.whole))),
@@ -71,20 +71,20 @@ fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
 
 /// Explains the terms that occur in the table.
 fn legend(accounts: &[Account]) -> String {
-    let mut legend = "share: of the time of all CPUs. per s: intervals a second, on all CPUs. \
-        median, p99, longest: wall-clock length of one interval. Indented below an account: its \
-        largest parts, already counted in it."
+    let mut legend = "share: share of the time of all CPUs. per s: intervals per second, on all \
+        CPUs. median, p99, max: wall-clock length of one interval. Indented lines: the largest \
+        parts of the account above, already counted in it."
         .to_owned();
     let has = |class| accounts.iter().any(|account| account.class == class);
     if has(Class::EntryExit) {
         legend += " entry and exit: kernel entry and exit around named work.";
     }
     if has(Class::Outside) {
-        legend += " outside: the kernel provably ran nothing; the hypervisor or firmware had the \
-            CPU.";
+        legend += " hypervisor or firmware: the kernel provably ran nothing, so one of these had \
+            the CPU.";
     }
     if has(Class::Unexplained) {
-        legend += " unexplained: accounted for by no source.";
+        legend += " unexplained: no known source accounts for it.";
     }
     if accounts.iter().any(|account| account.sampled) {
         legend += " sampled: from the kernel's counters, which many kernels update only at the \
@@ -194,6 +194,7 @@ pub(crate) fn name(account: &Account) -> String {
         (Class::Softirq, _) if !account.sampled => format!("softirq {name}"),
         (Class::Tool, _) => "its own work".to_owned(),
         (Class::Probe, _) => "its probes' loops".to_owned(),
-        _ => format!("{name}{}", mark(account)),
+        (Class::Outside, _) => format!("{OUTSIDE}{}", mark(account)),
+        _ => format!("{}{}", displayed(name), mark(account)),
     }
 }

@@ -11,7 +11,7 @@ use ticktax_model::statement::Statement;
 use crate::limitation::words;
 
 use super::block::Written;
-use super::numbers::{counted, cpu_names, grouped, percent};
+use super::numbers::{counted, cpu_names, displayed, grouped, percent};
 use super::page::{Page, Tone, clean, elide, tied};
 use super::{Paged, TextStyle};
 use crate::view::{Section, View};
@@ -36,10 +36,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if all.is_empty() && beats.searched == 0 {
         return;
     }
-    page.section("What repeats");
+    page.section("Periodic activity");
     if all.is_empty() {
         let text = format!(
-            "Nothing, in {} over {}.",
+            "None found in {} over {}.",
             counted(beats.searched, "source"),
             tied(beats.window)
         );
@@ -55,7 +55,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         entry(page, beat, false);
     }
     if all.len() > shown {
-        let text = format!("and {} more, see ticktax beats", all.len() - shown);
+        let text = format!("{} more (ticktax beats)", all.len() - shown);
         page.paragraph(Tone::Faint, "  ", &text);
     }
     if all[..shown].iter().any(|beat| beat.gaps.is_some()) {
@@ -64,16 +64,17 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 }
 
 /// Which gaps are counted. A gap that yields time to one program can keep another waiting.
-const GAPS: &str = "gaps: all are counted here, including those yielded to programs, which are no \
-    loss.";
+const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program \
+    ran, which are no loss.";
 
 /// Explains the fields of an entry.
-const WORDS: &str = "every: the period and its 95 % interval. seen: beats that were there, of those \
-    that there was time for. takes: the median length of an event. of its CPUs' time: what all its \
-    events took. triggered by: what woke, queued or raised the next step in at least four of five, \
-    as the kernel reported it. alias: two rhythms that meet make a third. on a grid: a late beat does \
-    not delay the next; re-armed: it does. by chance: a bound on the probability that chance shows as \
-    much. gaps: of the probe; those in which a program ran are counted, too.";
+const WORDS: &str = "every: the period and its 95 % interval. seen: observed events, out of the \
+    number expected. takes: the median length of an event. of its CPUs' time: the total of all \
+    events. triggered by: the chain that woke, queued or raised each next step in at least four of \
+    five events, as the kernel reported it. alias: two periods beat against each other and produce \
+    a third. on a fixed grid: a late event does not delay the next one. re-armed: it does. by \
+    chance: upper bound of the probability of a false alarm. gaps: gaps of the probe, including \
+    those in which a program ran.";
 
 /// The page of `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
@@ -93,9 +94,9 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
 
 /// Writes every periodic source that was found.
 fn all(page: &mut Page, beats: &BeatStatement) {
-    page.section("What repeats");
+    page.section("Periodic activity");
     let about = format!(
-        "{} searched over {}; the probability of any false line is below {}. Periods with their \
+        "{} searched over {}. The probability of any false alarm is below {}. Periods have their \
          95 % interval.",
         counted(beats.searched, "source"),
         tied(beats.window),
@@ -105,7 +106,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
         beats.beats.iter().partition(|beat| beat.own);
     if others.is_empty() {
-        page.paragraph(Tone::Plain, "", "Nothing that could be seen.");
+        page.paragraph(Tone::Plain, "", "No periodic source found.");
     }
     for beat in &others {
         entry(page, beat, true);
@@ -121,9 +122,9 @@ fn all(page: &mut Page, beats: &BeatStatement) {
 
 /// Writes which sources could not be searched.
 fn unknown(page: &mut Page, beats: &BeatStatement) {
-    page.section("What could not be known");
+    page.section("Limitations");
     if beats.unknown.is_empty() {
-        page.paragraph(Tone::Good, "  ", "Nothing: every source could be searched.");
+        page.paragraph(Tone::Good, "  ", "None: every source was searched.");
     }
     for limitation in &beats.unknown {
         page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).sentence()));
@@ -183,7 +184,7 @@ pub(super) fn beat_name(beat: &BeatLine) -> String {
             let noun = noun(gaps.probe);
             format!("{noun} of {} or more", gaps.from)
         }
-        (None, _) => beat.name.clone(),
+        (None, _) => displayed(&beat.name).to_owned(),
     }
 }
 
@@ -211,7 +212,7 @@ fn sizes(beat: &BeatLine) -> String {
             grouped(beat.rhythm.expected)
         )),
         tied(format!(
-            "{takes} {}, {}at most {}",
+            "{takes} {}, {}max {}",
             beat.lengths.median,
             beat.lengths
                 .p99
@@ -221,11 +222,11 @@ fn sizes(beat: &BeatLine) -> String {
         tied(share),
     ];
     if beat.burst >= 1.5 {
-        parts.push(tied(format!("{:.1} events at a time", beat.burst)));
+        parts.push(tied(format!("{:.1} events per burst", beat.burst)));
     }
     if let Some((from, to)) = beat.during {
         let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
-        parts.push(tied(format!("found from {from:.1} to {to:.1} s")));
+        parts.push(tied(format!("present from {from:.1} to {to:.1} s")));
     }
     parts.join(", ")
 }
@@ -234,10 +235,10 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     let noun = noun(gaps.probe);
     let mut lengths = tied(format!("median {}", gaps.lengths.median));
     if let Some(p99) = gaps.lengths.p99 {
-        lengths = format!("{lengths}, {}", tied(format!("99 % below {p99}")));
+        lengths = format!("{lengths}, {}", tied(format!("p99 {p99}")));
     }
     let watched = format!(
-        "{lengths}, {} of the time watched",
+        "{lengths}, {} of the watched time",
         tied(percent(gaps.share))
     );
     if beat.kind == BeatKind::Gaps {
@@ -251,7 +252,8 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
         };
     }
     format!(
-        "{} {noun} of the probe hold an event of it: {watched}; {} of its events lie in such a gap",
+        "{} {noun} of the probe contain one of its events: {watched}; {} of its events are in such \
+         a gap",
         grouped(gaps.count),
         tied(percent(gaps.inside))
     )
@@ -260,7 +262,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
 /// How reliably the source follows the tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
-        "{} of {} begin within {} of one; by chance: {}. No wake-ups were recorded.",
+        "{} of {} start within {} of one; by chance: {}. Wake-ups were not recorded.",
         grouped(tick.after),
         grouped(tick.events),
         tied(tick.within),
@@ -273,10 +275,10 @@ fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {
         Some(hz) => format!(
-            "outside, every {every}, as a host's tick of {} would be",
+            "hypervisor or firmware, every {every}, like a host tick of {}",
             tied(format!("{hz} Hz"))
         ),
-        None => format!("outside, every {every}: the hypervisor or the firmware"),
+        None => format!("hypervisor or firmware, every {every}"),
     }
 }
 
@@ -285,8 +287,8 @@ fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
     match other.locked_at {
         Some(after) => format!(
-            "same period as {name}, locked at {}",
-            tied(format!("+{after}"))
+            "same period as {name}, {} later",
+            tied(after)
         ),
         None => format!("same period as {name}"),
     }
@@ -318,7 +320,7 @@ fn evidence(beat: &BeatLine) -> String {
     let kept = if beat.rhythm.rearmed {
         "re-armed at each event"
     } else {
-        "on a grid"
+        "on a fixed grid"
     };
     let restarts = match beat.rhythm.restarts {
         0 => String::new(),

@@ -48,7 +48,7 @@ pub(super) fn cases(list: &CaseList) -> String {
 pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
     let mut page = head(&sheet.head);
     constants(&mut page, &sheet.constants);
-    section(&mut page, "Published, and derived from that");
+    section(&mut page, "Published and derived values");
     for series in &sheet.series {
         line(&mut page, &format!("  {} ({})", series.name, series.unit));
         for row in &series.rows {
@@ -109,13 +109,13 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     verdict(&mut page, statement);
     remarks(
         &mut page,
-        "When other rows calibrate it",
+        "Calibrated with other rows",
         &statement.hold_out,
     );
     for parameter in &statement.sensitivity {
         sensitivity(&mut page, parameter);
     }
-    remarks(&mut page, "The model also says", &statement.remarks);
+    remarks(&mut page, "Other results of the model", &statement.remarks);
     notes(&mut page, &statement.notes);
     page
 }
@@ -179,20 +179,20 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
     section(
         page,
         &format!(
-            "{right} of {all} predicted rows are met, {fit} of {fits} fitted ones; {not_comparable} are not \
-             comparable"
+            "{right} of {all} predicted rows match, {fit} of {fits} fitted rows; {not_comparable} \
+             are not comparable"
         ),
     );
     for row in &statement.lines {
         if row.met() == Some(false) {
-            let why = row.fails.as_deref().unwrap_or("not known to be");
+            let why = row.fails.as_deref().unwrap_or("unknown reason");
             let text = format!("missed: {} at {}: {why}.", row.series, row.at);
             wrapped(page, &text, 2);
         }
         if !row.only_with.is_empty() {
             let with = row.only_with.join(", ");
             let text = format!(
-                "met only with {with}, of the values that were tried: {} at {}.",
+                "matches only with {with}, of all tried values: {} at {}.",
                 row.series, row.at
             );
             wrapped(page, &text, 2);
@@ -206,14 +206,14 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
         String::new()
     } else {
         format!(
-            "; {} fitted anew at each value",
+            "; {} refitted for each value",
             sensitivity.refitted.join(", ")
         )
     };
     section(
         page,
         &format!(
-            "With other values of {} ({}){refitted}: ! is missed",
+            "With other values of {} ({}){refitted}; !: no match",
             sensitivity.parameter, sensitivity.unit
         ),
     );
@@ -226,14 +226,14 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
         let mark = if point.used { "*" } else { "" };
         format!("{}{mark}", number(point.value))
     });
-    line(page, &format!("  {:<34}{values}", "(* is in the file)"));
+    line(page, &format!("  {:<34}{values}", "(*: value in the file)"));
     let met = columns(&|point| {
         format!(
             "{}/{}",
             sensitivity.points[point].met, sensitivity.points[point].of
         )
     });
-    line(page, &format!("  {:<34}{met}", "rows met"));
+    line(page, &format!("  {:<34}{met}", "matching rows"));
     for (place, (series, at)) in sensitivity.rows.iter().enumerate() {
         let outcomes = columns(&|point| {
             let (value, met) = sensitivity.points[point].outcomes[place];
@@ -310,10 +310,10 @@ fn textwrap(text: &str, width: usize) -> Vec<String> {
 pub(super) fn case_fit(fit: &CaseFit) -> String {
     let mut page = head(&fit.head);
     let Some(outcome) = &fit.outcome else {
-        line(&mut page, "\nNothing in this case is fitted.");
+        line(&mut page, "\nThis case has no fitted constants.");
         return page;
     };
-    section(&mut page, "Constants, fitted to the rows that calibrate");
+    section(&mut page, "Constants fitted to the calibration rows");
     for (constant, value) in &outcome.constants {
         line(
             &mut page,
@@ -330,7 +330,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
             outcome.misfit, outcome.runs
         ),
     );
-    remarks(&mut page, "When other rows calibrate it", &outcome.hold_out);
+    remarks(&mut page, "Calibrated with other rows", &outcome.hold_out);
     page
 }
 

@@ -25,7 +25,7 @@ impl Cells {
             rate: word("per s"),
             median: word("median"),
             p99: word("p99"),
-            max: word("longest"),
+            max: word("max"),
         }
     }
 

@@ -42,10 +42,11 @@ const SMALL: f64 = 0.001;
 const TINY: f64 = 0.000_05;
 
 /// Explains the columns.
-const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. change: B \
-    less A, of shares in percentage points (pt), with the 95 % interval of that difference, from blocks of equal length \
-    of both recordings. ?: this interval leaves 0 out, and the change is not certain: that it is beyond chance is asked \
-    of all accounts together, whose intervals are wider. A statement has no blocks, and so no intervals.";
+const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. \
+    change: B minus A, in percentage points (pt) for shares, with the 95 % interval of the \
+    difference, from blocks of equal length of both recordings. ?: the interval excludes 0, but \
+    the change may be chance: all accounts are tested together, with wider intervals. A statement \
+    has no blocks, so it has no intervals.";
 
 fn changes(statement: &ChangeStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
@@ -68,14 +69,14 @@ fn changes(statement: &ChangeStatement, style: &TextStyle) -> Written {
         }
     }
     if view.shows(Section::Repeats) {
-        page.section("What repeats");
+        page.section("Periodic activity");
         beats(&mut page, statement, usize::MAX);
     }
     if view.shows(Section::Tick) && !statement.tick.is_empty() {
-        page.section("The tick");
+        page.section("Tick");
         measures(&mut page, &statement.tick, usize::MAX);
     } else if view.shows(Section::Tick) && view != View::Full {
-        page.paragraph(Tone::Plain, "", "tick: neither tells of it.");
+        page.paragraph(Tone::Plain, "", "tick: neither recording has it.");
     }
     page.finish()
 }
@@ -129,15 +130,15 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
-            "{} of {} changed, {} came, went or moved, {} stayed.",
+            "{} of {} changed; {} appeared, disappeared or moved, {} stayed.",
             grouped(changed as u64),
             counted(all as u64, "account"),
-            counted(beats, "beat"),
+            counted(beats, "periodic source"),
             grouped(statement.beats_kept),
         )
     } else {
         format!(
-            "{} beside each other, without intervals: {}.",
+            "{} compared, without intervals: {}.",
             counted(all as u64, "account"),
             without_blocks(statement)
         )
@@ -153,10 +154,10 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
 /// Explains the lack of intervals.
 fn without_blocks(statement: &ChangeStatement) -> &'static str {
     match (statement.first.blocks, statement.second.blocks) {
-        (None, None) => "both have sums only",
-        (None, Some(_)) => "A has sums only",
-        (Some(_), None) => "B has sums only",
-        (Some(_), Some(_)) => "one of the two is too short",
+        (None, None) => "both recordings have only sums",
+        (None, Some(_)) => "A has only sums",
+        (Some(_), None) => "B has only sums",
+        (Some(_), Some(_)) => "one recording is too short",
     }
 }
 
@@ -209,7 +210,7 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
         differ.push("probe");
     }
     if !differ.is_empty() {
-        page.paragraph(Tone::Warning, "Not the same: ", &differ.join(", "));
+        page.paragraph(Tone::Warning, "Different: ", &differ.join(", "));
     }
 }
 
@@ -233,12 +234,12 @@ fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
         format!(" at {}", tied(format!("{hz} Hz")))
     });
     let unverified = if side.not_verified {
-        "; not verified, it has no checksums"
+        "; not verified, because it has no checksums"
     } else {
         ""
     };
     let text = format!(
-        "{}: {host}{}, Linux {}{hz}, {}, {} from {}{program}{unverified}",
+        "{}: {host}{}, Linux {}{hz}, {}, {}, started {}{program}{unverified}",
         side.file,
         head::in_world(side.world),
         side.machine.kernel,
@@ -264,7 +265,7 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
 
 /// Writes the accounts that changed. If everything is shown, this includes unchanged accounts.
 fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
-    heading(page, "WHAT CHANGED");
+    heading(page, "CPU TIME");
     let shown = shown_accounts(statement).filter(|account| most == usize::MAX || moved(account));
     let shown: Vec<_> = shown.collect();
     for account in shown.iter().take(most) {
@@ -278,17 +279,17 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     if shown.is_empty() {
         let tested = |account: &AccountChange| account.share.certain.is_some();
         let text = if shown_accounts(statement).all(tested) {
-            "no account by more than chance or rounding"
+            "no account changed by more than chance or rounding"
         } else if shown_accounts(statement).any(tested) {
-            "no account by more than chance or, where that is not tested, by 0.1 pt or more"
+            "no account changed by more than chance, or by 0.1 pt or more if not tested"
         } else {
-            "no account by 0.1 pt or more"
+            "no account changed by 0.1 pt or more"
         };
         page.paragraph(Tone::Good, "  ", text);
     }
     let left = shown.len().saturating_sub(most);
     if left > 0 {
-        let text = format!("and {left} that changed less (--section time)");
+        let text = format!("{left} more with smaller changes (--section time)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
     let all = shown_accounts(statement).count();
@@ -298,11 +299,11 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     if doubtful > 0 {
         let text = if most == usize::MAX {
             format!(
-                "? is not certain: of {} some have an interval without 0 by chance",
+                "?: may be chance; among {}, some intervals exclude 0 by chance",
                 tied(format!("{all} accounts"))
             )
         } else {
-            format!("not certain: {doubtful} more, with intervals without 0 (--section time)")
+            format!("{doubtful} more may have changed, or it is chance (--section time)")
         };
         page.paragraph(Tone::Faint, "  ", &text);
     }
@@ -376,19 +377,19 @@ fn shown(measure: ChangeMeasure, value: f64) -> String {
 
 fn words(measure: ChangeMeasure) -> &'static str {
     match measure {
-        ChangeMeasure::WaitedShare => "waited, of what it wanted",
+        ChangeMeasure::WaitedShare => "waited, share of needed",
         ChangeMeasure::WaitedPerSecond => "waited, per second",
-        ChangeMeasure::ThrottledShare => "throttled, of what it wanted",
-        ChangeMeasure::RanShare => "ran, of what it wanted",
-        ChangeMeasure::LatencyMedianNs => "woken to running, median",
-        ChangeMeasure::LatencyP99Ns => "woken to running, p99",
-        ChangeMeasure::LatencyMaxNs => "woken to running, longest",
-        ChangeMeasure::RateFps => "frames a second",
-        ChangeMeasure::DroppedPerMinute => "dropped, a minute",
-        ChangeMeasure::LatePerMinute => "late, a minute",
-        ChangeMeasure::TickRateHz => "ticks a second, each CPU",
+        ChangeMeasure::ThrottledShare => "throttled, share of needed",
+        ChangeMeasure::RanShare => "ran, share of needed",
+        ChangeMeasure::LatencyMedianNs => "wake-up latency, median",
+        ChangeMeasure::LatencyP99Ns => "wake-up latency, p99",
+        ChangeMeasure::LatencyMaxNs => "wake-up latency, max",
+        ChangeMeasure::RateFps => "frames per second",
+        ChangeMeasure::DroppedPerMinute => "dropped per minute",
+        ChangeMeasure::LatePerMinute => "late per minute",
+        ChangeMeasure::TickRateHz => "ticks per second and CPU",
         ChangeMeasure::TickMedianNs => "median tick",
-        ChangeMeasure::TickShare => "of all CPUs' time",
+        ChangeMeasure::TickShare => "share of CPU time",
     }
 }
 
@@ -396,24 +397,24 @@ fn words(measure: ChangeMeasure) -> &'static str {
 fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     let all = &statement.beats;
     if most == usize::MAX && all.is_empty() {
-        page.paragraph(Tone::Good, "  ", "the same in both");
+        page.paragraph(Tone::Good, "  ", "no difference");
     }
     if all.is_empty() {
         return;
     }
     if most != usize::MAX {
-        page.headings(Tone::Strong, "WHAT REPEATS", &format!("{:>8}", "share"));
+        page.headings(Tone::Strong, "PERIODIC", &format!("{:>8}", "% CPU"));
     }
     for change in all.iter().take(most) {
         let (word, beat) = match change {
             BeatChange {
                 first: None,
                 second: Some(beat),
-            } => ("came", beat),
+            } => ("new", beat),
             BeatChange {
                 first: Some(beat),
                 second: None,
-            } => ("went", beat),
+            } => ("gone", beat),
             BeatChange {
                 first: Some(_),
                 second: Some(beat),
@@ -430,7 +431,7 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
     let left = all.len().saturating_sub(most);
     if left > 0 {
-        let text = format!("and {left} more (--section repeats)");
+        let text = format!("{left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }

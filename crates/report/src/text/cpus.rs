@@ -16,7 +16,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if statement.cpus.len() < 2 {
         return;
     }
-    page.section("CPU by CPU, as shares of elapsed time");
+    page.section("CPU time by CPU (share of elapsed time)");
     let headings = Group::ALL.map(|group| group.word().to_owned());
     page.headings(Tone::Faint, "", &cells("elapsed", &headings));
     let (named, others) = most_taken_first(&statement.cpus);
@@ -29,7 +29,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         );
     }
     if !others.is_empty() {
-        let name = format!("{}, less taken", counted(others.len() as u64, "other"));
+        let name = counted(others.len() as u64, "other");
         page.row(Tone::Plain, 2, &name, &cells_of(&others));
     }
 }

@@ -20,7 +20,7 @@ const MUCH_DRIFT: f64 = 0.02;
 /// Writes the whole foot.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     unseen(page, statement);
-    page.section("The measurement itself");
+    page.section("Measurement");
     if let Some(report) = &statement.clock {
         clock(page, report);
     }
@@ -30,19 +30,19 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         "Cost      ",
         &cost(&statement.cost, statement.balance.elapsed),
     );
-    page.section("The books");
+    page.section("Balance");
     balance(page, &statement.balance, statement.cpus.len());
 }
 
-/// Lists everything that could not be seen.
+/// Lists the limitations.
 fn unseen(page: &mut Page, statement: &Statement) {
-    page.section("What could not be seen");
+    page.section("Limitations");
     let items = items(statement);
     if items.is_empty() {
         page.paragraph(
             Tone::Good,
             "  ",
-            "Nothing: every tracepoint was attached, no event was lost.",
+            "None: every tracepoint was attached, and no event was lost.",
         );
     }
     for item in items {
@@ -71,8 +71,8 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
         .collect();
     if let Some(most) = rest.first().and_then(|limitation| missing(limitation)) {
         items.push(format!(
-            "{} at most of the time of each of {}: the kernel did not report all of their context \
-             switches either (--format json lists them)",
+            "up to {} of the time of each of {}: the kernel did not report all of their context \
+             switches (--format json lists them)",
             tied(most),
             counted(rest.len() as u64, "other program")
         ));
@@ -97,8 +97,8 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     let coverage = &statement.coverage;
     if statement.level == Level::Kernel && !coverage.every_entry_watched {
         items.push(
-            "whether the kernel ran in an empty gap: not every kernel entry was traced, so such a \
-             gap counts as unexplained, not as outside"
+            "kernel activity in empty gaps: not every kernel entry was traced, so such a gap \
+             counts as unexplained, not as hypervisor or firmware"
                 .to_owned(),
         );
     }
@@ -112,9 +112,9 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
         if loss.events > 0 {
             let time = tied(loss.self_time);
             lost.push(match statement.part {
-                Some(_) => format!("events that overran the buffer: {time} are now unexplained"),
+                Some(_) => format!("events that overran the buffer; {time} are unexplained"),
                 None => format!(
-                    "{} that overran the buffer, {time} of them now unexplained; {}",
+                    "{} that overran the buffer, so {time} are unexplained; {}",
                     counted(loss.events, "event"),
                     loss_remedy(statement),
                 ),
@@ -122,7 +122,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
         }
         if loss.gaps > 0 {
             lost.push(format!(
-                "{} of a probe, counted as time of the probe's loop",
+                "{} of a probe, which count as time of its loop",
                 counted(loss.gaps, "gap")
             ));
         }
@@ -136,7 +136,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
         if let Some(why) = &probe.ended_early {
             let name = probe.probe.name();
             items.push(format!(
-                "CPU {} to its end: the {name} probe stopped early: {}",
+                "CPU {} until the end: the {name} probe stopped early: {}",
                 probe.cpu,
                 failure(why)
             ));
@@ -145,7 +145,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     for soaker in &statement.soakers {
         if let Some(why) = &soaker.ended_early {
             items.push(format!(
-                "what was left on CPU {}: its soaker's figure is not usable: {}",
+                "spare time of CPU {}: the figure of its soaker is not usable: {}",
                 soaker.cpu,
                 failure(why)
             ));
@@ -158,11 +158,11 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
 pub(super) fn failure(why: &ProbeFailure) -> String {
     match why {
         ProbeFailure::Moved { to } => format!(
-            "its thread was moved to CPU {to}, because its own went offline or the affinity was \
-             changed; leave both alone during a measurement"
+            "its thread was moved to CPU {to}, because its own CPU went offline or its affinity \
+             changed; keep both during a measurement"
         ),
         ProbeFailure::NotStopped { limit } => format!(
-            "its thread did not stop within {}, because work of higher priority held the CPU; ask \
+            "its thread did not stop within {}, because work of higher priority used the CPU; ask \
              for SCHED_FIFO",
             tied(limit)
         ),
@@ -170,7 +170,7 @@ pub(super) fn failure(why: &ProbeFailure) -> String {
             "it could not sleep by {method} ({why}); raise the limits of the process or choose \
              another --sleep"
         ),
-        ProbeFailure::Failed => "its thread failed; please report this as a defect".to_owned(),
+        ProbeFailure::Failed => "its thread failed; please report this as a bug".to_owned(),
         ProbeFailure::Other { why } => clean(why),
     }
 }
@@ -225,12 +225,12 @@ fn verdict(verdict: &CounterVerdict) -> String {
 
 fn distrust(reason: &Distrust) -> String {
     match reason {
-        Distrust::NoCounter => "this architecture has no counter that can be read".to_owned(),
+        Distrust::NoCounter => "this architecture has no readable counter".to_owned(),
         Distrust::NotInvariant => {
-            "it may stop or change its rate (constant_tsc, nonstop_tsc missing)".to_owned()
+            "it may stop or change its rate (no constant_tsc or nonstop_tsc)".to_owned()
         }
         Distrust::RefusedByKernel { clocksource } => {
-            format!("the kernel does not trust it and keeps time by {clocksource}")
+            format!("the kernel does not trust it and uses {clocksource}")
         }
         Distrust::StepsBackwards { steps, comparisons } => {
             format!("it stepped backwards in {steps} of {comparisons} readings across CPUs")
@@ -263,10 +263,10 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     let block = &soaker.block;
     let fastest = block
         .block_fast_ns
-        .map(|ns| format!(", {} meanwhile", micros(ns)));
+        .map(|ns| format!(", {} during", micros(ns)));
     let text = format!(
-        "a block of work on CPU {} took {} before{} and {} after ({} apart){where_most}: its share may be \
-         wrong by as much; the shortest time is used",
+        "a block of work on CPU {} took {} before{} and {} after ({} apart){where_most}. Its share \
+         may be off by as much. The shortest time is used",
         soaker.cpu,
         micros(block.block_before_ns),
         fastest.unwrap_or_default(),
@@ -284,29 +284,32 @@ fn cost(cost: &ToolCost, elapsed: Nanos) -> String {
             let each = match i64::try_from(cost.events) {
                 Ok(events @ 1..) => {
                     let each = tied(Nanos(tracer.0 / events));
-                    format!(", {each} for each of {}", counted(cost.events, "event"))
+                    format!(" ({each} for each of {})", counted(cost.events, "event"))
                 }
                 _ => String::new(),
             };
             parts.push(format!("{} inside the tracer{each}", share(tracer)));
         }
         None if cost.events > 0 => parts.push(format!(
-            "{} traced; this kernel did not measure the tracer's time",
+            "{} traced; this kernel does not measure the tracer's time",
             counted(cost.events, "event")
         )),
         None => {}
     }
     if cost.apart {
-        parts.push("collected on other CPUs than the program ran on".to_owned());
+        parts.push("collected on CPUs that the program did not use".to_owned());
     }
     if cost.nice < 0 {
         parts.push(tied(format!("collected at nice {}", cost.nice)));
     }
     if cost.load > Nanos::ZERO {
-        parts.push(format!("{} to attach beforehand", tied(cost.load)));
+        parts.push(format!(
+            "{} to attach before the recording",
+            tied(cost.load)
+        ));
     }
     if cost.memory_bytes > 0 {
-        parts.push(format!("{} of memory at most", bytes(cost.memory_bytes)));
+        parts.push(format!("at most {} of memory", bytes(cost.memory_bytes)));
     }
     parts.join("; ")
 }
@@ -323,7 +326,7 @@ fn balance(page: &mut Page, balance: &Balance, cpus: usize) {
         return;
     }
     if balance.balances() {
-        page.paragraph(Tone::Good, "", &format!("The books balance: {sums}"));
+        page.paragraph(Tone::Good, "", &format!("Accounts balance: {sums}"));
         return;
     }
     let off = |time: Nanos| {
@@ -349,11 +352,11 @@ fn balance(page: &mut Page, balance: &Balance, cpus: usize) {
     page.paragraph(
         Tone::Plain,
         "",
-        "This is a fault of ticktax, not of the machine: do not rely on the numbers above, and \
-         please report it together with the recording.",
+        "This is a bug in ticktax: do not rely on the numbers above. Please report it together \
+         with the recording.",
     );
     let text = format!(
-        "THE BOOKS DO NOT BALANCE: off by {}. {sums}",
+        "ACCOUNTS DO NOT BALANCE: off by {}. {sums}",
         where_off.join(", ")
     );
     page.paragraph(Tone::Alarm, "", &text);

@@ -9,7 +9,8 @@ use ticktax_model::witness::{CpuProof, Doubt, Proof};
 
 use super::cells::{Cells, Scale, by_name};
 use super::numbers::{
-    counted, cpu_names, percent, percent_of_success, rate, rough_or_blank, time_or_blank,
+    OUTSIDE, counted, cpu_names, displayed, percent, percent_of_success, rate, rough_or_blank,
+    time_or_blank,
 };
 use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
@@ -81,12 +82,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     if gaps.yielded.gaps.count > 0 {
         let cells = scale.cells(gaps.yielded.time, &gaps.yielded.gaps);
-        page.row(
-            Tone::Faint,
-            0,
-            "Yielded to programs (no loss)",
-            &cells.columns(),
-        );
+        page.row(Tone::Faint, 0, "A program ran (no loss)", &cells.columns());
     }
     explained(page, gaps, statement, noun);
     proofs(page, &gaps.proofs);
@@ -106,14 +102,14 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     let policy = &first.policy;
     Some(if spin {
         format!(
-            "A loop that only reads the clock, one on {cpus} under {policy}: one \
-             iteration takes {period}, gaps of {threshold} and longer are recorded. share: of the \
-             time watched."
+            "A loop that only reads the clock runs on {cpus} under {policy}. One iteration takes \
+             {period}; gaps of {threshold} and longer are recorded. share: share of the watched \
+             time."
         )
     } else {
         format!(
-            "A thread that sleeps for {period} at a time, one on {cpus} under {policy}; \
-             timer slack {threshold}. share: of the time watched."
+            "A thread on {cpus} under {policy} sleeps for {period} at a time; timer slack \
+             {threshold}. share: share of the watched time."
         )
     })
 }
@@ -156,16 +152,17 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
         let reasons = doubts.join(", ");
         let text = match first.proof {
             Proof::Proven => format!(
-                "{cpus}: outside is proven. Every way into the kernel was watched, or not taken by the kernel's own \
-                 counts; and its counts of the probe's switches and faults agree with the trace."
+                "{cpus}: empty gaps are proven to be hypervisor or firmware time. Every kernel \
+                 entry was watched or did not occur by the kernel's own counts, and its counts of \
+                 the probe's switches and faults agree with the trace."
             ),
             Proof::Bounded(unseen) => format!(
-                "{cpus}: a gap with nothing in it was outside, or {} not seen ({reasons}). The {} \
-                 counted as unexplained.",
+                "{cpus}: an empty gap was hypervisor or firmware time, or {} not traced \
+                 ({reasons}). The {} counted as unexplained.",
                 if unseen == 1 {
-                    "an entry that was".to_owned()
+                    "a kernel entry that was".to_owned()
                 } else {
-                    format!("one of at most {unseen} entries that were")
+                    format!("one of at most {unseen} kernel entries that were")
                 },
                 if unseen == 1 {
                     "longest is".to_owned()
@@ -174,7 +171,7 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
                 }
             ),
             Proof::Unproven => format!(
-                "{cpus}: a gap with nothing in it proves nothing ({reasons}), and is unexplained."
+                "{cpus}: an empty gap proves nothing ({reasons}) and counts as unexplained."
             ),
             Proof::Unwitnessed => continue,
         };
@@ -184,10 +181,10 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
 
 fn doubted(doubt: Doubt) -> String {
     match doubt {
-        Doubt::EntriesNotWatched => "not every entry into the kernel was watched".to_owned(),
+        Doubt::EntriesNotWatched => "not every kernel entry was watched".to_owned(),
         Doubt::EventsLost { events } => format!("{} lost", counted(events, "event")),
-        Doubt::NoTimes => "rows have no place in time".to_owned(),
-        Doubt::ClocksApart => "the clocks are tied too loosely".to_owned(),
+        Doubt::NoTimes => "rows have no times".to_owned(),
+        Doubt::ClocksApart => "the clocks are not aligned well enough".to_owned(),
         Doubt::SwitchesNotReported { count } => {
             format!(
                 "{} not reported",
@@ -216,7 +213,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     }
     let moved = |bound: &&EntryExitBound| {
         format!(
-            "{} around {} (usually {}, {} at most) gave up {}",
+            "{} around {} (median {}, bound {}): {}",
             counted(bound.beyond_count, "gap"),
             bound.around,
             tied(bound.median),
@@ -234,7 +231,8 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
         format!("; around {others} {}", tied(time))
     };
     let text = format!(
-        "Too long for entry and exit, and counted as outside or unexplained: {}{more}.",
+        "Time beyond the bound of entry and exit, counted as unexplained or as {OUTSIDE}: \
+         {}{more}.",
         named.join("; ")
     );
     page.paragraph(Tone::Faint, "", &text);
@@ -247,7 +245,7 @@ fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: 
     for (name, time, tone) in [
         (named, parts.named, Tone::Plain),
         ("entry and exit around it", parts.entry_exit, Tone::Plain),
-        ("outside", parts.outside, Tone::Plain),
+        (OUTSIDE, parts.outside, Tone::Plain),
         ("unexplained", parts.unexplained, Tone::Warning),
     ] {
         if time != Nanos::ZERO {
@@ -270,7 +268,7 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
             max: time_or_blank(cause.max),
             ..Cells::from_time(cause.time, scale.whole)
         };
-        page.row(Tone::Plain, 2, &cause.name, &cells.columns());
+        page.row(Tone::Plain, 2, cause_name(cause), &cells.columns());
     }
     if !others.is_empty() {
         let sums = |cause: &GapCause| (cause.time, cause.count, cause.max);
@@ -280,14 +278,22 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// Lists the longest gaps that were not yielded to programs.
+/// The display name of a cause.
+fn cause_name(cause: &GapCause) -> &str {
+    match &*cause.name {
+        "outside" => OUTSIDE,
+        name => displayed(name),
+    }
+}
+
+/// Lists the longest gaps in which no program ran.
 fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;
     }
     let shown = &worst[..worst.len().min(WORST)];
-    let which = if all { "" } else { " that were not yielded" };
-    let title = format!("The longest {noun}{which}, and what ran in them");
+    let which = if all { "" } else { " without a program" };
+    let title = format!("Longest {noun}{which}, and their contents");
     page.line(Tone::Strong, &title);
     for gap in shown {
         let label = format!(
@@ -312,19 +318,24 @@ fn contents(gap: &WorstGap) -> String {
             } else {
                 String::new()
             };
-            format!("{} {}{}", part.name, tied(part.time), tied(times))
+            format!(
+                "{} {}{}",
+                displayed(&part.name),
+                tied(part.time),
+                tied(times)
+            )
         })
         .collect();
     if gap.parts.len() > THINGS {
         named.push(format!("{} more", gap.parts.len() - THINGS));
     }
     if gap.parts.is_empty() {
-        return "nothing named".to_owned();
+        return "no known activity".to_owned();
     }
     let rest = gap.length - gap.parts.iter().map(|part| part.time).sum();
     if rest > Nanos::ZERO {
         let share = percent(rest.share_of(gap.length));
-        named.push(format!("around it {}", tied(format!("{rest} ({share})"))));
+        named.push(format!("around them {}", tied(format!("{rest} ({share})"))));
     }
     named.join(", ")
 }

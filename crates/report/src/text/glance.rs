@@ -35,12 +35,12 @@ fn program_lines(program: &ProgramGlance, width: usize) -> [String; 2] {
         behind,
     } = program;
     let share = percent(waited.share_of(*wanted));
-    let worst = format!("worst {longest}");
+    let worst = format!("max {longest}");
     let first = if width >= ROOMY {
         let waited = format!("WAITED {waited} ({share})");
         fitting(
             "",
-            [format!("Wanted the CPU {wanted}"), waited, worst],
+            [format!("Needed the CPU for {wanted}"), waited, worst],
             width,
         )
     } else {
@@ -67,9 +67,9 @@ fn machine_lines(accounts: &[Account], width: usize) -> [String; 2] {
         "taken"
     };
     let parts = [
-        format!("Programs {}", time(&|class| class == Class::Program)),
-        format!("{taken} {}", time(&Class::is_taken)),
-        format!("idle {}", time(&|class| class.holder() == Holder::Nothing)),
+        format!("{} programs", time(&|class| class == Class::Program)),
+        format!("{} {taken}", time(&Class::is_taken)),
+        format!("{} idle", time(&|class| class.holder() == Holder::Nothing)),
     ];
     let first = fitting("", parts, width);
     let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
@@ -109,7 +109,7 @@ fn listed<'a>(label: &str, all: impl Iterator<Item = (&'a str, Nanos)>, width: u
     });
     let mut items = items.peekable();
     if items.peek().is_none() {
-        return format!("{label}nobody so far");
+        return format!("{label}nothing so far");
     }
     fitting(label, items, width)
 }
@@ -133,7 +133,7 @@ mod tests {
         let lines = glance(&machine, &TextStyle::default());
         assert_eq!(lines.lines().count(), 2, "{lines}");
         assert!(
-            lines.starts_with("Programs ") && lines.contains("Most: "),
+            lines.contains(" % programs, ") && lines.contains("Most: "),
             "{lines}"
         );
         let program = Glance {
@@ -147,7 +147,7 @@ mod tests {
         };
         let lines = glance(&program, &TextStyle::default());
         assert!(
-            lines.starts_with("Wanted the CPU 4.00 s, WAITED 1.00 s (25.0 %)"),
+            lines.starts_with("Needed the CPU for 4.00 s, WAITED 1.00 s (25.0 %)"),
             "{lines}"
         );
         assert!(
@@ -157,7 +157,7 @@ mod tests {
         assert!(!lines.contains('\u{1b}'), "{lines}");
         assert!(lines.ends_with(" 900 ms"), "{lines}");
         let nothing = glance(&Glance::default(), &TextStyle::default());
-        assert!(nothing.contains("nobody so far"), "{nothing}");
+        assert!(nothing.contains("nothing so far"), "{nothing}");
     }
 
     /// Names can be shortened but numbers never: an item that does not fit is dropped.
@@ -193,7 +193,7 @@ mod tests {
             at(40)
         );
         assert!(
-            at(40).starts_with("Programs 100.0 %, taken 0 %, idle 0 %"),
+            at(40).starts_with("100.0 % programs, 0 % taken, 0 % idle"),
             "{}",
             at(40)
         );

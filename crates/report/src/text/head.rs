@@ -26,7 +26,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     };
     let cpus = counted(statement.cpus.len() as u64, "CPU");
     let title = format!(
-        "ticktax: statement{what} over {} on {cpus}, from {}",
+        "ticktax: audit{what} over {} on {cpus}, started {}",
         wall(statement),
         date(statement.began_unix),
     );
@@ -38,10 +38,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if let Some(command) = &statement.command {
         let end = match command.exit {
             None => "still running at the end".to_owned(),
-            Some(0) => "it succeeded".to_owned(),
+            Some(0) => "succeeded".to_owned(),
             // The program itself can also exit with these codes.
             Some(code @ 129..=192) => format!("ended by signal {} or exit code {code}", code - 128),
-            Some(code) => format!("it failed with exit code {code}"),
+            Some(code) => format!("failed with exit code {code}"),
         };
         let argv = command.argv.join(" ");
         let text = format!("{argv} ({}; {end})", tied(format!("pid {}", command.pid)));
@@ -50,12 +50,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let (tone, level) = match statement.level {
         Level::Kernel => (
             Tone::Plain,
-            "kernel: traced by name, but for what could not be seen".to_owned(),
+            "kernel: everything traced by name, except for the limitations".to_owned(),
         ),
         Level::Proc => {
             let remedy = Untraced::from_statement(statement)
                 .remedy("run as root to see every interrupt by name");
-            let level = format!("proc: counters of /proc only; {remedy}");
+            let level = format!("proc: only counters in /proc; {remedy}");
             (Tone::Warning, level)
         }
     };
@@ -83,7 +83,7 @@ pub(super) fn machine(machine: &Machine) -> String {
     };
     let hypervisor = match &machine.hypervisor {
         Some(name) => format!("virtual machine on {name}"),
-        None => "no hypervisor seen".to_owned(),
+        None => "no hypervisor detected".to_owned(),
     };
     let mut facts = vec![named(&machine.host, "unnamed host")];
     facts.extend((!machine.arch.is_empty()).then(|| machine.arch.clone()));
@@ -108,7 +108,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
     let mut facts = vec![format!("Linux {release}")];
     facts.push(match machine.hz_configured {
         Some(hz) => known(MachineFact::TickRate, tied(format!("tick of {hz} Hz"))),
-        None => "tick frequency unknown".to_owned(),
+        None => "tick rate unknown".to_owned(),
     });
     let mode = machine.tick_mode.as_ref().map(ToString::to_string);
     facts.extend(mode.map(|mode| known(MachineFact::TickMode, mode)));

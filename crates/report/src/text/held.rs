@@ -21,7 +21,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         whole: statement.balance.elapsed,
         wall: wall(statement),
     };
-    page.section("Throttled: runnable programs that were not allowed to run");
+    page.section("Throttled programs");
     page.headings(Tone::Faint, "", &without_share(Cells::headings()).columns());
     let (shown, others) = all.split_at(by_name(all.len(), SHOWN));
     for program in shown {
@@ -40,16 +40,16 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let name = counted(others.len() as u64, "other");
         page.row(Tone::Warning, 2, &name, &without_share(cells).columns());
     }
-    let mut legend = "time: from when a thread was taken off its CPU until it ran again, so with its \
-        wait for a CPU once there was quota again; summed over its threads; part of no account, because \
-        no CPU spent it."
+    let mut legend = "time: from when a thread was throttled until it ran again, including its \
+        wait for a CPU after the quota was refilled. It is summed over all threads. It is in no \
+        account of CPU time, because no CPU spent it."
         .to_owned();
     if all
         .iter()
         .any(|program| program.why == OffCpuReason::Throttled)
     {
-        legend += " throttled: the CPU quota of its cgroup was used up; raise cpu.max there \
-            (cpu.cfs_quota_us in a cgroup of version 1), or \
+        legend += " throttled: its cgroup used up its CPU quota. Raise cpu.max there \
+            (cpu.cfs_quota_us in cgroup version 1), or \
             let the program use fewer threads at once.";
     }
     page.legend(&legend);

@@ -10,7 +10,7 @@ use ticktax_model::{Kind, Nanos};
 
 use super::beats::with_interval;
 use super::block::Written;
-use super::numbers::{bytes, counted, grouped};
+use super::numbers::{bytes, counted, displayed, grouped};
 use super::page::{Page, Tone, tied};
 use super::{Paged, TextStyle};
 
@@ -43,10 +43,10 @@ impl Paged for IncidentSheet {
                 grouped(self.alike),
                 tied(first)
             );
-            page.paragraph(Tone::Plain, "alike     ", &place);
+            page.paragraph(Tone::Plain, "similar   ", &place);
         }
         if let Some(beat) = &self.beat {
-            page.paragraph(Tone::Plain, "repeats   ", &every(beat));
+            page.paragraph(Tone::Plain, "periodic  ", &every(beat));
         }
         page.paragraph(Tone::Plain, "recording ", &whereabouts(self));
         page.finish()
@@ -126,7 +126,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
         page.paragraph(
             Tone::Faint,
             "",
-            "Columns: all their time, the longest. `ticktax incidents show N` explains one.",
+            "Columns: total time, maximum. `ticktax incidents show N` explains one incident.",
         );
     }
     if list.not_kept.is_empty() && list.found_again == 0 && list.damaged == 0 {
@@ -138,7 +138,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
     if list.found_again > 0 {
         let found = counted(list.found_again, "recording");
-        let text = format!("{found} of which the index does not tell");
+        let text = format!("{found} missing from the index");
         page.paragraph(Tone::Warning, "found: ", &text);
     }
     if list.damaged > 0 {
@@ -170,14 +170,14 @@ fn lost(lost: &NotKept) -> String {
 /// Describes the cause of a loss.
 fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
-        LossCause::PerHour => "more in an hour than --max-per-hour",
+        LossCause::PerHour => "more per hour than --max-per-hour",
         LossCause::Count => "more than --max-count",
         LossCause::Bytes => "more bytes than --max-bytes",
         LossCause::DiskFull => "the disk was full",
         LossCause::NotWritten => "it could not be written",
-        LossCause::Killed => "the recorder was killed before it was written",
-        LossCause::Suppressed => "more of them than are handed out",
-        LossCause::IndexFull => "the index had grown too long",
+        LossCause::Killed => "the recorder was killed before writing it",
+        LossCause::Suppressed => "too many to report each one",
+        LossCause::IndexFull => "the index was full",
     }
 }
 
@@ -194,13 +194,13 @@ fn signature(signature: &Signature) -> String {
         signature.by.as_str(),
     ) {
         (TriggerKind::Signal | TriggerKind::Mark, ..) => verb(signature.kind).to_owned(),
-        (TriggerKind::Stretch, "", "") => "stretch of the kernel".to_owned(),
-        (TriggerKind::Stretch, "", by) => format!("{by} ran on"),
-        (TriggerKind::Stretch, who, by) => format!("{who} kept waiting by {by}"),
+        (TriggerKind::Stretch, "", "") => "long run of the kernel".to_owned(),
+        (TriggerKind::Stretch, "", by) => format!("{by} ran for long"),
+        (TriggerKind::Stretch, who, by) => format!("{who} waited while {by} ran"),
         (TriggerKind::Gap, _, "") => "gap of a probe".to_owned(),
-        (TriggerKind::Gap, _, by) => format!("gap of a probe, {by} ran"),
+        (TriggerKind::Gap, _, by) => format!("gap of a probe: {by} ran"),
         (TriggerKind::Frame, who, by) if who == by && !by.is_empty() => {
-            format!("{who} began a frame late, by its own work")
+            format!("{who} started a frame late after long work")
         }
         (kind, who, "") => format!("{who} {}", verb(kind)),
         (TriggerKind::Blocked, who, by) => format!("{who} blocked, woken by {by}"),
@@ -212,13 +212,13 @@ fn signature(signature: &Signature) -> String {
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
-        TriggerKind::Late => "woke late",
+        TriggerKind::Late => "was woken late",
         TriggerKind::Blocked => "was blocked",
         TriggerKind::Throttled => "was throttled",
-        TriggerKind::Stretch => "ran on",
-        TriggerKind::Gap => "was not there",
-        TriggerKind::Frame => "began a frame late",
-        TriggerKind::Signal => "asked for by a signal",
+        TriggerKind::Stretch => "ran for long",
+        TriggerKind::Gap => "was interrupted",
+        TriggerKind::Frame => "started a frame late",
+        TriggerKind::Signal => "requested by a signal",
         TriggerKind::Mark => "marked",
     }
 }
@@ -263,10 +263,10 @@ fn what_happened(incident: &Incident) -> String {
             };
             match first {
                 Some(ran) if ran.kind == Kind::Idle => {
-                    format!("{woken}; nothing ran there for {}", tied(ran.time))
+                    format!("{woken}; that CPU was idle for {}", tied(ran.time))
                 }
                 Some(ran) => format!("{woken}, behind {}", share(ran)),
-                None => format!("{woken}; what ran there was not seen"),
+                None => format!("{woken}; the cause was not traced"),
             }
         }
         TriggerKind::Blocked => {
@@ -275,30 +275,30 @@ fn what_happened(incident: &Incident) -> String {
             format!("{who} was blocked in the kernel for {lasted}{by}")
         }
         TriggerKind::Throttled => {
-            format!("{who} was off its CPU for {lasted} after the quota of its cgroup was used up")
+            format!("{who} was throttled for {lasted}: its cgroup used up its CPU quota")
         }
         TriggerKind::Stretch => {
             let what = first.map_or_else(|| "the kernel".to_owned(), named);
-            let kept = thread.map_or_else(String::new, |_| format!(", and kept {who} waiting"));
-            format!("{what} had {whose} for {lasted} without a break{kept}")
+            let kept = thread.map_or_else(String::new, |_| format!(" while {who} waited"));
+            format!("{what} ran on {whose} for {lasted} without a break{kept}")
         }
         TriggerKind::Gap => {
             let what = match first {
                 Some(ran) if ran.kind == Kind::Idle => {
-                    format!("nothing ran there for {}", tied(ran.time))
+                    format!("the CPU was idle for {}", tied(ran.time))
                 }
-                Some(ran) => tied(format!("{} had it for {}", named(ran), ran.time)),
-                None => "what ran there was not seen".to_owned(),
+                Some(ran) => tied(format!("{} ran for {}", named(ran), ran.time)),
+                None => "the cause was not traced".to_owned(),
             };
-            format!("a probe did not have {whose} for {lasted}; {what}")
+            format!("a probe on {whose} was interrupted for {lasted}; {what}")
         }
         TriggerKind::Frame => {
             let on = incident.cpu.map(|cpu| tied(format!("CPU {cpu}")));
             let on = on.map_or_else(String::new, |cpu| format!(" on {cpu}"));
             let why = late_cause(incident);
-            format!("a frame of {who} began {lasted} late{on}: {why}")
+            format!("a frame of {who} started {lasted} late{on}: {why}")
         }
-        TriggerKind::Signal => "asked for by a signal".to_owned(),
+        TriggerKind::Signal => "requested by a signal".to_owned(),
         TriggerKind::Mark if incident.words.is_empty() => "marked".to_owned(),
         TriggerKind::Mark => format!("marked: {}", incident.words),
     }
@@ -313,7 +313,7 @@ fn late_cause(incident: &Incident) -> String {
             format!("its own work took {}", tied(ran.time))
         }
         Some(ran) if ran.kind == Kind::Idle => {
-            format!("the CPU that it waited for idled for {}", tied(ran.time))
+            format!("wake-up latency; the CPU was idle for {}", tied(ran.time))
         }
         Some(ran) => tied(format!("{} ran instead for {}", named(ran), ran.time)),
         None if incident.asleep > Nanos::ZERO => {
@@ -321,12 +321,12 @@ fn late_cause(incident: &Incident) -> String {
             match incident.overran {
                 Nanos::ZERO => format!("it was {asleep}"),
                 overran => format!(
-                    "the one before went on for {} after it was due, then the thread was {asleep}",
+                    "the previous frame overran by {}, then the thread was {asleep}",
                     tied(overran)
                 ),
             }
         }
-        None => "what ran then was not seen".to_owned(),
+        None => "the cause was not traced".to_owned(),
     }
 }
 
@@ -350,10 +350,10 @@ fn details(page: &mut Page, incident: &Incident) {
     // Ignore a few hundred ns: the scheduler's clock and that of the rows differ by this much.
     if incident.unseen > Nanos::from_micros(10) {
         let unseen = format!(
-            "{} of it: no row tells what ran then",
+            "{} of this time",
             tied(incident.unseen)
         );
-        page.paragraph(Tone::Warning, "unseen    ", &unseen);
+        page.paragraph(Tone::Warning, "unknown   ", &unseen);
     }
     if let (Some(by), true) = (&incident.woken_by, incident.kind != TriggerKind::Blocked) {
         page.paragraph(Tone::Plain, "woken by  ", by);
@@ -363,11 +363,11 @@ fn details(page: &mut Page, incident: &Incident) {
     {
         let steps: Vec<String> = before.iter().map(tied).collect();
         let text = format!("{last} was triggered by {}", steps.join(" → "));
-        page.paragraph(Tone::Plain, "why       ", &text);
+        page.paragraph(Tone::Plain, "cause     ", &text);
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");
-        let text = format!("{more} fired within seconds");
+        let text = format!("{more} within seconds");
         page.paragraph(Tone::Faint, "also      ", &text);
     }
     if incident.events_lost > 0 {
@@ -382,7 +382,7 @@ fn details(page: &mut Page, incident: &Incident) {
 /// The name of what ran, with its pid if it is one process.
 fn named(ran: &RanInstead) -> String {
     match &*ran.pids {
-        [] => ran.name.clone(),
+        [] => displayed(&ran.name).to_owned(),
         [pid] => format!("{} ({pid})", ran.name),
         pids => format!("{} x{}", ran.name, pids.len()),
     }
@@ -406,13 +406,13 @@ fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(path), _) => {
             let size = bytes(sheet.entry.bytes);
-            format!("{path} ({size}); `ticktax report {path}` prints its books")
+            format!("{path} ({size}); `ticktax report {path}` prints its accounts")
         }
         (None, Some(cause)) => format!("not kept: {}", loss_reason(cause)),
         (None, None) if sheet.entry.recording.is_some() && sheet.entry.bytes == 0 => {
             "not written yet".to_owned()
         }
-        (None, None) => "not there any more".to_owned(),
+        (None, None) => "deleted".to_owned(),
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn list(list: &KernelList) -> String {
     if list.kernels.is_empty() {
         line(
             &mut page,
-            "No kernel in the lab's cache. `ticktax lab build --hz 250` builds one, and \
+            "The lab's cache has no kernel. `ticktax lab build --hz 250` builds one, and \
              `ticktax lab run --kernel linux-image-cloud-amd64 -- pace` fetches Debian's.",
         );
     }
@@ -90,7 +90,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
         let how = if kernel.compiled {
             format!("built in {took}")
         } else {
-            "was in the cache".to_owned()
+            "cached".to_owned()
         };
         let row = format!(
             "  {name:<14} {hz:>4} Hz  Linux {release:<12} {how:<18} {}",
@@ -108,7 +108,7 @@ fn clock(clock: GuestClock) -> String {
             "instructions, {} ns each; caches, pipelines and hypervisors cost nothing",
             each.0
         ),
-        GuestClock::Host => "the host's, with its noise".to_owned(),
+        GuestClock::Host => "the host's, including its noise".to_owned(),
     }
 }
 
@@ -144,8 +144,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     section(
         &mut page,
         &format!(
-            "{met} of {judged} rows that calibrate nothing are as near to what was expected as \
-             they should be"
+            "{met} of {judged} rows not used for calibration are within their tolerance"
         ),
     );
     for table in &statement.tables {
@@ -161,7 +160,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
             );
         }
     }
-    remarks(&mut page, "Beside the figures", &statement.remarks);
+    remarks(&mut page, "Remarks", &statement.remarks);
     page
 }
 
@@ -178,11 +177,11 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
     if has(OFF) {
         line(
             page,
-            "  off: farther from what was expected than the table allows",
+            "  off: outside the tolerance of the table",
         );
     }
     if has(FIT) {
-        line(page, "  fit: what was expected was calibrated by this row");
+        line(page, "  fit: this row calibrates the expectation");
     }
 }
 

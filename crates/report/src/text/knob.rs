@@ -41,7 +41,7 @@ fn list(list: &KnobList, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if let (Some(topic), []) = (&list.of, &*list.knobs) {
         let known = counted(list.known, "knob");
-        let text = format!("No knob is about `{}`, of {known}.", clean(topic));
+        let text = format!("None of {known} matches `{}`.", clean(topic));
         page.paragraph(Tone::Plain, "", &text);
         return page.finish();
     }
@@ -85,7 +85,7 @@ fn scope_words(scope: KnobScope) -> Option<&'static str> {
 fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.paragraph(Tone::Strong, &format!("{}: ", sheet.id), &sheet.about);
-    page.paragraph(Tone::Plain, "  Trades   ", &sheet.trades);
+    page.paragraph(Tone::Plain, "  Effect   ", &sheet.trades);
     let unit = sheet.unit.as_ref().map(|unit| format!(", in {unit}"));
     let values = format!("{}{}", sheet.values, unit.unwrap_or_default());
     page.paragraph(Tone::Plain, "  Values   ", &values);
@@ -101,17 +101,17 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
     if sheet.settle > Nanos::ZERO {
         let text = format!(
-            "{} after a change, before anything is measured",
+            "{} after a change",
             tied(sheet.settle)
         );
         page.paragraph(Tone::Plain, "  Settles  ", &text);
     }
     if !sheet.also_changes.is_empty() {
         let along = format!(
-            "the kernel may change {} with it; undo puts them back too",
+            "the kernel may also change {}; undo restores it, too",
             sheet.also_changes.join(", ")
         );
-        page.paragraph(Tone::Plain, "  Along    ", &along);
+        page.paragraph(Tone::Plain, "  Also     ", &along);
     }
     page.paragraph(Tone::Faint, "  Source   ", &sheet.source);
     page.finish()
@@ -124,7 +124,7 @@ fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
         let label = format!("{} of {}: ", list.id, clean(&reading.target));
         match (&reading.value, &reading.problem) {
             (Some(value), _) => {
-                let value = if value.is_empty() { "nothing" } else { value };
+                let value = if value.is_empty() { "empty" } else { value };
                 let is_number = value
                     .bytes()
                     .all(|byte| byte.is_ascii_digit() || byte == b'-');
@@ -134,13 +134,13 @@ fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
                 page.line(Tone::Plain, &text);
             }
             (None, problem) => {
-                let why = problem.as_deref().unwrap_or("it could not be read");
+                let why = problem.as_deref().unwrap_or("cannot be read");
                 page.paragraph(Tone::Warning, "", &clean(why));
             }
         }
     }
     if list.readings.is_empty() {
-        page.line(Tone::Plain, &format!("Nothing here has {}.", list.id));
+        page.line(Tone::Plain, &format!("Nothing on this machine has {}.", list.id));
     }
     page.finish()
 }
@@ -168,7 +168,7 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     }
     if let Some(copy) = &statement.damaged_copy {
         let text = format!(
-            "The journal's unreadable end was cut off; a copy is in {}.",
+            "The unreadable end of the journal was cut off; a copy is in {}.",
             clean(copy)
         );
         page.paragraph(Tone::Warning, "", &text);
@@ -209,31 +209,31 @@ pub(super) fn is_back(outcome: UndoOutcome) -> bool {
 fn words(setting: &UndoneSetting) -> (Tone, String) {
     let original = clean(&setting.original);
     let found = clean(setting.found.as_deref().unwrap_or("unknown"));
-    let why = clean(setting.problem.as_deref().unwrap_or("no reason is known"));
+    let why = clean(setting.problem.as_deref().unwrap_or("unknown reason"));
     match setting.outcome {
-        UndoOutcome::Restored => (Tone::Good, format!("{original} again, was {found}")),
+        UndoOutcome::Restored => (Tone::Good, format!("restored to {original}, was {found}")),
         UndoOutcome::RestoredUnread => (
             Tone::Good,
-            format!("{original} again, was {found}, which nobody had read back"),
+            format!("restored to {original}, was {found} (not read back)"),
         ),
-        UndoOutcome::Already => (Tone::Plain, format!("{original}, as it was before")),
+        UndoOutcome::Already => (Tone::Plain, format!("already {original}")),
         UndoOutcome::Released => (
             Tone::Plain,
-            "it ended with the process that held it".to_owned(),
+            "ended with the process that held it".to_owned(),
         ),
         UndoOutcome::Foreign => (
             Tone::Warning,
-            format!("{found}, which is another program's: left alone; it was {original} before"),
+            format!("left at {found}, because another program changed it; originally {original}"),
         ),
-        UndoOutcome::Gone => (Tone::Plain, "gone, and the setting with it".to_owned()),
+        UndoOutcome::Gone => (Tone::Plain, "no longer exists".to_owned()),
         UndoOutcome::Rebooted => (
             Tone::Plain,
-            "the machine was started anew since, which reset it".to_owned(),
+            "reset by a reboot".to_owned(),
         ),
         UndoOutcome::Offline => (
             Tone::Alarm,
-            format!("NOT PUT BACK: the CPU is offline; bring it online for {original}"),
+            format!("NOT RESTORED: the CPU is offline; bring it online to restore {original}"),
         ),
-        UndoOutcome::Failed => (Tone::Alarm, format!("NOT PUT BACK to {original}: {why}")),
+        UndoOutcome::Failed => (Tone::Alarm, format!("NOT RESTORED to {original}: {why}")),
     }
 }

@@ -1,44 +1,54 @@
-//! A few lines about what delayed a loop's frames.
+//! The causes of a loop's late frames.
 
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime};
 use ticktax_model::{Kind, Nanos};
 
 use super::beats::short_period;
-use super::numbers::{counted, grouped};
-use super::page::{Page, Tone, tied};
+use super::block::Columns;
+use super::cells::by_name;
+use super::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
+use super::page::{Page, TIE, Tone, elide, tied};
 
 /// Maximum number of causes named.
 const CAUSES: usize = 3;
+/// Minimum width for the column of patterns.
+const WIDE: usize = 72;
+/// Width of the column of patterns.
+const PATTERN: usize = 34;
 
-/// Writes the causes of the late frames. `from` is the lateness threshold, if the page has not
-/// printed it yet.
-pub(super) fn write(page: &mut Page, late: &LateFrames, from: Option<Nanos>) {
-    let (shown, others) = late.causes.split_at(late.causes.len().min(CAUSES));
-    let mut parts: Vec<String> = shown.iter().map(cause).collect();
+/// Writes the table of causes: how many frames each made late, and how many were dropped before
+/// them.
+pub(super) fn table(page: &mut Page, late: &LateFrames) {
+    let wide = page.width() >= WIDE;
+    let cells = |late: &str, dropped: &str, pattern: &str| {
+        let cells = Columns::right([(7, late), (8, dropped)]);
+        if wide {
+            return cells.and_left(2, PATTERN, elide(pattern, PATTERN));
+        }
+        cells
+    };
+    let number = |count| grouped(count).replace(TIE, " ");
+    let heading = cells("late", "dropped", "pattern");
+    page.headings(Tone::Strong, "LATE FRAMES BY CAUSE", &heading);
+    let (shown, others) = late.causes.split_at(by_name(late.causes.len(), CAUSES));
+    for cause in shown {
+        let cells = cells(&number(cause.frames), &number(cause.lost), &pattern(cause));
+        page.row(Tone::Plain, 2, &name(cause).replace(TIE, " "), &cells);
+    }
     let sum = |count: fn(&LateCause) -> u64| others.iter().map(count).sum();
     let rest = (sum(|cause| cause.frames), sum(|cause| cause.lost));
-    for (word, (frames, lost)) in [("others", rest), ("not looked at", (late.not_judged, 0))] {
-        parts.extend((frames > 0).then(|| format!("{word} {}", with_lost(frames, lost))));
+    let other = counted(others.len() as u64, "other").replace(TIE, " ");
+    for (name, (frames, dropped)) in [(&*other, rest), ("unknown", (late.not_judged, 0))] {
+        if frames > 0 {
+            let cells = cells(&number(frames), &number(dropped), "");
+            page.row(Tone::Faint, 2, name, &cells);
+        }
     }
-    let all = late.frames + late.not_judged;
-    let head = match (from, late.lost) {
-        (None, 0) => counted(all, "late frame"),
-        (None, _) => format!("{} late", grouped(all)),
-        (Some(from), _) => over(all, from),
-    };
-    let dropped = match late.lost {
-        0 => String::new(),
-        lost => format!(" + {}", tied(format!("{} dropped", grouped(lost)))),
-    };
-    page.hanging(
-        Tone::Strong,
-        &format!("{}{dropped}: {}", tied(head), parts.join("; ")),
-    );
 }
 
 /// The number of frames that were late by more than `from`.
 pub(super) fn over(late: u64, from: Nanos) -> String {
-    tied(format!("{} over {from} late", grouped(late)))
+    tied(format!("{} late by > {from}", grouped(late)))
 }
 
 /// A kind of delay below this share of all delay did not make frames late.
@@ -59,7 +69,11 @@ pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
         })
         .collect();
     if !names.is_empty() {
-        page.paragraph(Tone::Plain, "Not the cause: ", &names.join(", "));
+        page.paragraph(
+            Tone::Plain,
+            "Ruled out: ",
+            &format!("{}.", names.join(", ")),
+        );
     }
 }
 
@@ -67,10 +81,10 @@ pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
 pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
     if let Some(stolen) = unplaced_steal(late) {
         let text = format!(
-            "the hypervisor took {} of its CPUs meanwhile, seen in no late frame.",
+            "steal; the hypervisor took {} from its CPUs, at unknown times.",
             tied(stolen)
         );
-        page.paragraph(Tone::Warning, "Perhaps: ", &text);
+        page.paragraph(Tone::Warning, "Possible cause: ", &text);
     }
 }
 
@@ -91,43 +105,25 @@ fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     }
 }
 
-/// Number of late frames, plus the dropped frames before them.
-fn with_lost(frames: u64, lost: u64) -> String {
-    match lost {
-        0 => tied(grouped(frames)),
-        lost => tied(format!("{}+{}", grouped(frames), grouped(lost))),
-    }
-}
-
-/// A cause with its number of frames and, if it is periodic, its period.
-fn cause(cause: &LateCause) -> String {
-    let mut text = format!("{} {}", name(cause), with_lost(cause.frames, cause.lost));
-    let mut about = Vec::new();
-    about.extend(
-        cause
-            .period
-            .map(|ns| tied(format!("every {}", short_period(ns)))),
-    );
-    about.extend(cause.policy.map(tied));
-    about.extend(
-        cause
-            .timer
-            .as_deref()
-            .map(|timer| tied(format!("by {timer}"))),
-    );
-    if !about.is_empty() {
-        text = format!("{text} ({})", about.join(", "));
-    }
-    text
+/// The period of a cause, its policy and its timer, as many as are known.
+fn pattern(cause: &LateCause) -> String {
+    let mut parts = Vec::new();
+    parts.extend(cause.period.map(short_period));
+    parts.extend(cause.policy.map(|policy| policy.to_string()));
+    // The last word is the timer's function.
+    let timer = cause.timer.as_deref();
+    let function = timer.and_then(|timer| timer.split_whitespace().last());
+    parts.extend(function.map(|function| format!("by {function}")));
+    parts.join(", ")
 }
 
 /// The display name of a cause.
 pub(super) fn name(cause: &LateCause) -> String {
     match &cause.by {
-        Some(by) if by.kind == Kind::Idle => "waking an idle CPU".to_owned(),
+        Some(by) if by.kind == Kind::Idle => WAKE_UP.to_owned(),
         Some(by) => match *by.pids {
             [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),
-            [] => by.name.clone(),
+            [] => displayed(&by.name).to_owned(),
             _ => format!("{} {}", by.name, tied(format!("x{}", by.pids.len()))),
         },
         None => kind(cause.kind).to_owned(),
@@ -137,18 +133,18 @@ pub(super) fn name(cause: &LateCause) -> String {
 /// The words for a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
-        HoldUp::Waiting => "waiting for a CPU",
-        HoldUp::Migration => "moving to another CPU",
+        HoldUp::Waiting => "run-queue wait",
+        HoldUp::Migration => MIGRATION,
         HoldUp::Interrupts => "interrupts",
         HoldUp::Steal => "steal",
-        HoldUp::Quota => "its CPU quota",
+        HoldUp::Quota => "CPU quota",
         HoldUp::PageFaults => "page faults",
-        HoldUp::Reclaim => "reclaiming memory",
-        HoldUp::Disk => "a disk",
-        HoldUp::Lock => "a lock of the kernel's",
-        HoldUp::Stopped => "being stopped",
-        HoldUp::OwnWork => "longer work",
-        HoldUp::OwnSleep => "asleep",
+        HoldUp::Reclaim => "memory reclaim",
+        HoldUp::Disk => "disk I/O",
+        HoldUp::Lock => "kernel lock",
+        HoldUp::Stopped => "stopped or frozen",
+        HoldUp::OwnWork => "its own work took longer",
+        HoldUp::OwnSleep => "asleep when due",
         HoldUp::Unexplained => "unexplained",
     }
 }

@@ -102,21 +102,22 @@ fn head(page: &mut Page, traffic: &NetStatement) {
             .and_then(|shaping| shaping.effective.rate)
             .is_some_and(|link| link <= asked);
         let text = format!(
-            "{} asked for, {} of it sent: {}.",
+            "{} requested, {} of it sent: {}.",
             bits(asked),
             percent(reached),
             if is_link {
-                "the link is not wider"
+                "the link is the limit"
             } else {
-                "the sender could not keep the rate"
+                "the sender could not keep up"
             }
         );
         page.paragraph(Tone::Warning, "", &text);
     }
     if let Link::Loopback { why } = &traffic.link {
         let text = format!(
-            "No namespaces and no device of their own: the MTU is the loopback device's, its counters are of all \
-             that the machine sends to itself, and no device's queue is in the way ({}).",
+            "The stream had no namespaces or device of its own ({}). The MTU is that of the \
+             loopback device, its counters include everything that the machine sends to itself, \
+             and there is no device queue.",
             clean(why)
         );
         page.paragraph(Tone::Warning, "", &text);
@@ -130,8 +131,9 @@ fn early(page: &mut Page, traffic: &NetStatement) {
     let mut ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     let why = ends.find_map(|end| end.ended_early);
     let text = match why {
-        Some(EndedBy::Interrupted) => "Interrupted: this is what was done until then.",
-        Some(EndedBy::PeerGone) => "The other end went away: this is what was done until then.",
+        Some(EndedBy::Interrupted) => "Interrupted: the figures end at this point.",
+        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this \
+            point.",
         None => return,
     };
     page.paragraph(Tone::Warning, "", text);
@@ -148,10 +150,10 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
             // These counters cover everything that this host sent.
             let received = match twice.min(again) {
                 0 => String::new(),
-                twice => format!("; the receiver says that it had {} already", grouped(twice)),
+                twice => format!("; the receiver already had {}", grouped(twice)),
             };
             let text = format!(
-                "{} sent again, of {}{received}.",
+                "{} retransmitted, of {}{received}.",
                 counted(again, "segment"),
                 grouped(sender.counters.segments_out)
             );
@@ -162,13 +164,14 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
         return;
     };
     let odd = format!(
-        "{} out of order, {} twice",
+        "{} out of order, {} duplicates",
         grouped(datagrams.reordered),
         grouped(datagrams.duplicates)
     );
     let (Some(sent), Some(lost)) = (datagrams.sent, datagrams.lost()) else {
         let text = format!(
-            "{} arrived, {odd}. How many were lost is not known: the sender did not say how many it sent.",
+            "{} arrived, {odd}. The number of losses is unknown: the sender did not report how \
+             many it sent.",
             counted(datagrams.arrived, "datagram")
         );
         page.paragraph(Tone::Warning, "", &text);
@@ -176,7 +179,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     };
     let share = percent(lost as f64 / sent.max(1) as f64);
     let text = format!(
-        "{}: {} lost ({share}), {odd}. Told {} after the last was sent.",
+        "{}: {} lost ({share}), {odd}, {} after the last was sent.",
         counted(sent, "datagram"),
         grouped(lost),
         datagrams.drained
@@ -184,8 +187,8 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     let tone = if lost > 0 { Tone::Warning } else { Tone::Plain };
     page.paragraph(tone, "", &text);
     if let Some(places) = traffic.losses() {
-        let text = lost_in(&places, "the receiving socket's buffer");
-        page.paragraph(Tone::Plain, "Where: ", &text);
+        let text = lost_in(&places, "receive buffer");
+        page.paragraph(Tone::Plain, "Dropped at: ", &text);
     }
 }
 
@@ -239,8 +242,8 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
         };
         page.row(tone, 2, name, &row_of(&time.to_string(), &share, &cells));
     };
-    page.section(&format!("Where {} of CPU time went", books.elapsed));
-    page.headings(Tone::Faint, "", &row_of("time", "% CPUs", &Units::HEAD));
+    page.section(&format!("CPU time by account, {} in total", books.elapsed));
+    page.headings(Tone::Faint, "", &row_of("time", "% CPU", &Units::HEAD));
     let mut wrote_total = false;
     for account in TrafficAccount::ALL {
         let time = books.time(account);
@@ -249,7 +252,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
             row(
                 page,
                 Tone::Strong,
-                "all of the traffic",
+                "total of the traffic",
                 books.of_traffic(),
                 true,
             );
@@ -274,30 +277,30 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     };
     let cycles = match traffic.counter_hz {
         Some(hz) => format!(
-            " Cycles are those of the CPU's counter, {:.2} GHz.",
+            " Cycles: of the CPU's counter at {:.2} GHz.",
             hz as f64 / 1e9
         ),
-        None => " The CPU's counter cannot be trusted here, so there are no cycles.".to_owned(),
+        None => " The CPU's counter is not reliable here, so cycles are missing.".to_owned(),
     };
     let lost = match books.events_lost {
         0 => String::new(),
         lost => format!(
-            " {} found no room: their time is unexplained.",
+            " {} overran the buffer: their time is unexplained.",
             counted(lost, "event")
         ),
     };
     let text = format!(
-        "From the first byte to the last, of all CPUs; the rows sum to it.{packets}{cycles}{lost}"
+        "Covers all CPUs from the first byte to the last.{packets}{cycles}{lost}"
     );
     page.paragraph(Tone::Faint, "", &text);
 }
 
 /// CPU time by CPU, and how much interrupt work ran on top of each end's thread.
 fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
-    page.section("CPU by CPU");
+    page.section("CPU time by CPU");
     let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
     let cells = |cells: [&str; 4]| Columns::right([8, 8, 12, 8].into_iter().zip(cells));
-    let head = cells(["sender", "receiver", "net softirq", "left"]);
+    let head = cells(["sender", "receiver", "net softirq", "spare"]);
     page.headings(Tone::Faint, "", &head);
     for cpu in &books.cpus {
         let share = |time: Nanos| percent(time.share_of(wall));
@@ -318,16 +321,16 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
             // Writing to a `String` cannot fail.
             let _ = write!(
                 text,
-                "{time} of interrupts and softirqs ran on top of the {end}. "
+                "{time} of interrupts and softirqs interrupted the {end}. "
             );
         }
     }
     if traffic.here.len() == 2 && books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO {
         text.push_str(match traffic.spec.protocol {
             Protocol::Tcp => {
-                "NET_RX is the receiver's data and the sender's acknowledgements, which are not told apart."
+                "NET_RX processes the receiver's data and the sender's acknowledgements together."
             }
-            Protocol::Udp => "NET_RX is the receiver's data.",
+            Protocol::Udp => "NET_RX processes the receiver's data.",
         });
     }
     page.paragraph(Tone::Faint, "", &text);
@@ -336,7 +339,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
 /// CPU time of the local threads by their own clocks, if nothing was traced.
 fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     let units = Units::new(traffic);
-    page.section("CPU time of the threads, by their own clocks");
+    page.section("CPU time of the threads by their own clocks");
     page.headings(Tone::Faint, "", &row_of("time", "% CPU", &Units::HEAD));
     let ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     for end in ends.filter(|end| traffic.here.contains(&end.end)) {
@@ -349,8 +352,8 @@ fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     }
     let why = traffic.no_books.as_deref().unwrap_or("nothing was traced");
     let text = format!(
-        "There are no accounts: {}. What softirqs and interrupts took is not known, and part of it may be in these \
-         times.",
+        "No accounts: {}. The time of softirqs and interrupts is unknown, and these times may \
+         include part of it.",
         clean(why)
     );
     page.paragraph(Tone::Warning, "", &text);
@@ -364,10 +367,11 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
         let share = percent(end.cpu.share_of(end.elapsed()));
         let each = match traffic.bytes() {
             0 => String::new(),
-            bytes => format!(", {} ns a byte", fraction(end.cpu.0 as f64 / bytes as f64)),
+            bytes => format!(", {} ns per byte", fraction(end.cpu.0 as f64 / bytes as f64)),
         };
         let text = format!(
-            "its thread used {} ({share} of a CPU{each}), by its own clock. Its accounts stand on its own page.",
+            "its thread used {} ({share} of a CPU{each}), by its own clock. Its own page has its \
+             accounts.",
             end.cpu
         );
         page.paragraph(Tone::Plain, &format!("The {}: ", end.end.name()), &text);
@@ -378,13 +382,13 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
 fn beside(page: &mut Page, shown: &ShownTimes) {
     let share = |time: Nanos| percent(time.share_of(shown.elapsed));
     let text = format!(
-        "user {}, system {}, interrupts {}, softirqs {}, idle {}. /proc/stat is sampled at the tick by most kernels, \
-         in steps of 10 ms, and a little longer than the traffic.",
+        "user {}, system {}, interrupts {}, softirqs {}, idle {}. Most kernels sample /proc/stat \
+         at the tick, in steps of 10 ms. It covers slightly more time than the traffic.",
         share(shown.user),
         share(shown.system),
         share(shown.irq),
         share(shown.softirq),
         share(shown.idle)
     );
-    page.paragraph(Tone::Faint, "As top shows it: ", &text);
+    page.paragraph(Tone::Faint, "As `top` shows it: ", &text);
 }

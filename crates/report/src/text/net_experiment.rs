@@ -47,7 +47,7 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     page.line(Tone::Strong, &title);
     let plan = &experiment.plan;
     let text = format!(
-        "{}, {} of {} each, in {} of a drawn order (seed {}), {} in all.",
+        "{}, {} of {} each, in {} in random order (seed {}), {} in total.",
         counted(experiment.cells.len() as u64, "combination"),
         counted(plan.blocks * 2, "run"),
         plan.run,
@@ -58,7 +58,7 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     page.paragraph(Tone::Faint, "", &text);
     if let Some(why) = &plan.ended_early {
         let text = format!(
-            "Ended before its time, after {} of {} blocks: {}.",
+            "Ended early, after {} of {} blocks: {}.",
             plan.blocks,
             plan.planned,
             clean(why)
@@ -83,7 +83,7 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
         let (label, tone) = match (effect.cpu.verdict, effect.rate.verdict) {
             (Verdict::Worse, _) => ("Costs: ", Tone::Warning),
             (Verdict::Better, _) => ("Saves: ", Tone::Good),
-            (_, rate) if rate.differs() => ("Moves throughput only: ", Tone::Plain),
+            (_, rate) if rate.differs() => ("Changes throughput only: ", Tone::Plain),
             (
                 Verdict::NoDifferenceBeyond { bound },
                 Verdict::NoDifferenceBeyond { bound: other },
@@ -105,7 +105,7 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
     if !same.is_empty() {
         page.paragraph(
             Tone::Plain,
-            "Does not matter: ",
+            "No effect: ",
             &format!("{}.", same.join(", ")),
         );
     }
@@ -115,7 +115,7 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
             open.join(", "),
             percent(experiment.plan.resolution)
         );
-        page.paragraph(Tone::Plain, "Open: ", &text);
+        page.paragraph(Tone::Plain, "Undecided: ", &text);
     }
 }
 
@@ -123,12 +123,12 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
 fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     let what = match effect.terms[..] {
         [term] => format!(
-            "{} in place of {}",
+            "{} instead of {}",
             effect_name(experiment, &effect.terms),
             value_of(experiment, term.factor, 0)
         ),
         _ => format!(
-            "{}, beyond what each does alone",
+            "{}, beyond the sum of both effects",
             effect_name(experiment, &effect.terms)
         ),
     };
@@ -137,27 +137,27 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     if let (Some(share), Some(ns)) = (effect.cpu.share, effect.cpu.amount) {
         parts.push(match effect.cpu.verdict {
             verdict if verdict.differs() => format!(
-                "{} of CPU time a byte ({}, {}){}",
+                "{} CPU time per byte ({}, {}){}",
                 change(share.value),
                 ends(share),
                 tied(format!("{} ns", amount(ns.value))),
                 mostly(effect)
             ),
             Verdict::NoDifferenceBeyond { bound } => {
-                format!("CPU time a byte the same within {}", percent(bound))
+                format!("CPU time per byte equal within {}", percent(bound))
             }
-            _ => format!("CPU time a byte open ({})", ends(share)),
+            _ => format!("CPU time per byte undecided ({})", ends(share)),
         });
     }
     if let Some(share) = effect.rate.share {
         parts.push(match effect.rate.verdict {
             verdict if verdict.differs() => {
-                format!("{} of throughput ({})", change(share.value), ends(share))
+                format!("{} throughput ({})", change(share.value), ends(share))
             }
             Verdict::NoDifferenceBeyond { bound } => {
-                format!("throughput the same within {}", percent(bound))
+                format!("throughput equal within {}", percent(bound))
             }
-            _ => format!("throughput open ({})", ends(share)),
+            _ => format!("throughput undecided ({})", ends(share)),
         });
     }
     text.push_str(&parts.join("; "));
@@ -177,7 +177,7 @@ fn mostly(effect: &FactorEffect) -> String {
         let share = ns / added.ns_per_byte;
         (0.6..=1.4).contains(&share)
     });
-    part.map_or_else(String::new, |(_, whose)| format!(", most of it {whose}"))
+    part.map_or_else(String::new, |(_, whose)| format!(", mostly {whose}"))
 }
 
 /// Writes which combinations turned out identical, and which effects can still be estimated.
@@ -187,12 +187,12 @@ fn design(page: &mut Page, experiment: &NetExperiment) {
         return;
     }
     let text = format!(
-        "{} were set, of which {} in what was in effect: of {} that they were to tell, {} can be told apart. Why \
-         is below.",
+        "{} were set, but {} in effect: of {} to estimate, only {} can be separated. The reasons \
+         are below.",
         counted(check.cells as u64, "combination"),
         match check.different {
-            1 => "none differs".to_owned(),
-            many => format!("{many} differ"),
+            1 => "none differ".to_owned(),
+            many => format!("only {many} differ"),
         },
         counted(check.effects as u64, "effect"),
         check.rank
@@ -222,7 +222,7 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
             .collect();
         let same = match cell.same_as {
             same if same == at => String::new(),
-            same => format!(" (in effect {})", same + 1),
+            same => format!(" (same as {})", same + 1),
         };
         let name = format!("{} {}{same}", at + 1, values.join(" "));
         let cpu = &cell.cpu;
@@ -242,13 +242,14 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         let cells = columns([&rate, &each[0], &each[1], &each[2], softirq]);
         page.row(Tone::Plain, 2, &name, &cells);
     }
-    let mut text = "Values of the factors, in their order.".to_owned();
+    let mut text = "Values are in the order of the factors.".to_owned();
     match &experiment.no_books {
         None => text.push_str(
-            " CPU time is that of all accounts of the traffic, in ns a byte that arrived.",
+            " CPU time covers all accounts of the traffic, in ns per byte received.",
         ),
         Some(why) => {
-            text.push_str(" CPU time is that of the two threads by their own clocks, in ns a byte that arrived: ");
+            text.push_str(" CPU time covers only the two threads, by their own clocks, in ns per \
+                byte received: ");
             text.push_str(&clean(why));
             text.push('.');
         }
@@ -260,9 +261,9 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
     if experiment.effects.is_empty() {
         return;
     }
-    page.section("Effects, on average over all other factors");
+    page.section("Effects, averaged over all other factors");
     let columns = |cells: [&str; 4]| Columns::right([9, 19, 8, 11].into_iter().zip(cells));
-    let head = columns(["CPU a byte", "95 %", "ns/byte", "throughput"]);
+    let head = columns(["CPU/byte", "95 %", "ns/byte", "throughput"]);
     page.headings(Tone::Faint, "", &head);
     for effect in &experiment.effects {
         let share = effect.cpu.share;
@@ -291,15 +292,15 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
             &columns(cells),
         );
     }
-    let text = "Each value beside the first of its factor. With two: by how much more the first does together with \
-         the second than without. Intervals are those of the blocks' means; an effect counts where all of them \
-         together leave chance 5 %.";
+    let text = "Each value is compared with the first value of its factor. Rows with two values \
+        show the additional effect of the combination. Intervals come from the means of the \
+        blocks. The probability of any false effect is 5 %.";
     page.paragraph(Tone::Faint, "", text);
 }
 
 fn costs(page: &mut Page, experiment: &NetExperiment) {
     let costs = &experiment.costs;
-    page.section("What a byte, a packet, a call cost");
+    page.section("Cost per byte, packet and call");
     for cost in &costs.costs {
         let Some(ns) = cost.ns else { continue };
         let text = format!(
@@ -308,7 +309,7 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
             signed(ns.low),
             signed(ns.high)
         );
-        page.row(Tone::Plain, 2, &format!("a {}", unit(cost.unit)), &text);
+        page.row(Tone::Plain, 2, &format!("per {}", unit(cost.unit)), &text);
     }
     if let Some(refused) = costs.refused {
         page.paragraph(
@@ -324,21 +325,21 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
             .map(|&unit_kind| unit(unit_kind))
             .collect();
         let text = format!(
-            "{}s have no cost of their own: their number follows from that of each {} in all combinations, or nearly \
-             so, and their cost is in there.",
+            "{0}s have no separate cost: in all combinations their number is nearly proportional \
+             to that of {1}s, whose cost includes them.",
             unit(bound.unit),
             with.join(" and ")
         );
-        page.paragraph(Tone::Plain, "Not told apart: ", &text);
+        page.paragraph(Tone::Plain, "Not separable: ", &text);
     }
     let text = match costs.misfit {
         Some(misfit) => format!(
-            "CPU time as the sum of these, by least squares over {}; {} of it is left over.",
+            "Least-squares fit of the CPU time over {}; it leaves {} unexplained.",
             counted(costs.equations as u64, "combination"),
             percent(misfit)
         ),
         None => {
-            "As many combinations as costs: nothing is left over by which the sum could be checked."
+            "There are as many combinations as costs, so the fit cannot be checked."
                 .to_owned()
         }
     };
@@ -346,16 +347,16 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
 }
 
 fn unresolved(page: &mut Page, experiment: &NetExperiment) {
-    page.section("What could not be told");
+    page.section("Limitations");
     for idle in &experiment.check.idle {
         let Some(factor) = experiment.factors.get(idle.factor) else {
             continue;
         };
         let name = clean(&factor.name);
         let text = match idle.while_at {
-            None => format!("{name} changed nothing that was in effect, whatever it was set to."),
+            None => format!("{name}: no value changed the setting in effect."),
             Some(term) => format!(
-                "{name} changed nothing that was in effect while {}.",
+                "{name}: no value changed the setting in effect while {}.",
                 effect_name(experiment, &[term])
             ),
         };
@@ -364,7 +365,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     for terms in &experiment.check.nothing {
         if terms.len() > 1 {
             let text = format!(
-                "{} compares combinations that are the same.",
+                "{}: the combinations are identical.",
                 effect_name(experiment, terms)
             );
             page.hanging(Tone::Plain, &text);
@@ -372,7 +373,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     }
     for alias in &experiment.check.aliases {
         let text = format!(
-            "{} is the same comparison as {}: no run tells them apart.",
+            "{} cannot be separated from {}.",
             effect_name(experiment, &alias.terms),
             effect_sum(experiment, &alias.is)
         );
@@ -384,7 +385,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
             None => "by these blocks".to_owned(),
         };
         let text = format!(
-            "To tell {} apart takes {} ({by}; this had {}).",
+            "To resolve {} needs {} ({by}; this had {}).",
             percent(needed.share),
             counted(needed.blocks, "block"),
             grouped(experiment.plan.blocks)
@@ -411,7 +412,7 @@ fn windows(page: &mut Page, experiment: &NetExperiment) {
         }
         page.hanging(
             Tone::Plain,
-            "The kernel told no round-trip time, so nothing is known of windows.",
+            "The kernel reported no round-trip time, so the needed window is unknown.",
         );
         return;
     };
@@ -427,13 +428,13 @@ fn windows(page: &mut Page, experiment: &NetExperiment) {
         "more than a window without scaling holds (65.5 kB)"
     };
     let far = if shortest < NEAR {
-        " What larger windows gain over distance is not to be seen on a link without delay."
+        " This link has no delay, so the benefit of larger windows is not visible."
     } else {
         ""
     };
     let text = format!(
-        "A round trip took {shortest} at best, {smoothed} with what waited in queues. At {} that needs a window of \
-         {needed}: {enough}.{far}",
+        "A round trip took {shortest} at best, {smoothed} with queueing. At {}, this needs a \
+         window of {needed}: {enough}.{far}",
         bits(rate)
     );
     page.hanging(Tone::Plain, &text);

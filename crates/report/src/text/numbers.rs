@@ -1,10 +1,27 @@
-//! Number formats of the pages; every number has a unit.
+//! Number formats of the pages, and names that several pages share. Every number has a unit.
 
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::pace::Distribution;
 use ticktax_model::utc::Utc;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
+
+/// Idle time on the CPU that a thread waited for.
+pub(super) const WAKE_UP: &str = "wake-up latency";
+/// The same, if the thread then ran on another CPU.
+pub(super) const MIGRATION: &str = "migration";
+
+/// Time in which the kernel provably ran nothing.
+pub(super) const OUTSIDE: &str = "hypervisor or firmware";
+
+/// The name of a thread as pages show it.
+pub(crate) fn displayed(name: &str) -> &str {
+    if name == UNREPORTED {
+        return "unknown thread";
+    }
+    name
+}
 
 /// Formats a time, or nothing for `None`.
 pub(super) fn time_or_blank(time: Option<Nanos>) -> String {

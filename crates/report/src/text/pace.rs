@@ -40,6 +40,8 @@ impl Paged for PaceComparison {
 const BAR: usize = 40;
 /// Maximum number of histogram buckets with their own line.
 const BUCKETS: usize = 16;
+/// Number of rows in the full table of times.
+const ROWS: usize = 6;
 /// Maximum number of threads named.
 const THREADS: usize = 6;
 
@@ -61,8 +63,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
             None => nothing(&mut page, statement),
         }
         if let Some(late) = &statement.late {
-            page.section("Who made frames late");
-            late::write(&mut page, late, None);
+            page.section("Causes of late frames");
+            late::table(&mut page, late);
             late::ruled_out(&mut page, late);
             late::possible_steal(&mut page, late);
         }
@@ -72,11 +74,11 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     }
     if view.shows(Section::Limits) {
         if statement.limitations.is_empty() && view != View::Full {
-            page.section("What could not be seen");
+            page.section("Limitations");
             let text = match &statement.subject {
-                Subject::Process(_) => "Nothing: no event was lost.",
+                Subject::Process(_) => "None: no event was lost.",
                 Subject::Loop(report) if report.frames_lost == 0 => {
-                    "The kernel was not traced; no frame was lost."
+                    "The kernel was not traced. No frame was lost."
                 }
                 Subject::Loop(_) => "The kernel was not traced.",
             };
@@ -103,19 +105,19 @@ pub(super) fn ended(why: &PaceEnd) -> String {
     match why {
         PaceEnd::Failed { failure } => foot::failure(failure),
         PaceEnd::ProcessEnded { pid } => format!("process {pid} ended"),
-        PaceEnd::Interrupted => "it was interrupted".to_owned(),
+        PaceEnd::Interrupted => "interrupted".to_owned(),
         PaceEnd::InterruptedInTurn { turn, turns } => {
-            format!("it was interrupted in turn {turn} of {turns}")
+            format!("interrupted in turn {turn} of {turns}")
         }
     }
 }
 
-/// Lists what could not be seen, if anything.
+/// Lists the limitations, if any.
 pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     if limitations.is_empty() {
         return;
     }
-    page.section("What could not be seen");
+    page.section("Limitations");
     for limitation in limitations {
         let text = words(limitation).sentence();
         page.paragraph(Tone::Warning, "  - ", &clean(&text));
@@ -135,7 +137,7 @@ fn title(page: &mut Page, statement: &PaceStatement) {
         Subject::Process(report) => format!("{} ({})", report.name, report.pid),
     };
     let title = format!(
-        "ticktax: pace of {whose}{} over {}, from {}",
+        "ticktax: pace of {whose}{} over {}, started {}",
         head::in_world(statement.world),
         statement.elapsed,
         date(statement.began_unix)
@@ -152,15 +154,18 @@ fn number(value: f64) -> String {
 
 fn rule_in_words(rule: PaceRule) -> &'static str {
     match rule {
-        PaceRule::Fixed => "fixed: a frame is due a whole period after the work of the last one",
-        PaceRule::Remaining => "remaining: a frame is due a period after the last one began",
-        PaceRule::Deadline => "deadline: frames are due on a grid, whatever happened before",
+        PaceRule::Fixed => "fixed: a frame is due one period after the work of the previous one \
+            ended",
+        PaceRule::Remaining => "remaining: a frame is due one period after the previous one \
+            started",
+        PaceRule::Deadline => "deadline: frames are due on a fixed grid, regardless of earlier \
+            delays",
     }
 }
 
 fn own_loop(page: &mut Page, report: &LoopReport) {
     let text = format!(
-        "{} a second, one every {}, each with {} of work; on {}, {}",
+        "{} per second, one every {}, each with {} of work; on {}, {}",
         number(report.spec.rate),
         tied(report.spec.period),
         tied(report.spec.work),
@@ -169,23 +174,23 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
     );
     page.paragraph(Tone::Plain, "Frames    ", &text);
     page.paragraph(Tone::Plain, "Rule      ", rule_in_words(report.spec.rule));
-    let mut sleep = vec![format!("by {}", report.spec.sleep)];
+    let mut sleep = vec![report.spec.sleep.to_string()];
     if let Some(margin) = report.margin {
-        sleep.push(format!("the last {} spinning", tied(margin)));
+        sleep.push(format!("spins for the last {}", tied(margin)));
     }
     if let Some(slack) = report
         .timer_slack
         .filter(|slack| *slack > Nanos::ZERO && report.spec.sleep.has_slack())
     {
         sleep.push(format!(
-            "the kernel may be {} late with this thread's timers (its timer slack)",
+            "timer slack {}: the kernel may fire this thread's timers this much late",
             tied(slack)
         ));
     }
     page.paragraph(Tone::Plain, "Sleep     ", &sleep.join("; "));
     if report.frames_lost > 0 {
         let text = format!(
-            "{} overran the buffer and are in none of the figures",
+            "{} overran the buffer and are missing from all figures",
             counted(report.frames_lost, "frame")
         );
         page.paragraph(Tone::Warning, "Lost      ", &text);
@@ -195,7 +200,7 @@ fn own_loop(page: &mut Page, report: &LoopReport) {
 fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
     if let Some(thread) = report.chosen.and_then(|chosen| report.threads.get(chosen)) {
         let text = format!(
-            "{} ({}), the clearest rhythm of {}",
+            "{} ({}), the most regular of {}",
             thread.name,
             thread.tid,
             counted(report.threads.len() as u64, "thread")
@@ -206,8 +211,9 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
         }
         let busier = |other: &&ThreadReport| other.rhythms.is_empty() && other.cpu > thread.cpu;
         for other in report.threads.iter().filter(busier).take(THREADS) {
-            let text = format!("busier, and without a rhythm: {}", without_rhythm(other));
-            page.paragraph(Tone::Warning, "Besides   ", &text);
+            let text = format!("uses more CPU time, but is not periodic: \
+                {}", without_rhythm(other));
+            page.paragraph(Tone::Warning, "Also      ", &text);
         }
     }
 }
@@ -218,7 +224,7 @@ fn without_rhythm(thread: &ThreadReport) -> String {
         "{} ({}): {}, {} of CPU time; {}",
         thread.name,
         thread.tid,
-        counted(thread.wakeups, "wakeup"),
+        counted(thread.wakeups, "wake-up"),
         tied(thread.cpu),
         thread.why_none.as_deref().unwrap_or_default()
     )
@@ -227,21 +233,21 @@ fn without_rhythm(thread: &ThreadReport) -> String {
 fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     use ticktax_model::pace::FrameMark::{LongRuns, Wakeups};
     let marks = match rhythm.mark {
-        Wakeups => "of its wakeups",
-        LongRuns => "of the wakeups after which it works, among naps",
+        Wakeups => "counting all its wake-ups",
+        LongRuns => "counting only wake-ups that it works after",
     };
     let drift_model = if rhythm.rhythm.rearmed {
         let shortest = figures.map_or_else(String::new, |figures| {
             let period = tied(figures.period);
             format!("; frames are counted by its shortest intervals, {period}")
         });
-        format!("each starts from the last, so that delays add up{shortest}")
+        format!("each frame is timed from the previous one, so delays add up{shortest}")
     } else {
-        "on a grid: a late one does not delay the next".to_owned()
+        "on a fixed grid: a late frame does not delay the next".to_owned()
     };
     let period = with_interval(rhythm.rhythm.period, rhythm.rhythm.low, rhythm.rhythm.high);
     format!(
-        "{} {marks}, {} of {} seen, {}; {drift_model}",
+        "{}, {marks}; {} of {} seen, {}; {drift_model}",
         tied(format!("every {period}")),
         grouped(rhythm.rhythm.seen),
         grouped(rhythm.rhythm.expected),
@@ -256,31 +262,34 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         figures.dropped, figures.overshot
     ));
     let mut parts = vec![match figures.wanted {
-        Some(wanted) => format!(
-            "{} of {} that the rate requires",
+        Some(expected) => format!(
+            "{} of {} expected",
             tied(grouped(figures.frames)),
-            counted(wanted, "frame")
+            counted(expected, "frame")
         ),
         None => counted(figures.frames, "frame"),
     }];
     parts.push(late::over(figures.late, figures.late_from));
-    parts.extend(lost_in_words(figures, subject));
-    page.paragraph(Tone::Plain, "", &format!("{}.", parts.join("; ")));
+    page.paragraph(Tone::Plain, "", &format!("{}.", parts.join(", ")));
+    let reasons = lost_in_words(figures, subject);
+    if !reasons.is_empty() {
+        page.paragraph(Tone::Plain, "Dropped   ", &format!("{}.", reasons.join("; ")));
+    }
     seconds(page, figures, BUCKETS);
-    page.section("The frames");
+    page.section("Frames");
     page.headings(
         Tone::Faint,
         "",
-        &cells(["n", "median", "p90", "p99", "p99.9", "longest"]),
+        &cells(["count", "median", "p90", "p99", "p99.9", "max"]),
     );
-    distributions(page, figures);
+    distributions(page, figures, ROWS);
     page.legend(&legend(figures, subject));
     for (name, distribution) in [
         (
-            "Frame times, from when a frame was due to its end",
+            "Frame times (from due time to end)",
             &figures.frame_time,
         ),
-        ("How late wakeups were", &figures.wakeup),
+        ("Wake-up latency of frames", &figures.wakeup),
     ] {
         if let Some(distribution) = distribution {
             page.section(name);
@@ -294,44 +303,45 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
     let mut parts = Vec::new();
     match (figures.slept_through, figures.dropped) {
         (_, 0) => {}
-        (0, _) => parts.push("the frame before ran into the dropped slots".to_owned()),
+        (0, _) => parts.push("overrun by the previous frame".to_owned()),
         (slept, all) if slept == all => {
-            parts.push("the dropped slots were slept through".to_owned());
+            parts.push("the loop slept".to_owned());
         }
-        (slept, _) => parts.push(format!(
-            "of the dropped slots {} slept through, the others run into by the frame before",
-            grouped(slept)
+        (slept, all) => parts.push(format!(
+            "{} while the loop slept, {} overrun by the previous frame",
+            tied(grouped(slept)),
+            tied(grouped(all - slept))
         )),
     }
     if let caught_up @ 1.. = figures.caught_up() {
         parts.push(format!(
-            "{} of them perhaps made late without a wake-up: it used the CPU time of so many more frames",
+            "{} of them may have run late, in a burst (by the CPU time used)",
             grouped(caught_up)
         ));
     }
     if let Some(slipped @ 1..) = figures.slipped {
         let fixed = matches!(subject, Subject::Loop(report) if report.spec.rule == PaceRule::Fixed);
         let why = if fixed {
-            "the rule adds each frame's work, and each delay, to its period"
+            "the rule adds each frame's work and delay to the period"
         } else {
-            "each delay put off all frames after it"
+            "each delay shifted all later frames"
         };
-        parts.push(format!("{} slipped: {why}", grouped(slipped)));
+        parts.push(format!("{} more slipped: {why}", tied(grouped(slipped))));
     }
     parts
 }
 
-/// Writes the rows of the table of times.
-fn distributions(page: &mut Page, figures: &Figures) {
+/// Writes at most `most` rows of the table of times.
+fn distributions(page: &mut Page, figures: &Figures, most: usize) {
     let rows = [
         ("frame time", &figures.frame_time),
-        ("wait to begin", &figures.wait),
-        ("late wakeup", &figures.wakeup),
-        ("begin to end", &figures.busy),
-        ("begin to begin", &figures.interval),
+        ("start delay", &figures.wait),
+        ("wake-up latency", &figures.wakeup),
+        ("start to end", &figures.busy),
+        ("start to start", &figures.interval),
         ("CPU time", &figures.work),
     ];
-    for (name, distribution) in rows {
+    for (name, distribution) in rows.into_iter().take(most) {
         if let Some(distribution) = distribution {
             page.row(Tone::Plain, 2, name, &quantile_cells(distribution));
         }
@@ -378,7 +388,7 @@ fn seconds(page: &mut Page, figures: &Figures, most: usize) {
         let share = percent(seconds as f64 / all as f64);
         page.line(
             Tone::Plain,
-            &format!("  {share} of the seconds fewer, down to {}", last.fps),
+            &format!("  {share} of the seconds had fewer, down to {}", last.fps),
         );
     }
 }
@@ -441,29 +451,29 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
             first.from.to_string(),
             bar(rest, max)
         );
-        page.line(Tone::Plain, &format!("{line} and longer"));
+        page.line(Tone::Plain, &format!("{line} or longer"));
     }
 }
 
 /// Writes what was seen instead of a rhythm.
 fn nothing(page: &mut Page, statement: &PaceStatement) {
     let Subject::Process(report) = &statement.subject else {
-        page.section("No frame began");
+        page.section("No frame started");
         return;
     };
-    page.section("No rhythm");
+    page.section("No periodic thread");
     if report.threads.is_empty() {
         page.paragraph(
             Tone::Warning,
             "",
-            "None of its threads ran while it was watched.",
+            "None of its threads ran during the measurement.",
         );
         return;
     }
     page.paragraph(
         Tone::Warning,
         "",
-        "None of its threads wakes at regular times, so there are no frames to report.",
+        "Its threads do not wake periodically, so the loop is unknown.",
     );
     for thread in report.threads.iter().take(THREADS) {
         page.paragraph(Tone::Plain, "  - ", &without_rhythm(thread));
@@ -478,27 +488,28 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
 /// Explains the terms on the page.
 fn legend(figures: &Figures, subject: &Subject) -> String {
     let overshot = figures.overshot_from.map_or_else(String::new, |from| {
-        format!(", or that began more than {} late", tied(from))
+        format!(", or whose frame started more than {} late", tied(from))
     });
     let mut legend = format!(
-        "dropped: slots in which no frame began, because the one before ran into them or the loop \
-         slept through them. overshot: steps of a fixed schedule, one every {}, that no frame was \
-         in time for{overshot}. late: frames that began more than {} after they were due. frame \
-         time: from when a frame was due to the end of its work; wait to begin: to its begin. A dropped slot counts in both, and waits for the frame that began \
-         at last. late wakeup: the wait of frames that the loop slept for. median, p90 … are \
-         printed where there are enough frames for them. Bars: of frames in a second a full one is all \
-         seconds; of a histogram it is its highest count, and each line counts from the time at its left \
-         to the next.",
+        "dropped: slots in which no frame started, because the previous one overran or the loop \
+         was asleep. overshot: slots of a fixed schedule, one every {}, that no frame \
+         met{overshot}. slipped: expected frames that are missing because delays shifted all later \
+         frames. late: frames that started more than {} after they were due. frame time: from the \
+         due time to the end of the work. start delay: from the due time to the start. A dropped \
+         slot counts in both until the next frame starts. wake-up latency: the start delay of \
+         frames that the loop slept before. Quantiles are omitted if there are too few frames for \
+         them. Bars: a full bar of frames per second is all seconds; a full bar of a histogram is \
+         its highest count. Each histogram line counts from the time at its left to the next.",
         tied(figures.period),
         tied(figures.late_from)
     );
     let exact = figures.frame_time.as_ref().is_none_or(|times| times.exact);
     if !exact {
-        legend += " Where there are as many as here, they are right to ±11 %.";
+        legend += " With this many frames, quantiles are accurate to ±11 %.";
     }
     if matches!(subject, Subject::Process(_)) {
-        legend += " When a frame was due is taken from the loop's earliest wakeups: a delay \
-            common to all of them cannot be seen from outside.";
+        legend += " The due time comes from the loop's earliest wake-ups, so a delay common to all \
+            of them is not visible.";
     }
     legend
 }

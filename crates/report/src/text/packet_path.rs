@@ -8,7 +8,9 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Intervals, Kind, Nanos};
 
 use super::cells::{Cells, by_name};
-use super::numbers::{counted, grouped, quantiles, rate, rough_or_blank, time_or_blank};
+use super::numbers::{
+    WAKE_UP, counted, displayed, grouped, quantiles, rate, rough_or_blank, time_or_blank,
+};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
@@ -27,7 +29,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         Some(victim) => format!(" of {}", victim.name),
         None => String::new(),
     };
-    page.section(&format!("What delayed the packets{whose}"));
+    page.section(&format!("Packet latency{whose}"));
     let wall = wall(statement);
     if packets.wakeups > 0 {
         let headings = Cells {
@@ -44,10 +46,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     not_followed(page, packets);
     cpus(page, &packets.cpus);
     page.legend(
-        "A way is followed by what the kernel reports: an interrupt raises NET_RX, that begins, it wakes a \
-         thread, the thread runs. What was not seen is no step; what nothing but a thread's call or another softirq \
-         raised (loopback, veth) begins there. The interrupt begins a device's polling: a packet that came \
-         later waited for less. behind: who had the CPU in a step of 50 us or more that was the longest of its way.",
+        "A path consists of kernel events: an interrupt raises NET_RX, NET_RX starts, it wakes a \
+         thread, the thread runs. Steps that were not traced are missing. A path without an \
+         interrupt (loopback, veth) starts at the system call or softirq that raised NET_RX. The \
+         interrupt starts the polling of a device, so a later packet waited less. behind: what \
+         used the CPU in a step of 50 us or more that was the longest of its path.",
     );
 }
 
@@ -73,7 +76,7 @@ fn row(
 
 /// Writes each step, and who held the CPU during the long ones.
 fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
-    let whole = "First seen of it to running";
+    let whole = "From first event to running";
     row(page, Tone::Strong, (0, whole), &packets.delay, wall);
     for step in &packets.steps {
         row(page, Tone::Plain, (2, step.step.name()), &step.length, wall);
@@ -85,9 +88,9 @@ fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
 
 fn held(step: &PacketStep) -> String {
     let times = if step.held == 1 {
-        "once the longest step".to_owned()
+        "the longest step once".to_owned()
     } else {
-        format!("{} times the longest step", grouped(step.held))
+        format!("the longest step {} times", grouped(step.held))
     };
     match behind(&step.by) {
         Some(behind) => format!("{times}: {behind}"),
@@ -106,14 +109,14 @@ pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
 /// The display name of a CPU holder.
 pub(super) fn culprit_name(holder: &PacketHolder) -> String {
     match (holder.kind, holder.pid) {
-        (Kind::Idle, _) => "idle CPU".to_owned(),
+        (Kind::Idle, _) => WAKE_UP.to_owned(),
         (_, Some(pid)) => format!("{} ({pid})", holder.name),
-        (_, None) => holder.name.clone(),
+        (_, None) => displayed(&holder.name).to_owned(),
     }
 }
 
 fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
-    page.line(Tone::Strong, "By what raised NET_RX");
+    page.line(Tone::Strong, "By source of NET_RX");
     let (shown, others) = packets.ways.split_at(by_name(packets.ways.len(), SHOWN));
     for way in shown {
         let tone = match way.received_in {
@@ -122,27 +125,27 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
         };
         row(page, tone, (2, &raised(way)), &way.delay, wall);
     }
-    left_out(page, others.len() as u64 + packets.ways_left_out, "way");
+    left_out(page, others.len() as u64 + packets.ways_left_out, "source");
     handed_over(page, packets);
 }
 
-/// Describes the source that raised NET_RX, and where NET_RX then ran.
+/// Describes the source that raised `NET_RX`, and where `NET_RX` then ran.
 fn raised(way: &PacketWay) -> String {
     let by = match (&way.raised_by, way.kind) {
         (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
         (Some(name), Some(Kind::Softirq)) => format!("softirq {name}"),
         (Some(name), _) => name.clone(),
-        (None, _) => "not seen".to_owned(),
+        (None, _) => "unknown source".to_owned(),
     };
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Where NET_RX ran, if it is worth mentioning.
+/// Where `NET_RX` ran, if it is worth mentioning.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",
         ReceivedIn::Ksoftirqd => ", ran in ksoftirqd",
-        ReceivedIn::Unknown => ", ran somewhere",
+        ReceivedIn::Unknown => ", ran in an unknown place",
     }
 }
 
@@ -166,23 +169,20 @@ fn handed_over(page: &mut Page, packets: &PacketPaths) {
             .unwrap_or_default()
     };
     let mut text = format!(
-        "{} of {} wake-ups went through it, at most {}",
+        "{} of {} wake-ups went through it, max {}",
         grouped(handed),
         grouped(packets.followed),
         tied(max(ReceivedIn::Ksoftirqd)),
     );
     if delays(ReceivedIn::Softirq).next().is_some() {
-        text = format!(
-            "{text}; the others at most {}",
-            tied(max(ReceivedIn::Softirq))
-        );
+        text = format!("{text}; the others max {}", tied(max(ReceivedIn::Softirq)));
     }
     page.paragraph(Tone::Warning, "  ksoftirqd: ", &text);
 }
 
 fn left_out(page: &mut Page, count: u64, what: &str) {
     if count > 0 {
-        let text = format!("and {}", counted(count, &format!("other {what}")));
+        let text = counted(count, &format!("other {what}"));
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
@@ -191,7 +191,7 @@ fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     if packets.threads.is_empty() {
         return;
     }
-    page.line(Tone::Strong, "By the thread that was woken");
+    page.line(Tone::Strong, "By woken thread");
     let (shown, others) = packets
         .threads
         .split_at(by_name(packets.threads.len(), SHOWN));
@@ -209,7 +209,7 @@ fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
             Some(format!(
                 "{} {rough}, {}",
                 step.step.name(),
-                tied(format!("at most {}", lengths.max))
+                tied(format!("max {}", lengths.max))
             ))
         });
         let steps: Vec<String> = steps.collect();
@@ -233,7 +233,7 @@ fn longest(page: &mut Page, packets: &PacketPaths) {
     if packets.longest.is_empty() {
         return;
     }
-    page.line(Tone::Strong, "The longest");
+    page.line(Tone::Strong, "Longest delays");
     for delay in &packets.longest {
         let label = format!("  {:>8}  ", delay.length.to_string());
         page.place(delay.moment());
@@ -251,7 +251,7 @@ fn delay_text(delay: &PacketDelay) -> String {
     );
     let by = match &delay.raised_by {
         Some(by) => format!("raised by {}", tied(by)),
-        None => "raising not seen".to_owned(),
+        None => "unknown source".to_owned(),
     };
     let on = tied(format!("on CPU {}", delay.cpu));
     let mut parts = vec![format!("{by}{} {on}", ran_in(delay.received_in))];
@@ -273,9 +273,9 @@ fn not_followed(page: &mut Page, packets: &PacketPaths) {
         no_room,
     } = packets.not_followed;
     let reasons = [
-        (not_run, "whose thread was not seen to run after it"),
-        (no_softirq, "in a NET_RX whose row is missing"),
-        (no_room, "of more threads than are kept apart"),
+        (not_run, "whose thread did not run afterwards"),
+        (no_softirq, "in a NET_RX softirq that was not recorded"),
+        (no_room, "of threads beyond the limit"),
     ];
     let reasons = reasons.iter().filter(|(count, _)| *count > 0);
     let reasons = reasons.map(|(count, why)| format!("{} {why}", grouped(*count)));
@@ -297,11 +297,11 @@ fn cpus(page: &mut Page, cpus: &[PacketCpu]) {
         let mut parts = Vec::new();
         if cpu.squeezed > 0 {
             let times = counted(cpu.squeezed, "time");
-            parts.push(format!("NET_RX used up its budget or its time {times}"));
+            parts.push(format!("NET_RX used up its budget or time {times}"));
         }
         if cpu.dropped > 0 {
             parts.push(format!(
-                "{} dropped, its backlog was full",
+                "{} dropped because its backlog was full",
                 grouped(cpu.dropped)
             ));
         }

@@ -35,8 +35,8 @@ impl Paged for PacketStatement {
 /// Writes what was sent over which link, and the verdict in capitals.
 fn headline(page: &mut Page, statement: &PacketStatement) {
     let (tone, verdict) = match &statement.places {
-        None => (Tone::Warning, "NOT KNOWN".to_owned()),
-        Some(places) if places.lost == 0 => (Tone::Good, "NOTHING LOST".to_owned()),
+        None => (Tone::Warning, "UNCLEAR".to_owned()),
+        Some(places) if places.lost == 0 => (Tone::Good, "OK, none lost".to_owned()),
         Some(places) => (Tone::Alarm, format!("LOST {}", grouped(places.lost))),
     };
     let end = statement.sender.as_ref().or(statement.receiver.as_ref());
@@ -61,7 +61,7 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
         statement.sent_hz(),
     ) {
         let text = format!(
-            "{}/s asked for, {}/s sent ({}): the sender could not keep the rate.",
+            "{}/s requested, {}/s sent ({}): the sender could not keep up.",
             hz(asked),
             hz(sent),
             percent(reached)
@@ -75,8 +75,9 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
         .into_iter()
         .flatten();
     let early = match ends.find_map(|end| end.ended_early) {
-        Some(EndedBy::Interrupted) => "Interrupted: this is what was done until then.",
-        Some(EndedBy::PeerGone) => "The other end went away: this is what was done until then.",
+        Some(EndedBy::Interrupted) => "Interrupted: the figures end at this point.",
+        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this \
+            point.",
         None => "",
     };
     if !early.is_empty() {
@@ -91,13 +92,13 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
         let wanted = 2 * u64::from(asked);
         if buffer.is_forced {
             let text = format!(
-                "A buffer of {} was asked for, more than a program may{max}: it has it because root may.",
+                "The requested buffer of {} exceeds the limit{max}; granted because you are root.",
                 bytes(asked.into())
             );
             page.paragraph(Tone::Warning, "", &text);
         } else if buffer.bytes < wanted {
             let text = format!(
-                "A buffer of {} was asked for, and the kernel gave {}{max}.",
+                "A buffer of {} was requested; the kernel gave {}{max}.",
                 bytes(asked.into()),
                 bytes(buffer.bytes / 2)
             );
@@ -109,17 +110,18 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
 /// Writes how many datagrams were lost, and how often.
 fn lost(page: &mut Page, statement: &PacketStatement) {
     let Some(datagrams) = statement.receiver.as_ref().and_then(|end| end.datagrams) else {
-        let text = "The receiver did not say what arrived.";
+        let text = "The receiver did not report what arrived.";
         return page.paragraph(Tone::Warning, "", text);
     };
     let odd = format!(
-        "{} out of order, {} twice",
+        "{} out of order, {} duplicates",
         grouped(datagrams.reordered),
         grouped(datagrams.duplicates)
     );
     let (Some(sent), Some(places)) = (datagrams.sent, &statement.places) else {
         let text = format!(
-            "{} arrived, {odd}. How many were lost is not known: the sender did not say how many it sent.",
+            "{} arrived, {odd}. The number of losses is unknown: the sender did not report how \
+             many it sent.",
             counted(datagrams.arrived, "datagram")
         );
         return page.paragraph(Tone::Warning, "", &text);
@@ -137,7 +139,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
             text = format!("{text} in {}", tied(all));
             if let Some(beat) = &statement.beat {
                 let period = with_interval(beat.period, beat.low, beat.high);
-                text = format!("{text}, EVERY {period}");
+                text = format!("{text}, every {period}");
             }
         }
     }
@@ -159,14 +161,14 @@ fn places(page: &mut Page, statement: &PacketStatement) {
         .and_then(|buffer| Some((buffer.bytes, buffer.charge?)));
     let buffer = match held {
         Some((size, charge)) => format!(
-            "the receiving socket's buffer ({} hold {} of {} each)",
+            "receive buffer ({} hold {} of {} each)",
             bytes(size),
             counted(charge.datagrams, "datagram"),
             bytes(charge.each_bytes)
         ),
-        None => "the receiving socket's buffer".to_owned(),
+        None => "receive buffer".to_owned(),
     };
-    page.paragraph(Tone::Plain, "Where: ", &words::lost_in(places, &buffer));
+    page.paragraph(Tone::Plain, "Dropped at: ", &words::lost_in(places, &buffer));
     let reasons = statement.drop_reasons.iter().flatten();
     let reasons: Vec<String> = reasons
         .map(|drop| {
@@ -187,7 +189,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
-            "{} by the stalls' lengths, the rate and the buffer; {} lost in these bursts.",
+            "{} from stall lengths, rate and buffer size; {} were lost in these bursts.",
             grouped(predicted),
             grouped(lost)
         );
@@ -195,14 +197,14 @@ fn predicted(page: &mut Page, statement: &PacketStatement) {
     }
     if statement.events_lost > 0 {
         let text = format!(
-            "{} of the trace found no room: hold-ups may be missing.",
+            "{} of the trace overran the buffer: causes of stalls may be missing.",
             counted(statement.events_lost, "event")
         );
         page.paragraph(Tone::Warning, "", &text);
     }
     if let Some(why) = &statement.no_trace {
-        let text = format!("what held up the receiver: {}.", clean(why));
-        page.paragraph(Tone::Warning, "Not known: ", &text);
+        let text = format!("causes of the receiver's stalls: {}.", clean(why));
+        page.paragraph(Tone::Warning, "Unknown: ", &text);
     }
 }
 
@@ -211,10 +213,10 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
         let p99 = delays
             .p99
             .map_or_else(String::new, |p99| format!("p99 {p99}, "));
-        let text = format!("median {}, {p99}longest {}.", delays.median, delays.max);
-        page.paragraph(Tone::Plain, "Sent to read: ", &text);
+        let text = format!("median {}, {p99}max {}.", delays.median, delays.max);
+        page.paragraph(Tone::Plain, "Time from send to read: ", &text);
     } else if statement.buffer.is_some() && statement.here.len() < 2 {
-        let text = "No one-way delay is told: the clocks of two hosts need not agree.";
+        let text = "The one-way delay is unknown: the clocks of the two hosts may differ.";
         page.paragraph(Tone::Faint, "", text);
     }
 }
@@ -225,27 +227,25 @@ fn next(page: &mut Page, statement: &PacketStatement) {
         return;
     };
     if statement.buffer.is_none() {
-        let text = "the receiver's page tells when, and because of whose stall.";
-        return page.paragraph(Tone::Strong, "SO  ", text);
+        let text = "See the receiver's page for the times and causes of the losses.";
+        return page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
     }
     let mut number = 0;
     let mut advice = |page: &mut Page, text: &str, commands: &[String]| {
         number += 1;
-        let label = if number == 1 {
-            "SO  1. ".to_owned()
-        } else {
-            format!("    {number}. ")
-        };
-        page.paragraph(Tone::Strong, &label, text);
+        if number == 1 {
+            page.line(Tone::Strong, "WHAT TO DO");
+        }
+        page.paragraph(Tone::Strong, &format!("  {number}. "), text);
         for command in commands {
-            page.command("       $ ", command);
+            page.command("     $ ", command);
         }
     };
     if let Some(needed) = &statement.needed {
         advice(page, &enough(needed), &buffer_commands(statement, needed));
     } else if places.socket_buffer > 0 {
-        let text = "the receiver read all the time, and too slowly, or the run ended in a stall: no buffer is known to \
-                    be enough.";
+        let text = "The receiver was always reading but too slow, or the run ended in a stall: no \
+            buffer size is known to be enough.";
         advice(page, text, &[]);
     }
     let whose = statement
@@ -254,13 +254,13 @@ fn next(page: &mut Page, statement: &PacketStatement) {
         .find_map(|cause| cause.held_by.as_ref());
     if let Some((by, pid)) = whose.and_then(|by| Some((by, by.pid?))) {
         let text = format!(
-            "or keep {} off the receiver's CPU: when it runs, and why:",
+            "Or keep {} off the receiver's CPU. See when and why it runs.",
             clean(&by.name)
         );
         advice(page, &text, &[format!("ticktax audit --pid {pid}")]);
     }
     if places.backlog > 0 {
-        let text = "a CPU's backlog was full: raise it, or spread the receive work (RPS).";
+        let text = "The backlog of a CPU was full: raise it, or spread the receive work (RPS).";
         advice(
             page,
             text,
@@ -276,13 +276,14 @@ fn enough(needed: &NeededBuffer) -> String {
         String::new()
     } else {
         format!(
-            "; with room for another pause of {} while it is read, {}",
+            ", or {1} with room for another pause of {0} while it is read",
             needed.spare_pause,
             grouped(needed.datagrams)
         )
     };
     format!(
-        "the smallest buffer that would have lost nothing holds {}{spare}: {} as the kernel counts, SO_RCVBUF set to half.",
+        "Use a larger receive buffer. The smallest one without losses holds {}{spare}: {} as the \
+         kernel counts, so set SO_RCVBUF to half.",
         counted(smallest, "datagram"),
         bytes(needed.bytes)
     )
@@ -302,7 +303,7 @@ fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<St
 
 /// The name of a cause, for tables.
 fn cause_name(by: Option<&HeldBy>) -> String {
-    by.map_or_else(|| "no hold-up was seen".to_owned(), culprit_name)
+    by.map_or_else(|| "unknown".to_owned(), culprit_name)
 }
 
 /// Whether both ends ran on this machine.

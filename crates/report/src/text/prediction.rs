@@ -24,7 +24,7 @@ const FRAMES: [Column; 6] = [
     ("overshot", Measure::Overshot),
     ("late", Measure::LateMedian),
     ("p99", Measure::LateP99),
-    ("longest", Measure::LateMax),
+    ("max", Measure::LateMax),
 ];
 const PROGRAM: [Column; 4] = [
     ("CPU", Measure::Cpu),
@@ -47,7 +47,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     let mut page = Page::new(*style);
     page.line(
         Tone::Strong,
-        &format!("ticktax: prediction, from {}", statement.load),
+        &format!("ticktax: prediction from {}", statement.load),
     );
     match &statement.control {
         Some(comparison) => control(&mut page, comparison, statement),
@@ -57,8 +57,8 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         head::host(&mut page, machine);
     }
     let runs = format!(
-        "{} of {} for each setting, seeds from {}; from and to: between the two lies one more \
-         such run with a probability of {}",
+        "{} of {} for each setting, seeds from {}; from and to: range of one more such run with a \
+         probability of {}",
         counted(statement.runs.into(), "run"),
         tied(statement.length),
         statement.seed,
@@ -81,21 +81,21 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
             &PROGRAM,
         );
     }
-    table(&mut page, "The machine", statement, &MACHINE);
-    list(&mut page, "What was taken from the file", &statement.taken);
-    list(&mut page, "What was assumed", &statement.assumed);
-    list(&mut page, "What the model leaves out", &statement.left_out);
-    page.section("Legend");
+    table(&mut page, "Machine", statement, &MACHINE);
+    list(&mut page, "Taken from the file", &statement.taken);
+    list(&mut page, "Assumptions", &statement.assumed);
+    list(&mut page, "Not modelled", &statement.left_out);
+    page.section("Terms");
     page.paragraph(
         Tone::Faint,
         "",
-        "predicted: by a model, never measured. dropped: slots without a frame, a minute. \
-         overshot: steps of a fixed schedule that no frame was in time for, a minute. late, p99, \
-         longest: from when a frame was due to its begin, median, 99 of 100, and at most. CPU: of one CPU, by what ran. as top: by /proc/PID/stat. sampled: by \
-         whom each tick finds. wakeups: of the thread, a second. busy: of all CPUs' time. as \
-         shown: \
-         the same by /proc/stat. ticks: a second, all CPUs. cost: time in ticks and in the \
-         softirqs behind them, a second; share: of all CPUs' time.",
+        "predicted: by a model, not measured. dropped: slots without a frame, per minute. \
+         overshot: slots of a fixed schedule that no frame met, per minute. late, p99, max: \
+         median, 99th percentile and maximum of the time from when a frame was due to its start. \
+         CPU: share of one CPU, by actual run time. as top: the same by /proc/PID/stat. sampled: \
+         the same by sampling at each tick. wakeups: of the thread, per second. busy: share of the \
+         time of all CPUs. as shown: the same by /proc/stat. ticks: per second, on all CPUs. cost: \
+         time in ticks and their softirqs, per second. share: of the time of all CPUs.",
     );
     page.finish()
 }
@@ -103,7 +103,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
 /// Writes whether the model reproduces the measured rate. This comes before everything else.
 fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) {
     let compared = format!(
-        "measured {}, and as it was the model gives {}: {}, at most {} is allowed",
+        "measured {}, the model gives {} for the same settings: {} off, limit {}",
         tied(format!("{:.1} FPS", control.measured)),
         tied(format!("{:.1} FPS", control.predicted)),
         tied(format!("{:+.1} %", 100.0 * control.off())),
@@ -119,10 +119,10 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
         .count()
         > 1;
     let then = if others {
-        "The model leaves out something that matters here: trust none of what follows."
+        "The model lacks something that matters here: do not rely on the predictions below."
     } else {
-        "The model leaves out something that matters here, so nothing further is predicted (--force \
-         predicts it all the same)."
+        "The model lacks something that matters here, so nothing else is predicted (--force \
+         predicts it regardless)."
     };
     page.paragraph(
         Tone::Alarm,
@@ -139,7 +139,7 @@ fn no_control(page: &mut Page, statement: &PredictionStatement) {
     };
     let has_frames = |row: &PredictionRow| row.figure(Measure::Fps).is_some();
     let why = match (&statement.program, row(Origin::Predicted)) {
-        (None, _) => "no program is asked about".to_owned(),
+        (None, _) => "no program was selected".to_owned(),
         (Some(program), _) if !has_frames(measured) => {
             format!("{program} has no frames in the recording")
         }
@@ -150,8 +150,8 @@ fn no_control(page: &mut Page, statement: &PredictionStatement) {
         _ => return,
     };
     let text = format!(
-        "{why}, so it is not checked whether the model gives what was measured; compare the rows \
-         \"measured as it was\" and \"predicted as it was\"."
+        "{why}, so the model is not checked against the measurement; compare the rows \
+         \"measured unchanged\" and \"predicted unchanged\"."
     );
     page.paragraph(Tone::Alarm, "No control: ", &text);
 }
@@ -202,7 +202,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
 /// The row's origin and its settings.
 pub(crate) fn name(row: &PredictionRow) -> String {
     let settings = if row.settings.is_empty() {
-        "as it was".to_owned()
+        "unchanged".to_owned()
     } else {
         row.settings.join(" ")
     };
@@ -289,10 +289,10 @@ mod tests {
             ])
         };
         let text = prediction(&statement, &TextStyle::default());
-        assert!(text.contains("measured as it was"), "{text}");
+        assert!(text.contains("measured unchanged"), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         let at = |what: &str| lines.iter().position(|line| line.contains(what)).unwrap();
-        assert_eq!(at("34.80"), at("predicted as it was"));
+        assert_eq!(at("34.80"), at("predicted unchanged"));
         assert_eq!(
             at("33.30"),
             at("predicted hz=1000 tick=periodic highres=off") + 1

@@ -209,10 +209,10 @@ fn lost(page: &mut Page, statement: &Statement) {
         Some(_) => "events".to_owned(),
     };
     let text = format!(
-        "{events}, and with them {} of the CPUs' time.",
+        "{events}. {} of the CPU time is unknown.",
         tied(percent(share)),
     );
-    page.paragraph(Tone::Warning, "LOST: ", &text);
+    page.paragraph(Tone::Warning, "LOST ", &text);
 }
 
 /// Describes the part of the recording that a page covers.
@@ -220,7 +220,7 @@ pub(super) fn part_text(part: &RecordingPart) -> String {
     let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
     let (from, to, length) = (second(part.from), second(part.to), second(part.whole));
     format!(
-        "Only {} of a recording of {}; times are the recording's.",
+        "Only {} of a recording of {}; times count from its start.",
         tied(format!("{from} to {to} s")),
         tied(format!("{length} s")),
     )

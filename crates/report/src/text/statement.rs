@@ -48,16 +48,16 @@ fn nothing(section: Section) -> &'static str {
     match section {
         Section::Noise => "noise: no probe ran (--probe spin, --probe sleep).",
         Section::Repeats => {
-            "repeats: not searched: that takes a traced recording with its spans (--keep spans)."
+            "repeats: not searched. This needs a traced recording with spans (--keep spans)."
         }
         Section::Net => {
-            "net: no packet was seen to wake a thread: none came, or none of their softirqs (NET_RX) \
-             was traced with its spans (--keep spans)."
+            "net: no packet woke a thread. Either none arrived, or their softirqs (NET_RX) were \
+             not traced with spans (--keep spans)."
         }
-        Section::Tick => "tick: none was seen or counted.",
-        Section::Accounting => "accounting: what top shows was not recorded.",
+        Section::Tick => "tick: no tick was traced or counted.",
+        Section::Accounting => "accounting: the counters that `top` shows were not recorded.",
         Section::Findings => "findings: none.",
-        Section::Time | Section::Frames | Section::Limits | Section::Legend => "nothing to tell.",
+        Section::Time | Section::Frames | Section::Limits | Section::Legend => "nothing to show.",
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let axes = axes.map(|(name, count)| tied(format!("{} ({})", clean(name), grouped(*count))));
     let axes: Vec<String> = axes.collect();
     let axes = if axes.is_empty() {
-        "none: the scenario as it is".to_owned()
+        "none: the scenario unchanged".to_owned()
     } else {
         axes.join(" × ")
     };
@@ -32,7 +32,7 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     page.paragraph(Tone::Plain, "Run       ", &run(statement));
     if statement.damaged > 0 {
         let text = format!(
-            "{} of the journal could not be read; what was in there was run again",
+            "{} of the journal could not be read; these points ran again",
             counted(statement.damaged, "line")
         );
         page.paragraph(Tone::Warning, "Journal   ", &text);
@@ -51,8 +51,8 @@ fn run(statement: &GridStatement) -> String {
     let ran = statement.points.saturating_sub(statement.found);
     let found = match (statement.found, ran) {
         (0, _) => String::new(),
-        (_, 0) => return "all points were finished before; nothing was left to run".to_owned(),
-        (found, _) => format!("{} were finished before; ", grouped(found)),
+        (_, 0) => return "all points were already finished".to_owned(),
+        (found, _) => format!("{} already finished; ", grouped(found)),
     };
     let seconds = statement.took.as_secs_f64();
     let rate = if seconds > 0.0 {
@@ -85,7 +85,7 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
         page.row(Tone::Plain, 2, &name, &value(&ranking.column, point.value));
     };
     if ranking.highest.is_empty() {
-        page.line(Tone::Plain, "  no point has a value there");
+        page.line(Tone::Plain, "  no point has this value");
     }
     for point in &ranking.highest {
         row(page, point);
@@ -121,7 +121,7 @@ fn value(column: &str, value: f64) -> String {
 
 fn fail(page: &mut Page, statement: &GridStatement) {
     page.section(&format!(
-        "{} of {} could not be run",
+        "{} of {} failed",
         grouped(statement.failed),
         counted(statement.points, "point")
     ));
@@ -136,7 +136,7 @@ fn fail(page: &mut Page, statement: &GridStatement) {
     let shown = statement.failures.len() as u64;
     if shown < statement.failed {
         let text = format!(
-            "  and {} more; the column `error` of the results has why",
+            "  {} more (column `error` of the results)",
             grouped(statement.failed - shown)
         );
         page.line(Tone::Faint, &text);

@@ -27,22 +27,22 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(bill) = &statement.tick else {
         return;
     };
-    page.section("The tick's bill");
-    page.paragraph(Tone::Plain, "Set up    ", &set_up(bill));
+    page.section("Cost of the tick");
+    page.paragraph(Tone::Plain, "Settings  ", &set_up(bill));
     measured(page, bill);
     if let Some(cost) = &bill.cost {
-        page.paragraph(Tone::Plain, "Each      ", &each(cost, bill.basis));
-        page.paragraph(Tone::Plain, "A day     ", &a_day(bill, cost, statement));
+        page.paragraph(Tone::Plain, "Per tick  ", &each(cost, bill.basis));
+        page.paragraph(Tone::Plain, "Per day   ", &a_day(bill, cost, statement));
     } else {
         let remedy = match statement.level {
-            Level::Kernel => "the local timer's interrupts were not seen".to_owned(),
+            Level::Kernel => "the local timer's interrupts were not traced".to_owned(),
             Level::Proc => Untraced::from_statement(statement).remedy("run as root"),
         };
-        let text = format!("unknown: only tracing shows what a tick costs; {remedy}");
-        page.paragraph(Tone::Warning, "Each      ", &text);
+        let text = format!("unknown: only tracing shows the cost of a tick; {remedy}");
+        page.paragraph(Tone::Warning, "Per tick  ", &text);
     }
     if let Some(fleet) = &bill.fleet {
-        page.paragraph(Tone::Warning, "A host    ", &a_host(fleet));
+        page.paragraph(Tone::Warning, "Per host  ", &a_host(fleet));
     }
     let legend = legend(bill, statement);
     if !legend.is_empty() {
@@ -61,11 +61,11 @@ fn hz(hz: f64) -> String {
 fn set_up(bill: &TickBill) -> String {
     let mut facts = vec![match bill.hz_configured {
         Some(hz) => format!("{} configured", tied(format!("{hz} Hz"))),
-        None => "frequency unknown: the kernel's build configuration cannot be read".to_owned(),
+        None => "rate unknown: the kernel's build configuration cannot be read".to_owned(),
     }];
     facts.extend(bill.mode.as_ref().map(ToString::to_string));
     facts.push(if bill.parameters.is_empty() {
-        "no boot parameter for it".to_owned()
+        "no boot parameter".to_owned()
     } else {
         format!("booted with {}", bill.parameters.join(" "))
     });
@@ -76,9 +76,9 @@ fn set_up(bill: &TickBill) -> String {
 fn measured(page: &mut Page, bill: &TickBill) {
     if bill.basis == Basis::Counters {
         let all = bill.all();
-        let rate = all.rate().map_or_else(|| "not known".to_owned(), hz);
+        let rate = all.rate().map_or_else(|| "unknown".to_owned(), hz);
         let text = format!(
-            "at most {rate} a CPU: {} local timer interrupts by the kernel's counters, which \
+            "at most {rate} per CPU: {} local timer interrupts by the kernel's counters, which \
              include other timers",
             grouped(all.count),
         );
@@ -111,10 +111,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
         );
     }
     if !others.is_empty() {
-        let name = format!(
-            "{}, with fewer ticks",
-            counted(others.len() as u64, "other")
-        );
+        let name = format!("{} with fewer ticks", counted(others.len() as u64, "other"));
         page.row(Tone::Plain, 2, &name, &cells_of(&others));
     }
 }
@@ -122,17 +119,17 @@ fn measured(page: &mut Page, bill: &TickBill) {
 /// The tick rate of each CPU, busy and idle time together.
 fn together(cpus: &[CpuTicks]) -> String {
     let rate_of = |cpu: &CpuTicks| {
-        let rate = cpu.all.rate().map_or_else(|| "not known".to_owned(), hz);
+        let rate = cpu.all.rate().map_or_else(|| "unknown".to_owned(), hz);
         format!("{rate} {}", tied(format!("on CPU {}", cpu.cpu)))
     };
     let mut rates: Vec<String> = cpus.iter().take(SHOWN).map(rate_of).collect();
     if let Some(others) = cpus.get(SHOWN..).filter(|others| !others.is_empty()) {
         let all = Ticks::sum(others.iter().map(|cpu| cpu.all));
-        let rate = all.rate().map_or_else(|| "not known".to_owned(), hz);
+        let rate = all.rate().map_or_else(|| "unknown".to_owned(), hz);
         rates.push(format!("{rate} on the others"));
     }
     format!(
-        "{}: busy and idle together, because sums have no order",
+        "{}, busy and idle together, because sums have no order",
         rates.join(", ")
     )
 }
@@ -185,14 +182,14 @@ fn a_tick(part: &Part, ticks: u64) -> String {
 
 fn each(cost: &TickCost, basis: Basis) -> String {
     let scope = match basis {
-        Basis::Sums => " (its function alone)",
-        Basis::Interrupts => " (every interrupt of the local timer)",
+        Basis::Sums => " (timer function only)",
+        Basis::Interrupts => " (all local timer interrupts)",
         Basis::Spans | Basis::Counters => "",
     };
     let mut parts = Vec::new();
     if let Some(lengths) = cost.ticks.lengths() {
         parts.push(format!(
-            "{}, at most {}{scope}, in {}",
+            "{}, max {}{scope}, {}",
             quantiles(lengths.median, lengths.p99),
             tied(lengths.max),
             counted(cost.ticks.count, "tick"),
@@ -206,13 +203,13 @@ fn each(cost: &TickCost, basis: Basis) -> String {
             .collect();
         parts.join(", ")
     };
-    parts.push(format!("on average {}", named(&cost.within)));
+    parts.push(format!("on average: {}", named(&cost.within)));
     if !cost.softirqs.is_empty() {
-        parts.push(format!("then softirqs {}", named(&cost.softirqs)));
+        parts.push(format!("then softirqs: {}", named(&cost.softirqs)));
     }
     if let Some(around) = &cost.around {
         parts.push(format!(
-            "entry and exit around it {}, in {} that the probe saw",
+            "entry and exit around it: {}, in {} that the probe saw",
             quantiles(around.median, around.p99),
             grouped(around.count),
         ));
@@ -231,7 +228,7 @@ fn seconds_a_day(cores: Estimate) -> String {
     };
     let number = |value: f64| format!("{value:.digits$}");
     let interval = day.plus_minus.map_or_else(
-        || " (interval not known)".to_owned(),
+        || " (interval unknown)".to_owned(),
         |half| format!(" ± {}", number(half)),
     );
     tied(format!("{}{interval} CPU seconds", number(day.value)))
@@ -241,7 +238,7 @@ fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
     let cpus = bill.cpus.len() as u64;
     let share = cost.cores.value / bill.cpus.len().max(1) as f64;
     let mut text = vec![format!(
-        "{} on {}, {} of their time, extrapolated to a day",
+        "{} on {}, {} of their time, extrapolated",
         seconds_a_day(cost.cores),
         counted(cpus, "CPU"),
         tied(percent(share)),
@@ -256,8 +253,7 @@ fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
     if probed > 0 {
         let share = probed as f64 / bill.all().count.max(1) as f64;
         text.push(format!(
-            "{} of the ticks fired while a probe kept a CPU from idling: --probe none leaves that \
-             out",
+            "{} of the ticks fired while a probe kept a CPU from idling (--probe none avoids this)",
             tied(percent(share)),
         ));
     }
@@ -266,11 +262,11 @@ fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
 
 fn a_host(fleet: &Fleet) -> String {
     let interval = fleet.cores.plus_minus.map_or_else(
-        || " (interval not known)".to_owned(),
+        || " (interval unknown)".to_owned(),
         |half| format!(" ± {half:.4}"),
     );
     format!(
-        "EXTRAPOLATED to {} like this one: {} a day, {}",
+        "EXTRAPOLATED to {} like this one: {} per day, {}",
         counted(u64::from(fleet.guests), "guest"),
         seconds_a_day(fleet.cores),
         tied(format!("{:.4}{interval} cores", fleet.cores.value)),
@@ -281,21 +277,21 @@ fn legend(bill: &TickBill, statement: &Statement) -> String {
     let mut legend = Vec::new();
     if bill.basis == Basis::Spans {
         legend.push(
-            "busy: from the intervals between ticks with no idling between them; a dash: too few. \
-             stopped: times that the kernel stopped the tick, and restarted it, give or take one. \
-             saved: ticks skipped while idle.",
+            "while busy: from the intervals between ticks without idle time between them; a dash \
+             means too few. stopped: number of times that the kernel stopped and restarted the \
+             tick (±1). saved: ticks skipped while idle.",
         );
     }
     if bill.basis == Basis::Interrupts {
         legend.push(
-            "No timer function of the tick was seen, so every local timer interrupt counts as a \
+            "No timer function of the tick was traced, so every local timer interrupt counts as a \
              tick.",
         );
     }
     if statement.machine.hypervisor.is_some() {
         legend.push(
-            "The hypervisor's own cost of each tick (exits, timer programming) cannot be seen \
-             from the guest and is not included.",
+            "The hypervisor's own cost of each tick (exits, timer programming) is not visible \
+             from the guest and not included.",
         );
     }
     legend.join(" ")

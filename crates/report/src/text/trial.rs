@@ -69,14 +69,15 @@ const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
 const ROOMY: usize = 72;
 
 /// Explains the columns.
-const WORDS: &str = "A: the mean of the first arm's runs; the next column: of the arm that stands beside it. effect: the \
-    mean difference within blocks, of values above 0 a share of A, else in the metric's unit (pt: percentage \
-    points), with its 95 % interval, which is drawn from the blocks (percentile-t), of fewer than 8 or more than 500 \
-    Student's. detect: the effect that a trial of \
-    so many blocks finds in four of five cases, by the noise of A beside itself before the blocks. p: the probability that \
-    chance alone sets the arms so far apart (signed ranks of the blocks' differences), all rows together (Holm). \
-    better, worse, differs: p is at most 5 %, and the interval leaves 0 out. none: no difference larger than the \
-    interval, and that is no more than --difference. open: neither.";
+const WORDS: &str = "A: mean of the first arm's runs; the next column is the mean of the other \
+    arm. effect: mean difference within blocks, as a share of A if all values are above 0, \
+    otherwise in the metric's unit (pt: percentage points). Its 95 % interval is bootstrapped from \
+    the blocks (percentile-t), or Student's with fewer than 8 or more than 500 blocks. detect: the \
+    effect that a trial with this many blocks finds in four of five cases, given the noise between \
+    runs of A before the blocks. p: probability of such a difference by chance alone (signed ranks \
+    of the blocks' differences), corrected for all rows (Holm). better, worse, differs: p is at \
+    most 5 % and the interval excludes 0. none: any difference is within the interval, which is no \
+    larger than --difference. open: neither.";
 
 fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
@@ -94,7 +95,7 @@ fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
         runs(&mut page, statement);
     }
     if style.view.shows(Section::Legend) {
-        page.section("Words");
+        page.section("Terms");
         page.legend(WORDS);
     }
     page.finish()
@@ -108,7 +109,7 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     table(page, statement, room.rows);
     let most = if room.brief { 1 } else { room.rows };
     for (text, arm) in predictions(statement, room.brief).iter().take(most) {
-        page.paragraph(Tone::Plain, &format!("Predicted of {arm}: "), text);
+        page.paragraph(Tone::Plain, &format!("Prediction for {arm}: "), text);
     }
     let doubts = checks(statement);
     for text in doubts.iter().take(room.checks) {
@@ -116,7 +117,7 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     }
     let left = doubts.len().saturating_sub(room.checks);
     if left > 0 {
-        let text = format!("and {left} more (--format json)");
+        let text = format!("{left} more (--format json)");
         page.paragraph(Tone::Faint, "Check: ", &text);
     }
     restored(page, statement);
@@ -197,7 +198,7 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
                 ),
                 _ => (
                     Tone::Warning,
-                    format!("Cannot tell {arm} from {first} by {what}."),
+                    format!("Cannot tell {arm} from {first} in {what}."),
                 ),
             };
             page.paragraph(tone, "", &text);
@@ -232,7 +233,7 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
                 _ if is_constant(comparison) => "it is constant".to_owned(),
                 (_, None) => "too few values".to_owned(),
                 (Some(more), _) => format!("about {} would", counted_more(more)),
-                (None, _) => "10 000 blocks would not".to_owned(),
+                (None, _) => "even 10 000 blocks would not".to_owned(),
             };
             (4, format!("{metric} ({why})"))
         }
@@ -249,9 +250,9 @@ fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     for result in all {
         let arm = label(statement, result.arm);
         let (tone, words) = match result.outcome {
-            Outcome::Holds => (Tone::Alarm, "holds"),
-            Outcome::DoesNotHold => (Tone::Good, "does not hold"),
-            Outcome::CannotTell => (Tone::Warning, "cannot be told"),
+            Outcome::Holds => (Tone::Alarm, "true"),
+            Outcome::DoesNotHold => (Tone::Good, "false"),
+            Outcome::CannotTell => (Tone::Warning, "undecided"),
         };
         let condition = clean(&result.condition.to_string());
         page.paragraph(tone, "Fail if ", &format!("{condition}: {words} for {arm}"));
@@ -269,7 +270,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let measured = measured.filter(|run| run.purpose == RunPurpose::Measured);
     let runs = measured.count() as u64;
     let text = format!(
-        "{}: {} by turns, {}, on {}, Linux {}, from {}",
+        "{}: {} in rotation, {}, on {}, Linux {}, started {}",
         clean(&trial.subject),
         counted(runs, "run"),
         counted(trial.design.blocks, "block"),
@@ -295,10 +296,10 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
         let blocks = blocks.filter(|run| run.purpose == RunPurpose::Measured);
         let last = blocks.map(|run| run.block + 1).max().unwrap_or(0);
         let text = format!(
-            "it was interrupted in block {last} of {}",
+            "interrupted in block {last} of {}",
             trial.design.blocks
         );
-        page.paragraph(Tone::Warning, "Ended: ", &text);
+        page.paragraph(Tone::Warning, "Ended early: ", &text);
     }
     if statement
         .successes
@@ -329,10 +330,10 @@ fn noise(page: &mut Page, statement: &TrialStatement) {
     let noises: Vec<String> = noises.collect();
     if !noises.is_empty() {
         let text = format!(
-            "{} from block to block, {} beside itself in {} before",
+            "{} between blocks, from {} of {} alone before the trial",
             noises.join(", "),
-            label(statement, 0),
-            counted(trial.design.noise_runs, "run")
+            counted(trial.design.noise_runs, "run"),
+            label(statement, 0)
         );
         page.paragraph(Tone::Plain, "Noise: ", &text);
     }
@@ -340,7 +341,7 @@ fn noise(page: &mut Page, statement: &TrialStatement) {
 
 fn settings(arm: &Arm) -> String {
     if arm.settings.is_empty() {
-        return "as it is".to_owned();
+        return "unchanged".to_owned();
     }
     let settings = arm.settings.iter().map(|setting| {
         let target = match &*setting.target {
@@ -412,7 +413,7 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     }
     let left = statement.comparisons.len().saturating_sub(most);
     if left > 0 {
-        let text = format!("and {left} more (--format json)");
+        let text = format!("{left} more (--format json)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
@@ -436,14 +437,14 @@ fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)>
         let proven = match (&comparison.effect, prediction.error) {
             (Some(effect), Some(error)) => {
                 let error = tied(shown.error(error));
-                format!("proven {}, so it is off by {error}", with_interval(effect))
+                format!("measured {}, so the error is {error}", with_interval(effect))
             }
-            _ => "nothing was measured that it could be held against".to_owned(),
+            _ => "no measured value to compare with".to_owned(),
         };
         let from = if brief {
             String::new()
         } else {
-            format!(", of the work in {}", clean(&prediction.load))
+            format!(", for the work in {}", clean(&prediction.load))
         };
         let (metric, settings) = (
             clean(&comparison.metric),
@@ -463,8 +464,8 @@ fn restored(page: &mut Page, statement: &TrialStatement) {
         .filter(|setting| is_back(setting.outcome))
         .count();
     if back > 0 {
-        let text = format!("{} as before", counted(back as u64, "setting"));
-        page.paragraph(Tone::Good, "Put back: ", &text);
+        let text = counted(back as u64, "setting");
+        page.paragraph(Tone::Good, "Restored: ", &text);
     }
     for setting in all.iter().filter(|setting| !is_back(setting.outcome)) {
         undone(page, setting);

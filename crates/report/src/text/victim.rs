@@ -11,7 +11,9 @@ use ticktax_model::victim::{
 use ticktax_model::{Kind, Nanos};
 
 use super::cells::Cells;
-use super::numbers::{counted, exact, grouped, percent, quantiles, rate, time_or_blank};
+use super::numbers::{
+    MIGRATION, WAKE_UP, counted, displayed, exact, grouped, percent, quantiles, rate, time_or_blank,
+};
 use super::page::{Page, TIE, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
@@ -26,27 +28,27 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(victim) = &statement.victim else {
         return;
     };
-    page.section(&format!("What happened to {}", program_name(victim)));
+    page.section(&format!("Time of {}", program_name(victim)));
     let wall = wall(statement);
     match &victim.threads {
         Some(threads) if threads.threads > 0 => {
             accounts(page, threads, wall);
             latency(page, threads);
-            interferers(page, "It waited behind", &threads.behind, threads, wall);
+            interferers(page, "Waited behind", &threads.behind, threads, wall);
             let by = &threads.interrupted_by;
-            interferers(page, "It was interrupted by", by, threads, wall);
+            interferers(page, "Interrupted by", by, threads, wall);
             delays(page, threads);
             real_time(page, &threads.real_time);
             balance(page, threads);
         }
-        Some(_) => page.line(Tone::Warning, "None of its threads was seen."),
+        Some(_) => page.line(Tone::Warning, "None of its threads ran."),
         None => {
             let remedy = match statement.level {
                 Level::Kernel => "its threads were not followed".to_owned(),
                 Level::Proc => Untraced::from_statement(statement).remedy("run as root"),
             };
             let text = format!(
-                "What it waited for, what ran instead, and what interrupted it can only be traced: \
+                "Its waits, what ran instead, and its interruptions are only known from a trace: \
                  {remedy}."
             );
             page.paragraph(Tone::Warning, "", &text);
@@ -60,7 +62,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     if let Some(stolen) = victim.stolen.filter(|&stolen| stolen > Nanos::ZERO) {
         let text = format!(
-            "{} taken by the hypervisor from all CPUs, whatever ran there",
+            "{} stolen by the hypervisor from all CPUs, no matter what ran there",
             tied(stolen)
         );
         page.paragraph(Tone::Warning, "Steal: ", &text);
@@ -89,7 +91,7 @@ fn name(state: ThreadState) -> &'static str {
         ThreadState::Disk => "waiting for a disk",
         ThreadState::Lock => "waiting for a kernel lock",
         ThreadState::Stopped => "stopped",
-        ThreadState::Unseen => "not seen",
+        ThreadState::Unseen => "not traced",
     }
 }
 
@@ -111,8 +113,8 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
     };
     page.headings(Tone::Faint, "", &headings.columns());
     let groups: [(&str, &dyn Fn(ThreadState) -> bool); 3] = [
-        ("It wanted to run", &ThreadState::is_wanted),
-        ("It waited for something else", &|state| {
+        ("Needed the CPU", &ThreadState::is_wanted),
+        ("Did not need it", &|state| {
             !state.is_wanted() && state != ThreadState::Unseen
         }),
         ("Unknown", &|state| state == ThreadState::Unseen),
@@ -160,7 +162,7 @@ fn account_cells(account: &StateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
 fn latency(page: &mut Page, threads: &ThreadTimes) {
     if let Some(latency) = &threads.latency {
         let text = format!(
-            "{}, at most {}, over {}; {}",
+            "{}, max {} ({}); {}",
             quantiles(latency.lengths.median, latency.lengths.p99),
             tied(latency.lengths.max),
             counted(latency.count, "wake-up"),
@@ -170,13 +172,12 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// The display name of a culprit. An idle CPU can keep a thread waiting while it wakes, or while
-/// the thread migrates to it.
+/// The display name of a culprit. A thread that waits for an idle CPU waits for its wake-up.
 fn culprit_name(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
-        None if kind == Kind::Idle => "idle CPU".to_owned(),
-        None => name.to_owned(),
+        None if kind == Kind::Idle => WAKE_UP.to_owned(),
+        None => displayed(name).to_owned(),
     }
 }
 
@@ -203,7 +204,7 @@ fn interferers(
             ..Cells::from_time(interferer.time, threads.elapsed)
         };
         let name = if interferer.moved {
-            "moving to another CPU".to_owned()
+            MIGRATION.to_owned()
         } else {
             culprit_name(&interferer.name, interferer.pid, interferer.kind)
         };
@@ -230,14 +231,14 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     // Culprits are shown with their pid, which is also the tid of one thread, so the tid needs a
     // noun.
     let noun = if threads.threads > 1 { "thread " } else { "" };
-    page.line(Tone::Strong, "Its longest delays, and what ran on its CPU");
+    page.line(Tone::Strong, "Longest delays, and what ran on its CPU");
     for delay in delays {
         let label = format!("  {:>8}  ", delay.length.to_string());
         let by = delay.woken_by.as_ref();
         let by = by.map_or_else(String::new, |by| format!(" (woken by {})", tied(by)));
         let before = delay
             .waited_on
-            .map(|cpu| format!(", waiting on CPU {cpu} before"));
+            .map(|cpu| format!(", first waiting on CPU {cpu}"));
         let before = before.unwrap_or_default();
         let head = format!(
             "{} {}, {}, {}{by}: ",
@@ -257,9 +258,9 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
 /// The limit that kept real-time threads from running.
 pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     match limit {
-        RealTimeLimit::Throttling => "sched_rt_runtime_us",
+        RealTimeLimit::Throttling => "real-time throttling (sched_rt_runtime_us)",
         RealTimeLimit::FairServer => "the fair server",
-        RealTimeLimit::Either => "sched_rt_runtime_us or the fair server",
+        RealTimeLimit::Either => "real-time throttling (sched_rt_runtime_us) or the fair server",
     }
 }
 
@@ -271,11 +272,11 @@ pub(super) fn real_time(page: &mut Page, all: &[RealTimeHeld]) {
             .filter(|_| held.limit != RealTimeLimit::FairServer);
         let granted = granted.map_or_else(String::new, |runtime| {
             let granted = format!("{runtime} of each {}", held.period);
-            format!(" (real-time threads have {})", tied(granted))
+            format!(" (real-time threads may run {})", tied(granted))
         });
         let pids = held.pids.iter().map(ToString::to_string);
         let text = format!(
-            "{} ({}) was kept from its CPU by {}{granted} for {}, {}, up to {} at once",
+            "{} ({}) was stopped by {}{granted} for {}, {}, up to {} at a time",
             held.name,
             pids.collect::<Vec<String>>().join(", "),
             limit_name(held.limit),
@@ -295,7 +296,7 @@ fn timeline(delay: &Delay) -> String {
             let name = culprit_name(&episode.name, episode.pid, episode.kind);
             let length = tied(format!("for {}", episode.length));
             match (episode.count, episode.at) {
-                (2.., _) => format!("{name} {length} in {} times", grouped(episode.count)),
+                (2.., _) => format!("{name} {length} in {} intervals", grouped(episode.count)),
                 (_, Nanos(..=0)) => format!("{name} {length}"),
                 (_, at) => format!("after {} {name} {length}", tied(at)),
             }
@@ -305,26 +306,26 @@ fn timeline(delay: &Delay) -> String {
         return "its CPU quota was used up".to_owned();
     }
     if let Some(limit) = delay.limit {
-        episodes.insert(0, format!("kept from it by {}", limit_name(limit)));
+        episodes.insert(0, format!("stopped by {}", limit_name(limit)));
     }
     if delay.more > 0 {
         episodes.push(format!("{} more", grouped(delay.more)));
     }
     if episodes.is_empty() {
-        episodes.push("nothing seen".to_owned());
+        episodes.push("cause unknown".to_owned());
     }
     episodes.join(", ")
 }
 
 fn balance(page: &mut Page, threads: &ThreadTimes) {
     let sums = format!(
-        "{} accounted for, {} elapsed, of {}.",
+        "{} accounted for, {} elapsed, {}.",
         exact(threads.accounted),
         exact(threads.elapsed),
         counted(threads.threads, "thread"),
     );
     if threads.balances() {
-        page.paragraph(Tone::Good, "", &format!("Its books balance: {sums}"));
+        page.paragraph(Tone::Good, "", &format!("Its accounts balance: {sums}"));
         return;
     }
     let mut off: Vec<String> = threads
@@ -341,7 +342,7 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
         off.push(tied(threads.accounted - threads.elapsed));
     }
     let text = format!(
-        "ITS BOOKS DO NOT BALANCE: off by {}. {sums}",
+        "ITS ACCOUNTS DO NOT BALANCE: off by {}. {sums}",
         off.join(", ")
     );
     page.paragraph(Tone::Alarm, "", &text);
@@ -362,13 +363,13 @@ fn counters(page: &mut Page, usage: &Usage) {
     if let Some(waited) = usage.waited {
         parts.push(format!("waited {} for a CPU", tied(waited)));
     }
-    let text = format!("{} (read before and after)", parts.join(", "));
+    let text = format!("{} (read before and after the recording)", parts.join(", "));
     page.paragraph(Tone::Plain, "By /proc: ", &text);
 }
 
 fn throttling(page: &mut Page, quota: &Throttling) {
     let text = format!(
-        "{} used up its CPU quota in {} of {}, and was throttled for {}, its CPUs' times added up",
+        "{} used up its CPU quota in {} of {} and was throttled for {}, summed over its CPUs",
         quota.cgroup,
         grouped(quota.throttled),
         counted(quota.periods, "period"),
@@ -395,13 +396,13 @@ fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
         page.paragraph(
             Tone::Plain,
             "Machine:  ",
-            &format!("some tasks stalled on {}", parts.join(", ")),
+            &format!("tasks stalled on {}", parts.join(", ")),
         );
     }
     if let Some(queue) = statement.run_queue.filter(|queue| queue.samples > 0) {
         let mean = queue.threads as f64 / queue.samples as f64;
         let text = format!(
-            "{} runnable on average, {} at most",
+            "{} runnable on average, max {}",
             tied(format!("{mean:.1} threads")),
             grouped(queue.max)
         );

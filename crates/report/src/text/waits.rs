@@ -4,7 +4,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 
 use super::cells::Cells;
-use super::numbers::{counted, rate};
+use super::numbers::{counted, displayed, rate};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
@@ -14,7 +14,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(waits) = statement.waits.as_ref().filter(has_content) else {
         return;
     };
-    page.section("Who waited for a CPU, and behind whom");
+    page.section("Run-queue waits");
     let headings = Cells {
         share: String::new(),
         median: String::new(),
@@ -39,16 +39,16 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         page.paragraph(Tone::Faint, "    ", &behind(program));
     }
     if waits.programs_left_out > 0 {
-        let left = format!("and {}", counted(waits.programs_left_out, "other program"));
+        let left = counted(waits.programs_left_out, "other program");
         page.paragraph(Tone::Faint, "  ", &left);
     }
     super::victim::real_time(page, &waits.real_time);
     let mut legend =
-        "time: from a wake-up, or from losing its CPU, until a thread had a CPU, of all \
-        threads added up. behind: who ran meanwhile on that CPU."
+        "time: from a wake-up or preemption until the thread ran, summed over all threads. \
+        behind: the programs that ran on that CPU during the waits."
             .to_owned();
     if !waits.preempted {
-        legend += " Events were lost: waits of threads that lost their CPU are left out.";
+        legend += " Events were lost, so waits after a preemption are missing.";
     }
     page.legend(&legend);
 }
@@ -59,13 +59,13 @@ fn behind(program: &WaitingProgram) -> String {
     let parts = parts.map(|waited: &WaitedFor| {
         tied(format!(
             "{} {}",
-            named(&waited.name, &waited.pids),
+            named(displayed(&waited.name), &waited.pids),
             waited.time
         ))
     });
     let parts: Vec<String> = parts.collect();
     let at = format!("{:.3} s", program.max_at.as_secs_f64());
-    format!("behind {}; longest at {}", parts.join(", "), tied(at))
+    format!("behind {}; the longest at {}", parts.join(", "), tied(at))
 }
 
 /// A program's name with its pid or number of processes.

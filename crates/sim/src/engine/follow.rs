@@ -38,7 +38,7 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
     if task.index() >= setup.tasks.len() {
         return Err(SetupError {
             what: format!("task {}", task.0),
-            why: "it is to be followed, and is not there".to_owned(),
+            why: "cannot follow it: no such task".to_owned(),
         });
     }
     let mut engine = Engine::new(setup, Some(Recorder::new(setup, sink, Some(task))));

@@ -42,7 +42,7 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
                 machine_at = Some(at);
                 collect(machine, "", &mut given, &mut phases)?;
             }
-            _ if name == "machine" => return Err(fault(at, "write [machine]")),
+            _ if name == "machine" => return Err(fault(at, "write it as a section, [machine]")),
             _ if OTHERS.contains(&name) => {}
             value => match find(name).filter(|setting| setting.section == Section::Run) {
                 Some(setting) => given.push(Given { setting, value, at }),
@@ -57,7 +57,10 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
             Section::Run => 0,
             Section::Machine => machine_at,
         };
-        return Err(fault(at, &format!("`{}` is missing", missing.name)));
+        return Err(fault(
+            at,
+            &format!("the setting `{}` is missing", missing.name),
+        ));
     }
     let mut setup = Setup::new(Machine::new(1, 1, Policy::Fair), Nanos::ZERO);
     given.sort_by_key(|entry| entry.setting.rank());
@@ -67,7 +70,10 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
             .iter()
             .find(|other| other.setting.sets == entry.setting.sets)
         {
-            let why = format!("`{name}` sets the same as `{}`", other.setting.name);
+            let why = format!(
+                "`{name}` sets the same value as `{}`; remove one",
+                other.setting.name
+            );
             return Err(fault(entry.at, &why));
         }
         let set = value(entry.setting.kind, entry.value)
@@ -108,7 +114,7 @@ fn collect<'t>(
                     .filter(|setting| setting.section == Section::Machine)
                     .map(Setting::name)
                     .collect();
-                let why = format!("unknown setting `{name}`; there are {}", names.join(", "));
+                let why = format!("unknown setting `{name}`; choose from {}", names.join(", "));
                 return Err(fault(at, &why));
             }
         }
@@ -127,7 +133,7 @@ fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
         }
         (Kind::Duration | Kind::Word(_), DeValue::String(text)) => kind.parse(text),
         (Kind::Word(_), DeValue::Boolean(is_on)) => kind.parse(if *is_on { "on" } else { "off" }),
-        (Kind::Integer(..), _) => Err("write a whole number".to_owned()),
+        (Kind::Integer(..), _) => Err("write an integer".to_owned()),
         (Kind::Duration, _) => Err("write a duration, such as \"3ms\"".to_owned()),
         (Kind::Word(words), _) => Err(format!("write one of \"{}\"", words.join("\", \""))),
     }

@@ -123,7 +123,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "policy",
         words!(Policy),
-        "the scheduler: [model.md](model.md)",
+        "the scheduling policy: [model.md](model.md)",
         |setup| Some(Value::Word(setup.machine.policy.word())),
         |setup, value| {
             let mut policy = meant!(Policy, value)?;
@@ -141,7 +141,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "hz",
         Kind::Integer(1, 1_000_000),
-        "ticks a second (`CONFIG_HZ`)",
+        "ticks per second (`CONFIG_HZ`)",
         |setup| Some(Value::unsigned(setup.machine.hz)),
         |setup, value| {
             setup.machine.hz = value.integer().unsigned_abs();
@@ -152,7 +152,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "tick",
         Kind::Word(&TickMode::WORDS),
-        "when a CPU's tick stops: never, while the CPU idles, or also while it has a single task",
+        "when a CPU stops its tick: never, while idle, or also while running a single task",
         |setup| Some(Value::Word(setup.machine.tick.word())),
         |setup, value| {
             setup.machine.tick = match value.word() {
@@ -167,7 +167,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "timers",
         words!(TimerRule),
-        "how sleeps are rounded: as in 2.4, as in 2.6, to the next tick, or not",
+        "how sleeps are rounded: as in Linux 2.4, as in 2.6, to the next tick, or not at all",
         |setup| Some(Value::Word(setup.machine.timers.word())),
         |setup, value| {
             setup.machine.timers = meant!(TimerRule, value)?;
@@ -178,7 +178,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "highres",
         Kind::SWITCH,
-        "high-resolution timers, as `timers` says; `off` leaves a kernel of jiffies what it is",
+        "whether `timers` is `high-resolution`; `off` replaces only that rule, by `first-tick`",
         |setup| {
             Some(Value::switch(
                 setup.machine.timers == TimerRule::HighResolution,
@@ -198,8 +198,8 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "slice",
         Kind::Duration,
-        "the slice of `eevdf`; without it that of Linux 6.15 and later: 0.7 ms × (1 + log₂ CPUs), \
-         of which 8 count at most",
+        "the slice of `eevdf`; the default is that of Linux 6.15 and later, 0.7 ms × (1 + log₂ \
+         CPUs) with at most 8 CPUs counted",
         |setup| match setup.machine.policy {
             Policy::Eevdf { slice, .. } => Some(Value::Duration(slice)),
             _ => None,
@@ -209,13 +209,13 @@ pub(super) static ALL: [Setting; 22] = [
                 *slice = value.duration();
                 Ok(())
             }
-            _ => Err("only the policy eevdf has a slice that can be set".to_owned()),
+            _ => Err("only the policy eevdf has a configurable slice".to_owned()),
         },
     ),
     row(
         "hrtick",
         Kind::SWITCH,
-        "whether a timer ends the slices of `eevdf` (`HRTICK`), rather than the tick",
+        "whether a timer (`HRTICK`) ends the slices of `eevdf` instead of the tick",
         |setup| match setup.machine.policy {
             Policy::Eevdf { hrtick, .. } => Some(Value::switch(hrtick)),
             _ => None,
@@ -225,13 +225,13 @@ pub(super) static ALL: [Setting; 22] = [
                 *hrtick = value.is_on();
                 Ok(())
             }
-            _ => Err("only the policy eevdf has an hrtick".to_owned()),
+            _ => Err("only the policy eevdf supports hrtick".to_owned()),
         },
     ),
     row(
         "slack",
         Kind::Duration,
-        "how late a high-resolution timer of a task may be (`PR_SET_TIMERSLACK`, 50us in Linux)",
+        "how late a task's high-resolution timer may fire (`PR_SET_TIMERSLACK`, 50us in Linux)",
         |setup| Some(Value::Duration(setup.machine.slack)),
         |setup, value| {
             setup.machine.slack = value.duration();
@@ -241,7 +241,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "costs.tick",
         Kind::Duration,
-        "what a tick costs; less than half of its period",
+        "cost of a tick; less than half of its period",
         |setup| Some(Value::Duration(setup.machine.costs.tick)),
         |setup, value| {
             setup.machine.costs.tick = value.duration();
@@ -251,7 +251,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "costs.timer",
         Kind::Duration,
-        "what the interrupt of a high-resolution timer costs",
+        "cost of a high-resolution timer interrupt",
         |setup| Some(Value::Duration(setup.machine.costs.timer)),
         |setup, value| {
             setup.machine.costs.timer = value.duration();
@@ -261,7 +261,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "costs.switch",
         Kind::Duration,
-        "what switching to another task costs that task",
+        "cost of a context switch, charged to the next task",
         |setup| Some(Value::Duration(setup.machine.costs.switch)),
         |setup, value| {
             setup.machine.costs.switch = value.duration();
@@ -271,8 +271,8 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "phase",
         Kind::Duration,
-        "how much later each CPU's tick is than the machine's; `phases`, in a scenario alone, is a \
-         list with one for each CPU",
+        "delay of each CPU's tick after the machine's; `phases` (scenarios only) lists one delay \
+         per CPU",
         |setup| {
             let phases = &setup.machine.phases;
             let first = phases.first().copied().unwrap_or_default();
@@ -292,7 +292,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "device",
         words!(Device),
-        "the timer that ticks: its input clock decides how long a tick really is",
+        "the timer device that ticks; its input clock determines the exact length of a tick",
         |setup| Some(Value::Word(setup.machine.device.word())),
         |setup, value| {
             let device = meant!(Device, value)?;
@@ -305,7 +305,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "lapic.bus_hz",
         Kind::Integer(1, i64::MAX),
-        "the input frequency of the device `lapic`, in Hz",
+        "input frequency of the device `lapic`, in Hz",
         |setup| match setup.machine.device {
             Device::Lapic { bus_hz, .. } => Some(Value::unsigned(bus_hz)),
             _ => None,
@@ -315,13 +315,13 @@ pub(super) static ALL: [Setting; 22] = [
                 *bus_hz = value.integer().unsigned_abs();
                 Ok(())
             }
-            _ => Err("only the device lapic has a bus".to_owned()),
+            _ => Err("only the device lapic has a bus frequency".to_owned()),
         },
     ),
     row(
         "lapic.divisor",
         Kind::Integer(1, 128),
-        "what the device `lapic` divides it by; 16 in Linux",
+        "divisor of the device `lapic`; 16 in Linux",
         |setup| match setup.machine.device {
             Device::Lapic { divisor, .. } => Some(Value::unsigned(divisor)),
             _ => None,
@@ -337,7 +337,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "drift_ppb",
         Kind::Integer(-999_999_999, 1_000_000_000),
-        "how fast the ticking clock is, in billionths",
+        "frequency error of the ticking clock, in parts per billion",
         |setup| Some(Value::Integer(setup.machine.drift_ppb)),
         |setup, value| {
             setup.machine.drift_ppb = value.integer();
@@ -347,7 +347,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "tick_level",
         Kind::Integer(0, 255),
-        "the mask level of the tick: handlers of this level and above hold it up",
+        "mask level of the tick; handlers of this level and above delay it",
         |setup| Some(Value::Integer(setup.machine.tick_level.into())),
         |setup, value| {
             setup.machine.tick_level = value.to_u8();
@@ -357,7 +357,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "frequency",
         Kind::Integer(1, 100_000),
-        "the CPUs' frequency, in thousandths of the full one",
+        "CPU frequency, in thousandths of the maximum",
         |setup| Some(Value::Integer(setup.machine.speed.frequency)),
         |setup, value| {
             setup.machine.speed.frequency = value.integer();
@@ -367,7 +367,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "duty",
         Kind::Integer(1, 8),
-        "in how many eighths of the time the CPUs' clock runs",
+        "duty cycle of the CPUs' clock, in eighths",
         |setup| Some(Value::Integer(setup.machine.speed.duty)),
         |setup, value| {
             setup.machine.speed.duty = value.integer();
@@ -377,7 +377,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "seed",
         Kind::COUNT,
-        "seed of all random draws; 1 by default",
+        "seed of the random numbers; the default is 1",
         |setup| Some(Value::unsigned(setup.seed)),
         |setup, value| {
             setup.seed = value.integer().unsigned_abs();
@@ -388,7 +388,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "length",
         Kind::Duration,
-        "how long it runs, at most 24h",
+        "simulated time, at most 24h",
         |setup| Some(Value::Duration(setup.length)),
         |setup, value| {
             let length = value.duration();

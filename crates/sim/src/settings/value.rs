@@ -42,13 +42,13 @@ impl Kind {
             Self::Integer(min, max) => {
                 let number: i64 = text
                     .parse()
-                    .map_err(|_| format!("`{text}` is not a whole number"))?;
+                    .map_err(|_| format!("`{text}` is not an integer"))?;
                 if (min..=max).contains(&number) {
                     Ok(Value::Integer(number))
                 } else if max == i64::MAX {
-                    Err(format!("{number} is less than {min}"))
+                    Err(format!("{number} is too small: choose at least {min}"))
                 } else {
-                    Err(format!("{number} is not from {min} to {max}"))
+                    Err(format!("{number} is out of range: choose {min} to {max}"))
                 }
             }
             Self::Duration => match text.parse() {
@@ -59,7 +59,7 @@ impl Kind {
                 .iter()
                 .find(|&&word| word == text)
                 .map(|&word| Value::Word(word))
-                .ok_or_else(|| format!("`{text}` is none of {}", words.join(", "))),
+                .ok_or_else(|| format!("unknown word `{text}`: choose from {}", words.join(", "))),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Integer(min, i64::MAX) => write!(f, "integer from {min} on"),
+            Self::Integer(min, i64::MAX) => write!(f, "integer of at least {min}"),
             Self::Integer(min, max) => write!(f, "integer from {min} to {max}"),
             Self::Duration => f.write_str("duration"),
             Self::Word(words) => write!(f, "`{}`", words.join("`, `")),

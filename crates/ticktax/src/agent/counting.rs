@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 use ticktax_analysis::findings::{Measured, judge};
 use ticktax_analysis::totals::{Accumulator, Moment, Windows};
 use ticktax_host::{Proc, own_peak_memory, own_process_cpu_time};
-use ticktax_model::facts::{FactsError, HostFact, Row as Fact, Window, WindowLength};
+use ticktax_model::facts::{HostFact, Row as Fact, Window, WindowLength};
 use ticktax_model::machine::{Machine, Pressure};
 use ticktax_model::recording::{Books, Header, Level, Loss, Row, RowSink, World};
 use ticktax_model::totals::{IncidentTotals, OwnCost, Totals};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::Counted;
 use ticktax_probes::clock::now;
-use ticktax_report::FactsFolder;
+use ticktax_store::facts::FactsError;
+use ticktax_store::facts::FactsFolder;
 
 use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 
 use nix::sys::socket::{Backlog, SockType, listen};
-use ticktax_model::disk::{Folder, error_words};
+use ticktax_store::disk::{Folder, error_words};
 
 use super::connection::Stream;
 use super::http::{Hosts, PageFormat};

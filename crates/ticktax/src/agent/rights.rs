@@ -9,7 +9,7 @@ use caps::CapSet;
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::stat::{Mode, fchmod, umask};
 use nix::unistd::{self, Uid, fchown, geteuid, setgroups, setresgid, setresuid};
-use ticktax_model::disk::{Folder, error_words};
+use ticktax_store::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 

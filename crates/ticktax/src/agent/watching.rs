@@ -12,7 +12,8 @@ use ticktax_model::recording::{Books, Loss, Row};
 use ticktax_model::totals::IncidentTotals;
 use ticktax_observe::{Event, Plan, Recorder, RecorderPlan, Session};
 use ticktax_probes::clock::now;
-use ticktax_report::{Budget, not_kept_line, read_incidents};
+use ticktax_report::not_kept_line;
+use ticktax_store::incidents::{Budget, read_incidents};
 
 use super::counting::{Agent, has};
 use crate::arguments::AgentArguments;

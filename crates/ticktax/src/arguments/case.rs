@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use ticktax_model::document::DocumentKind;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 use super::files::HTML;
 use super::{complete, formats};
+use crate::files::HtmlFile;
 
 /// Exit codes of `case run`.
 const CODES: &str = "\

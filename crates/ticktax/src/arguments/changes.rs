@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::files::HtmlFile;
 use clap::Args;
 use ticktax_experiment::numbers::Question;
 use ticktax_experiment::trial::DIFFERENCE;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::trial::Better;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 use super::files::HTML;
 use super::percent::percentage;

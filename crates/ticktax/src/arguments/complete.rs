@@ -10,8 +10,9 @@ use clap_complete::engine::{
 use ticktax_experiment::Case;
 use ticktax_knobs::Consent;
 use ticktax_model::document::DocumentKind;
-use ticktax_model::recording::{Paced, RecordingReader};
+use ticktax_model::recording::Paced;
 use ticktax_report::Section;
+use ticktax_store::recording::RecordingReader;
 
 pub(super) fn cases() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::files::{HtmlFile, RowFormat};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use ticktax_report::{HtmlFile, RowFormat};
 
 /// Short help of `--html`, the same for every verb.
 pub(super) const HTML: &str = "Also write an HTML page to this file";

@@ -9,10 +9,12 @@ use ticktax_model::incident::TriggerSpec;
 use ticktax_model::utc::Utc;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_observe::{GapProbe, RecorderPlan};
-use ticktax_report::{Budget, Format, HtmlFile};
+use ticktax_report::Format;
+use ticktax_store::incidents::Budget;
 
 use super::files::HTML;
 use super::{Length, formats, one_of, seconds_or_units};
+use crate::files::HtmlFile;
 
 pub(super) const TRIGGER_KINDS: &str = "\
 Trigger kinds: wait, late, blocked, throttled, stretch, gap, frame, signal; --help explains them.

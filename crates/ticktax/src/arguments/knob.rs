@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::files::HtmlFile;
 use clap::{Args, Subcommand};
 use ticktax_knobs::Target;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::knob::KnobScope;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 use super::files::HTML;
 use super::{ProcessId, complete, formats};

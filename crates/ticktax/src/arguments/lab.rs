@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::files::HtmlFile;
 use clap::{Args, Subcommand};
 use ticktax_experiment::vary::Vary;
 use ticktax_lab::Arch;
 use ticktax_lab::kernel::{KernelSource, Wanted};
 use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 use super::files::HTML;
 use super::vary::all_taken;

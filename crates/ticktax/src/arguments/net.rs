@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::files::HtmlFile;
 use clap::{Args, Subcommand};
 use ticktax_experiment::traffic::{Setup, rate};
 use ticktax_experiment::vary::Vary;
@@ -10,7 +11,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::net::Tuning;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 use super::files::HTML;
 use super::link::LinkArguments;

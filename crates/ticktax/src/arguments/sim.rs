@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use crate::files::HtmlFile;
 use clap::Args;
 use ticktax_experiment::vary::{LoopVariants, Vary};
 use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::FrameRate;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 use super::files::HTML;
 use super::{Length, formats};

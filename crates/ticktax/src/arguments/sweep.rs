@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 use ticktax_sim::settings;
 
 use super::files::HTML;
 use super::formats;
+use crate::files::HtmlFile;
 
 /// Examples, with the names of all settings.
 pub(crate) fn examples() -> String {

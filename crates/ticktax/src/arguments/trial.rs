@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::files::HtmlFile;
 use clap::Args;
 use ticktax_experiment::trial::run::TrialMetric;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::{CpuList, Nanos};
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 
 use super::files::HTML;
 use super::percent::percentage;

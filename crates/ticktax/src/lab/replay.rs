@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use ticktax_experiment::replay::replay_here;
 use ticktax_host::Proc;
-use ticktax_model::recording::{RecordingWriter, World};
+use ticktax_model::recording::World;
+use ticktax_store::recording::RecordingWriter;
 
 use crate::arguments::ReplayArguments;
 use crate::case;

@@ -11,7 +11,7 @@ use ticktax_lab::kernel::{Kernel, find_for};
 use ticktax_lab::qemu::{GuestSettings, Outcome};
 use ticktax_lab::wire::Frame;
 use ticktax_lab::{Arch, LabError, Program, Run, guest};
-use ticktax_model::disk::{Folder, Temporary, write_output};
+use ticktax_store::disk::{Folder, Temporary, write_output};
 
 use super::cache;
 use crate::arguments::{FileArguments, GuestArguments, GuestVerb, RunArguments};

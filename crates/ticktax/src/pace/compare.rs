@@ -1,10 +1,11 @@
 //! Comparison of variants of a loop.
 
+use crate::files::RowFiles;
 use ticktax_analysis::pace::TurnStats;
 use ticktax_experiment::vary::LoopVariants;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Observation, PacedTurns, Progress, TurnsPlan};
-use ticktax_report::{RowFiles, RowsEnded};
+use ticktax_report::RowsEnded;
 
 use super::own;
 use crate::arguments::PaceArguments;

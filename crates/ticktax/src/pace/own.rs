@@ -1,10 +1,11 @@
 //! A paced loop run by ticktax.
 
+use crate::files::RowFiles;
 use ticktax_analysis::pace::{FrameStats, loop_statement};
 use ticktax_model::pace::LoopSpec;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{LoopPlan, Observation, PacedLoop, Progress};
-use ticktax_report::{RowFiles, RowsEnded};
+use ticktax_report::RowsEnded;
 
 use super::{LENGTH, LIVE};
 use crate::arguments::PaceArguments;

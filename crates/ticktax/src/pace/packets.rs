@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::thread;
 
+use crate::files::RowFiles;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_analysis::packets::{ReceiverWatch, packet_statement};
 use ticktax_host::Proc;
@@ -13,7 +14,7 @@ use ticktax_model::recording::{EndedEarly, Header, Level, Paced, RowSink};
 use ticktax_model::{Cpu, SourceTable};
 use ticktax_observe::{DropWatch, Event, Observation, Plan, Program, Session};
 use ticktax_probes::net::{NetError, Outcome, Place, Prepared, Traffic};
-use ticktax_report::{RowFiles, RowsEnded};
+use ticktax_report::RowsEnded;
 
 use crate::arguments::{ETHERNET, PaceArguments};
 use crate::failure::Failure;

@@ -1,10 +1,11 @@
 //! The loop of another program: follows a process and finds its frames.
 
+use crate::files::RowFiles;
 use ticktax_analysis::Auditor;
 use ticktax_model::recording::{Header, Level, Paced};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Plan, Program, Progress, Session};
-use ticktax_report::{RowFiles, RowsEnded};
+use ticktax_report::RowsEnded;
 
 use super::{LENGTH, LIVE};
 use crate::arguments::PaceArguments;

@@ -12,9 +12,9 @@ use std::thread;
 use nix::sys::socket::SockType;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
-use ticktax_model::disk::{Folder, error_words};
 use ticktax_model::incident::TriggerKind;
 use ticktax_observe::Waker;
+use ticktax_store::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 use crate::incidents::{SOCKET, WORDS_MAX};

@@ -10,7 +10,8 @@ use ticktax_model::recording::RowSink;
 use ticktax_model::totals::IncidentTotals;
 use ticktax_model::utc::Utc;
 use ticktax_observe::FrozenWindow;
-use ticktax_report::{Budget, IncidentStore, incident_line};
+use ticktax_report::incident_line;
+use ticktax_store::incidents::{Budget, IncidentStore};
 
 use super::journal::Journal;
 use crate::failure::Failure;

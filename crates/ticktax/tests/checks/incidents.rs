@@ -8,7 +8,7 @@ use serde_json::Value;
 use ticktax_inject::{Event, Truth};
 use ticktax_model::Nanos;
 use ticktax_model::incident::{Trigger, TriggerKind};
-use ticktax_model::recording::RecordingReader;
+use ticktax_store::recording::RecordingReader;
 
 use super::{Reading, check};
 

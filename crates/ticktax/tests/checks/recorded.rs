@@ -6,8 +6,9 @@ use std::path::Path;
 use libtest_mimic::Failed;
 use ticktax_fixture::wrong_own_time;
 use ticktax_inject::Truth;
-use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::{Cpu, Kind, Nanos, Source, Span};
+use ticktax_store::recording::RecordingReader;
 
 /// The header and the spans of a recording.
 pub(crate) struct Recorded {

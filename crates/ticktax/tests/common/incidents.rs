@@ -5,11 +5,12 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use ticktax_fixture::{books, header, process, whole};
-use ticktax_model::disk::Folder;
 use ticktax_model::incident::{Trigger, TriggerKind};
-use ticktax_model::recording::{RecordingWriter, RowSink};
+use ticktax_model::recording::RowSink;
 use ticktax_model::utc::Utc;
 use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
+use ticktax_store::disk::Folder;
+use ticktax_store::recording::RecordingWriter;
 
 const MS: i64 = 1_000_000;
 

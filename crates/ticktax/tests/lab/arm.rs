@@ -14,10 +14,11 @@ use ticktax_lab::Arch;
 use ticktax_lab::kernel::Wanted;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{Level, RecordingReader, Row};
+use ticktax_model::recording::{Level, Row};
 use ticktax_model::statement::{Account, Class, GapCause, Statement};
 use ticktax_model::witness::Proof;
 use ticktax_model::{Kind, Nanos, Span};
+use ticktax_store::recording::RecordingReader;
 
 use crate::fixture::{audit, built, complaint, lab_run, why_not_there};
 

@@ -86,7 +86,7 @@ pub(crate) fn a_missing_kernel_is_named() {
         .output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     assert!(
-        listed.starts_with("No kernel in the lab's cache"),
+        listed.starts_with("The lab's cache has no kernel"),
         "{listed}"
     );
 }

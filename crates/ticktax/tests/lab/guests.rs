@@ -8,8 +8,9 @@ use libtest_mimic::Failed;
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{KernelCell, KernelComparison, KernelsStatement};
 use ticktax_model::pace::{PaceStatement, SleepMethod};
-use ticktax_model::recording::{RecordingReader, World};
+use ticktax_model::recording::World;
 use ticktax_report::{Format, TextStyle, render};
+use ticktax_store::recording::RecordingReader;
 
 use crate::checks::{check, gaps, statement};
 use crate::fixture::{CLOUD, LIMIT, complaint, lab_run, ticktax};

@@ -7,6 +7,7 @@ pub(crate) mod guest;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use facts::Accounts;
 use serde_json::Value;
 use ticktax_lab::qemu::{Clock, Outcome};
 use ticktax_model::Nanos;
@@ -16,7 +17,6 @@ use ticktax_model::statement::Statement;
 
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
-use facts::Accounts;
 
 /// The text of a file that the guest wrote.
 fn guest_text(outcome: &Outcome, name: &str) -> String {
@@ -71,7 +71,7 @@ impl Caught {
         assert!(output.status.success(), "{stall} {}", complaint(&output));
         let statement: Statement = serde_json::from_slice(&output.stdout).unwrap();
         assert!(statement.balances(), "{stall} {:?}", statement.balance);
-        let reader = ticktax_model::recording::RecordingReader::open(&file).unwrap();
+        let reader = ticktax_store::recording::RecordingReader::open(&file).unwrap();
         let header = reader.header().clone();
         Self {
             stall,

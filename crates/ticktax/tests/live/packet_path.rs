@@ -13,8 +13,9 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::packet_path::{NotFollowed, PacketDelay, PacketHolder, PacketPaths, Step};
-use ticktax_model::recording::{Effect, RecordingReader, Row};
+use ticktax_model::recording::{Effect, Row};
 use ticktax_model::{Cpu, Intervals, Kind, Nanos};
+use ticktax_store::recording::RecordingReader;
 
 use super::fixture::{Place, check, statement, ticktax};
 

@@ -15,9 +15,10 @@ use libtest_mimic::Failed;
 use ticktax_fixture::{books, header, off_cpu, process, whole};
 use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::hook::Hook;
-use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::victim::{Target, VictimHeader};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceTable};
+use ticktax_store::recording::RecordingWriter;
 
 use super::fixture::{Place, check, injector};
 
@@ -79,7 +80,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
 /// Start of the page about this machine, which is its name.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
-    Ok(format!("{}: ", name.trim()))
+    Ok(format!("{}, ", name.trim()))
 }
 
 /// Checks that the note about a saved file does not scroll the page's first line away: it is
@@ -204,7 +205,7 @@ pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     shows(
         &audit(&server),
         "gamesrv (",
-        &["gamesrv", "LAGGING", "backupd", "EVERY 50", "taskset"],
+        &["gamesrv", "LAGGING", "backupd", " 50.", "taskset"],
     )
 }
 
@@ -218,7 +219,7 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
         &audit(&server),
         "gamesrv (",
         // They are real-time threads, and nice values do not affect those.
-        &["gamesrv", "HELD UP", "ttx-cc1  x3", "chrt -a -o"],
+        &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
 
@@ -273,7 +274,7 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed> {
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
-    let words = ["NOT HELD UP", "nothing to change"];
+    let words = ["OK (", "Nothing to change"];
     // A hypervisor can make a frame late, and the screen then correctly says so.
     let mut seen = Ok(());
     for _ in 0..5 {
@@ -330,8 +331,8 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     let file = recording(&place, guest, &cycle)?;
     shows(
         &report(&file),
-        "vm-7 SIMULATED: ",
-        &["hypervisor 20", "steal", "The hypervisor had the CPUs for"],
+        "vm-7 SIMULATED, ",
+        &["20.0 % stolen", "steal", "The hypervisor had the CPUs for"],
     )
 }
 
@@ -362,6 +363,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         });
     };
     let file = recording(&place, followed, &cycle)?;
@@ -370,7 +372,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
         "gamesrv (4290)",
         &[
             "gamesrv",
-            "HELD UP",
+            "DELAYED",
             "in page faults 800 ms",
             "page faults took",
         ],

@@ -64,19 +64,16 @@ fn main() -> ExitCode {
         ..Arguments::from_args()
     };
     let may_change = geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
-    let root_tests = machine::ALL.iter().map(|&(name, test)| {
-        Trial::test(format!("root::{name}"), test).with_ignored_flag(!may_change)
-    });
-    // These measure an effect, which takes minutes and a quiet machine.
+    // They watch this machine, and some measure an effect, which takes minutes and a quiet machine.
+    // The live tests of the default command change a setting and restore it.
     let left_out = left_out("live");
     let measuring = |name: String, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
         Trial::test(name, run)
             .with_kind(left_out.clone().unwrap_or_default())
             .with_ignored_flag(!may_change || left_out.is_some())
     };
-    let effects = machine::EFFECTS
-        .iter()
-        .map(|&(name, test)| measuring(format!("root::{name}"), Box::new(test)));
+    let of_root = machine::ALL.iter().chain(machine::EFFECTS);
+    let of_root = of_root.map(|&(name, test)| measuring(format!("root::{name}"), Box::new(test)));
     let stories = stories::all().into_iter().map(|story| {
         let name = format!("root::story::{}", story.name);
         measuring(name, Box::new(move || story.check()))
@@ -86,11 +83,7 @@ fn main() -> ExitCode {
         .map(|&(name, test)| Trial::test(name, test));
     libtest_mimic::run(
         &arguments,
-        root_tests
-            .chain(effects)
-            .chain(stories)
-            .chain(unprivileged_tests)
-            .collect(),
+        of_root.chain(stories).chain(unprivileged_tests).collect(),
     )
     .exit_code()
 }

@@ -62,7 +62,7 @@ fn the_worked_example_matches_the_page() {
     let output = case(&["run", example]);
     let page = text(&output.stdout);
     assert!(output.status.success(), "{page}");
-    assert!(page.contains("4 of 4 predicted rows are met"), "{page}");
+    assert!(page.contains("4 of 4 predicted rows match"), "{page}");
     let fitted = case(&["fit", example]);
     assert!(fitted.status.success());
     let fitted = text(&fitted.stdout);

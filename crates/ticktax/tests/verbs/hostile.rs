@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{
-    Books, Edge, Effect, Header, Level, RecordingWriter, Row, RowSink, Sum, World,
-};
+use ticktax_model::recording::{Books, Edge, Effect, Header, Level, Row, RowSink, Sum, World};
 use ticktax_model::{
     Cpu, CpuList, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
+use ticktax_store::recording::RecordingWriter;
 
 const MIB: u64 = 1 << 20;
 /// Memory that a process can allocate between two checks.

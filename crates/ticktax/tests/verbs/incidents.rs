@@ -58,7 +58,7 @@ fn one_incident_is_explained_and_its_recording_reported() {
     let expected = "game (10) waited 20.0 ms for CPU 0, behind indexer (20) for 20.0 ms.";
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains(expected), "{page}");
-    assert!(page.contains("The books balance."), "{page}");
+    assert!(page.contains("Accounts balance"), "{page}");
 }
 
 #[test]

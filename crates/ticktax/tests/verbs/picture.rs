@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ticktax_analysis::RecordingAnalysis;
-use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_model::recording::RowSink;
 use ticktax_report::{Format, TextStyle, render};
+use ticktax_store::recording::RecordingReader;
 
 use crate::common::simulate;
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use ticktax_model::pace::{PaceRule, PaceStatement, Subject};
 use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
-use ticktax_model::recording::{Header, Level, RecordingWriter, Row, RowSink, Sum, World};
+use ticktax_model::recording::{Header, Level, Row, RowSink, Sum, World};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
+use ticktax_store::recording::RecordingWriter;
 
 use crate::common::{GAME, refused_as_usage, text, ticktax};
 

@@ -200,7 +200,7 @@ fn invalid_points_are_reported_and_set_the_exit_code() {
             .unwrap();
         let page = text(&output.stdout);
         assert_eq!(output.status.code(), Some(4), "{page}");
-        assert!(page.contains("2 of 4 points could not be run"), "{page}");
+        assert!(page.contains("2 of 4 points failed"), "{page}");
         assert!(page.contains("only the policy eevdf has a slice"), "{page}");
     }
 }

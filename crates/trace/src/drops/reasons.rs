@@ -46,7 +46,7 @@ impl Reasons {
         }
         match (reason >> 16, reason & 0xffff) {
             (0, reason) => format!("reason {reason}"),
-            (subsystem, reason) => format!("reason {reason} of subsystem {subsystem}"),
+            (subsystem, reason) => format!("reason {reason} (subsystem {subsystem})"),
         }
     }
 }

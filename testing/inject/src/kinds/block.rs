@@ -1,6 +1,6 @@
-//! `block`: a pinned thread that waits uninterruptibly, for a child that it lends its memory's place to (`vfork`).
+//! `block`: a pinned thread in uninterruptible wait for a child process (`CLONE_VFORK`).
 //!
-//! The child sleeps for the length of the event, and ends; its end wakes the thread.
+//! The child sleeps for the length of the event and exits. Its exit wakes the thread.
 
 use ticktax_model::Nanos;
 

@@ -1,9 +1,9 @@
-//! `dodge`: a program that keeps to one part of every tick, so that the kernel's samples find it
-//! never or always.
+//! `dodge`: a program that works in one part of every tick, so that the kernel's samples always
+//! find it or never do.
 //!
-//! When the tick comes, the kernel's list of timers says. Who may not read that finds it out: a spinning thread is
-//! interrupted there, at one and the same phase again and again. In a guest, the host's own tick interrupts it
-//! as regularly.
+//! The kernel's list of timers shows when the tick comes. Without permission to read it, a spinning
+//! thread finds the tick: it is interrupted there again and again, at the same phase. In a guest,
+//! the host's own tick interrupts it just as regularly.
 
 use std::fs;
 
@@ -20,19 +20,19 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// How long the tick is looked for.
+/// Time to search for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
-/// Room for the gaps of that time.
+/// Maximum number of gaps in that time.
 const ROOM: usize = 1 << 14;
-/// How many parts of a tick's length are told apart.
+/// Resolution of the search: parts per tick.
 const PARTS: usize = 200;
-/// The share of ticks that must be seen in one part for it to be the tick's.
+/// Share of ticks that must appear in one part to identify the tick.
 const SEEN: f64 = 0.5;
 
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
     let tick = plan.schedule.period;
     place::pin(place::SELF, plan.cpu)?;
-    // While this thread runs, its CPU's tick does.
+    // The CPU's tick runs while this thread runs.
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
     let phase = match next_tick(&timers, plan.cpu) {
         Some(next) => Nanos(next.0.rem_euclid(tick.0)),
@@ -52,7 +52,8 @@ pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Trut
     Ok(truth)
 }
 
-/// When the tick of `cpu` is due next, by the text of `/proc/timer_list`; `None` where it is not set or not told.
+/// Next due time of the tick on `cpu`, from the text of `/proc/timer_list`. `None` if the tick is
+/// not set or not shown.
 fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     let begin = format!("cpu: {cpu}");
     let mine = timers.lines().skip_while(|line| *line != begin).skip(1);
@@ -63,7 +64,7 @@ fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     due.parse().ok().map(Nanos)
 }
 
-/// When ticks come, as a spinning thread sees it.
+/// Phase of the tick, detected by a spinning thread.
 fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
     let tick = plan.schedule.period;
     let spinner = Spinner::start(plan.cpu, ROOM)?;
@@ -76,7 +77,7 @@ fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
     })
 }
 
-/// Works in the window of each tick and sleeps in between.
+/// Works in the window of each tick and sleeps otherwise.
 fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<Walk, InjectError> {
     let tick = plan.schedule.period;
     let count = usize::try_from(plan.duration.0 / tick.0).unwrap_or(usize::MAX);
@@ -95,10 +96,10 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
             break;
         }
         let began = clock::now();
-        // Late by a whole tick or more: these are left out.
+        // Windows missed completely are left out.
         if began < to {
-            // Read while on the CPU at both ends: what the scheduler charges for the wake-up, from
-            // before the thread runs, is not in it.
+            // Both readings happen while running. This excludes the time that the scheduler charges
+            // for the wake-up before the thread runs.
             let cpu_before = clock::thread_cpu();
             let ended = clock::spin(began, to - began);
             let cpu_time = Some(clock::thread_cpu() - cpu_before);
@@ -121,8 +122,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     })
 }
 
-/// When ticks come, as a remainder of their period: the part of it in which gaps begin most often.
-/// `None` where that is not often enough.
+/// Phase of the tick: the part of the period in which most gaps start. `None` if they are not
+/// frequent enough.
 fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     let part = tick.0 / i64::try_from(PARTS).ok()?;
     let remainder = |gap: &Gap| gap.start.0.rem_euclid(tick.0);
@@ -131,7 +132,7 @@ fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     for gap in gaps {
         counts[place(remainder(gap))] += 1;
     }
-    // A phase on a border is in two parts.
+    // A phase on a border is split between two parts.
     let pair = |i: usize| counts[i] + counts[(i + 1) % PARTS];
     let best = (0..PARTS).max_by_key(|&i| pair(i))?;
     let expected = looked.0 as f64 / tick.0 as f64;
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tick_is_where_gaps_return() {
+    fn the_tick_is_found_from_periodic_gaps() {
         let tick = Nanos::from_millis(4);
         for offset in [0, 3_999_990, 1_234_567] {
             let ticks = (0..100).map(|i| i * tick.0 + offset + (i % 7) * 300);
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_when_its_tick_is_due() {
+    fn the_next_tick_is_read_from_the_timer_list() {
         let cpu = |number: u32, timers: &str| {
             format!("cpu: {number}\n clock 0:\nactive timers:\n{timers} clock 1:\n")
         };
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_tick_there_is_none() {
+    fn without_a_tick_no_phase_is_found() {
         let tick = Nanos::from_millis(4);
         let noise = gaps((0..300).map(|i| i * 1_371_111));
         assert_eq!(phase(&noise, tick, Nanos::from_millis(400)), None);

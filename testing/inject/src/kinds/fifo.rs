@@ -1,7 +1,7 @@
 //! `fifo`: a pinned real-time thread that spins.
 //!
-//! It takes the CPU from every ordinary thread as soon as its timer wakes it, and shows under its
-//! own name. Beside it come its timer and its wakings.
+//! It preempts every ordinary thread as soon as its timer wakes it, and appears under its own name.
+//! Its timer and its wake-ups appear too.
 
 use ticktax_model::Nanos;
 

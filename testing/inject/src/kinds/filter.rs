@@ -1,8 +1,8 @@
-//! `filter`: a softirq in one piece, of about the plan's length.
+//! `filter`: one long softirq of about the planned length.
 //!
-//! A packet over a loopback of the thread's own is looked at by many sockets, each of which has a slow filter and
-//! drops it. All of that is one piece of work of the `NET_RX` softirq, which runs on the sender's CPU before the
-//! send returns. How many sockets it takes is measured first.
+//! Many sockets inspect a packet on a private loopback device. Each has a slow filter and drops the
+//! packet. All of this is one run of the `NET_RX` softirq, on the sender's CPU, before the send
+//! returns. The required number of sockets is measured first.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
@@ -22,13 +22,15 @@ use crate::truth::{Count, Event, Measured, Truth};
 use super::softirq::{PAYLOAD, drain, own_loopback};
 use super::{thread, truth_of};
 
-/// Sockets by which the time of one is measured, and the most that there are: a process may have 1024 files.
+/// Number of sockets for measuring the time of one, and maximum number of sockets. A process can
+/// have 1024 files.
 const TRIED: u16 = 4;
 const MOST: u16 = 900;
-/// Packets by which it is measured: the quickest counts.
+/// Number of packets for measuring. The fastest one counts.
 const TRIALS: usize = 5;
-/// Steps of each filter, of 25 to 50 ns: the first of these that the kernel has room for. Older ones let a socket's
-/// options take 20 KiB (`net.core.optmem_max`), newer ones 128 KiB, and a step takes 32 bytes.
+/// Steps of each filter, 25 to 50 ns each: the first number that the kernel accepts. Old kernels
+/// let a socket's options use 20 KiB (`net.core.optmem_max`), and new ones 128 KiB. A step uses 32
+/// bytes.
 const STEPS: [u16; 2] = [3_900, 500];
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
@@ -46,7 +48,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a count below a thousand, or refused"
+        reason = "the count is below a thousand, or refused"
     )]
     let needed = (plan.schedule.length.as_secs_f64() / each).ceil() as usize;
     if needed > usize::from(MOST) {
@@ -86,7 +88,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Sends a packet, and says from when to when that took.
+/// Sends a packet. Returns the start and the end of the call.
 fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     let start = clock::now();
     sender
@@ -95,7 +97,7 @@ fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     Ok((start, clock::now()))
 }
 
-/// Adds sockets that look at each packet slowly, and drop it.
+/// Adds sockets that inspect each packet slowly and drop it.
 fn add(filters: &mut Vec<OwnedFd>, count: usize) -> Result<(), InjectError> {
     for _ in 0..count {
         let socket = sys::packet_socket()

@@ -1,13 +1,14 @@
-//! `irq-work`: interrupts of a CPU to itself, one each period of the schedule.
+//! `irq-work`: interrupts that a CPU sends to itself, one per period of the schedule.
 //!
-//! The kernel asks itself for such an interrupt where it may not wake a thread at once (`irq_work_queue`). Here that is
-//! the reader of a clock's samples, who is asked to be woken at each (`perf_output_wakeup`). On arm64 it is sent as
-//! any interrupt from one CPU to another, so that a machine of one CPU has them as well.
+//! The kernel sends itself such an interrupt if it cannot wake a thread immediately
+//! (`irq_work_queue`). Here the thread reads the samples of a clock and requests a wake-up for each
+//! (`perf_output_wakeup`). On arm64 the interrupt is sent like an inter-processor interrupt, so
+//! that machines with one CPU have it too.
 //!
-//! A kernel may have more of them, of its own; its count of them is told as well.
+//! The kernel can send more of them for other reasons. The truth therefore includes its own count.
 //!
-//! Of a CPU that idles a kernel may take no sample (6.18 in a virtual machine: none of 200, and all of them while it was
-//! busy), so there is no interrupt either.
+//! Some kernels take no samples on an idle CPU, so there are no interrupts either. For example,
+//! 6.18 in a virtual machine took none of 200 while idle, and all of them while busy.
 
 use std::fs;
 
@@ -23,12 +24,12 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// What the kernel calls it.
+/// Name in the kernel's tracing.
 const ACCOUNT: &str = "irq_work";
-/// What its row of /proc/interrupts says.
+/// Description in /proc/interrupts.
 const ROW: &str = "IRQ work interrupts";
 
-/// Takes samples to the end. How many interrupts that were, the samples' number says.
+/// Takes samples until the end. Their number is the number of interrupts.
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| InjectError::system("sample a CPU's clock", e, "run as root");
     let period = plan.schedule.period;
@@ -57,13 +58,13 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// How many samples of a clock the kernel takes a second at most, which it lowers itself where they take it too long.
+/// Maximum sample rate of a clock, per second. The kernel lowers it if samples take too long.
 fn most_a_second() -> Option<i64> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
     text.trim().parse().ok()
 }
 
-/// Refuses a period at which the kernel would leave samples out.
+/// Rejects a period so short that the kernel would skip samples.
 fn require_rate(period: Nanos, most: Option<i64>) -> Result<(), InjectError> {
     match most {
         Some(most) if 1_000_000_000 / period.0 >= most => Err(InjectError::Refused {

@@ -1,7 +1,7 @@
 //! `membarrier`: function-call interrupts from another CPU.
 //!
-//! The kernel interrupts each CPU that runs a thread of the process at that moment. The only other
-//! one that runs is the target, so each call sends one interrupt, to the disturbed CPU.
+//! The kernel interrupts each other CPU that currently runs a thread of the process. Only the
+//! target runs one, so each call sends a single interrupt to the disturbed CPU.
 
 use crate::clock;
 use crate::control::Control;

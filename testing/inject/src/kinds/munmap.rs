@@ -1,8 +1,9 @@
 //! `munmap`: TLB shootdowns from another CPU.
 //!
-//! Pages that were in use are unmapped, so every CPU that runs a thread of the process must forget
-//! them; on x86 the kernel tells it by a function-call interrupt. Processors that can broadcast
-//! the order (arm64; AMD's INVLPGB) need no interrupt, and then there is nothing to see.
+//! It unmaps pages that were in use. Every CPU that runs a thread of the process must then flush
+//! them from its TLB. On x86, the kernel requests this with a function-call interrupt. Processors
+//! that can broadcast the request (arm64, AMD with INVLPGB) need no interrupt, so nothing is
+//! visible there.
 
 use crate::clock;
 use crate::control::Control;

@@ -1,4 +1,4 @@
-//! `none`: nothing at all, for control.
+//! `none`: nothing at all, as a control.
 
 use crate::clock;
 use crate::control::{Control, Walk};
@@ -8,7 +8,7 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Sleeps once, to the end.
+/// Sleeps once, until the end.
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let cpu_before = clock::thread_cpu();
     let start = control.begin();

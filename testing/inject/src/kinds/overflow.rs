@@ -1,7 +1,8 @@
-//! `overflow`: interrupts of a CPU's performance counters, one each so many of its cycles.
+//! `overflow`: interrupts of a CPU's performance counters, one per given number of cycles.
 //!
-//! On x86 such an interrupt is an NMI; on arm64 it is a line's, and with `irqchip.gicv3_pseudo_nmi=1` it is let in where
-//! other interrupts are not. A CPU that idles counts no cycles.
+//! On x86 the interrupt is an NMI. On arm64 it is an ordinary interrupt, or with
+//! `irqchip.gicv3_pseudo_nmi=1` one that arrives even where others are disabled. An idle CPU counts
+//! no cycles.
 
 use ticktax_model::Nanos;
 
@@ -14,14 +15,14 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// What the kernel calls it: the device of the line, or the NMI's handler.
+/// Name in the kernel's tracing: the device of the interrupt line, or the NMI handler.
 const ACCOUNT: &str = if cfg!(target_arch = "x86_64") {
     "perf_event_nmi_handler"
 } else {
     "arm-pmu"
 };
 
-/// Counts to the end. How many interrupts that were, the counter's value says.
+/// Counts until the end. The counter's value gives the number of interrupts.
 pub(super) fn run(plan: &Plan, cycles: u64, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| {
         let hint = "run as root on a CPU whose cycles are counted: few virtual machines have such";

@@ -1,8 +1,8 @@
-//! `softirq`: UDP packets over a loopback of its own.
+//! `softirq`: UDP packets over a private loopback device.
 //!
-//! The thread leaves for a network namespace that it makes, so no packet reaches another program.
-//! A packet sent over the loopback is received by the `NET_RX` softirq on the sender's CPU, which
-//! runs before the send returns. The namespace ends with the thread.
+//! The thread enters a new network namespace, so no packet reaches another program. The `NET_RX`
+//! softirq receives a packet on the sender's CPU before the send returns. The namespace ends with
+//! the thread.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -19,7 +19,7 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// The bytes that each packet carries.
+/// Payload of each packet.
 pub(super) const PAYLOAD: [u8; 64] = [0; 64];
 
 pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth, InjectError> {
@@ -49,7 +49,7 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     let (cpu, passed, sent) = (walk.log.cpu_time, walk.log.length, walk.log.happened);
     let also = [thread(plan.disturbance.comm())];
     let mut truth = truth_of(plan, walk, "NET_RX", &[also[0].as_str(), "local_timer"]);
-    // With the cost of sending; there is no telling the two apart from here.
+    // Includes the cost of sending, which cannot be separated here.
     truth.measured.push(Measured::new(
         cpu,
         "CLOCK_THREAD_CPUTIME_ID around the sends: a ceiling",
@@ -70,8 +70,8 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     Ok(truth)
 }
 
-/// Takes the thread into a network namespace of its own: a sender that is connected to a receiver, over the loopback
-/// there.
+/// Moves the thread to a new network namespace. Returns a sender connected to a receiver over its
+/// loopback device.
 pub(super) fn own_loopback() -> Result<(UdpSocket, UdpSocket), InjectError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|e| {
         let hint = "run as root, on a kernel with network namespaces";
@@ -95,7 +95,7 @@ pub(super) fn own_loopback() -> Result<(UdpSocket, UdpSocket), InjectError> {
     Ok((sender, receiver))
 }
 
-/// Takes what has arrived; says how many packets that was.
+/// Receives pending packets. Returns their number.
 pub(super) fn drain(receiver: &UdpSocket) -> u64 {
     let mut packet = PAYLOAD;
     let mut count = 0;

@@ -1,8 +1,8 @@
-//! `stop`: stop-class work. A running thread is moved off the CPU and back.
+//! `stop`: stop-class work. A running thread is moved to another CPU and back.
 //!
-//! To move a thread that runs, the kernel has `migration/N`, the highest of all threads of CPU N,
-//! push it away. On the way back the thread is usually only waiting, behind the mover, and can be
-//! taken without.
+//! To move a running thread, the kernel uses `migration/N`, the thread of CPU N with the highest
+//! priority. On the way back, the thread usually only waits behind the mover and can be moved
+//! without it.
 
 use nix::sched::sched_setaffinity;
 
@@ -20,7 +20,7 @@ use super::{thread, truth_of};
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let other = place::other_than(plan.cpu, plan.disturbance.name())?;
     place::pin(place::SELF, other)?;
-    // It spins to be moved; its gaps are of no use, as it loses time on the other CPU, too.
+    // It spins to stay running. Its gaps are useless, because it also loses time on the other CPU.
     let target = Spinner::start(plan.cpu, 0)?;
     let (away, back) = (place::only(other)?, place::only(plan.cpu)?);
     let failed =

@@ -1,11 +1,13 @@
-//! What the storms of interrupts from another CPU have in common.
+//! Shared code of the storms of interrupts from another CPU.
 //!
 //! A thread of this process spins on the disturbed CPU, so that the interrupts must go there, and
-//! notes the gaps in its loop. The calls are made by a thread on another CPU. What the storm took
-//! is told in two ways: by the gaps that began while a call was on its way, and by all gaps less
-//! those of a control time before and after it. The second needs a quiet machine: it counts every
-//! other program's work as well, and may come out below zero. The first counts other work only
-//! where it fell into the same gap, and the median of a call's cost not even that.
+//! records the gaps in its loop. A thread on another CPU makes the calls.
+//!
+//! The cost of the storm is measured in two ways. The first sums the gaps that started during a
+//! call. The second sums all gaps, minus those of a control time before and after the storm. The
+//! second method needs a quiet machine: it includes the work of all other programs, and can be
+//! negative. The first includes other work only if it is in the same gap, and the median cost of a
+//! call excludes even that.
 
 use ticktax_model::Nanos;
 
@@ -19,23 +21,24 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Whether a call to one CPU alone, as it is here, has an interrupt of its own; arm64 has one for all calls.
+/// Whether a call to a single CPU has a separate interrupt. On arm64 all calls share one.
 const SINGLE: bool = cfg!(target_arch = "x86_64");
 
-/// What the kernel calls that interrupt.
+/// Name of that interrupt in the kernel's tracing.
 pub(super) const ACCOUNT: &str = if SINGLE {
     "call_function_single"
 } else {
     "call_function"
 };
 
-/// The row of `/proc/interrupts` that counts it: on arm64 by its place in `ipi_types` (`arch/arm64/kernel/smp.c`).
+/// Its row in `/proc/interrupts`. On arm64 the name is its index in `ipi_types`
+/// (`arch/arm64/kernel/smp.c`).
 pub(super) const CALLS: &str = if SINGLE { "CAL" } else { "IPI1" };
 
-/// The longest control time on each side.
+/// Maximum control time on each side.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
 
-/// Gaps a second to have room for beyond the storm's own: some hypervisors make thousands.
+/// Expected gaps per second from other causes. Some hypervisors cause thousands.
 const GAPS_A_SECOND: i64 = 20_000;
 
 /// A storm of interrupts.
@@ -44,12 +47,12 @@ pub(super) struct Storm<F> {
     pub(super) account: &'static str,
     /// The row of `/proc/interrupts` that counts it.
     pub(super) row: &'static str,
-    /// Makes one; returns when the call began and ended.
+    /// Makes one call. Returns its start and end.
     pub(super) call: F,
 }
 
 impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
-    /// Runs it by the plan.
+    /// Runs the storm.
     pub(super) fn run(mut self, plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
         let from = place::other_than(plan.cpu, plan.disturbance.name())?;
         place::pin(place::SELF, from)?;
@@ -103,7 +106,7 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
     }
 }
 
-/// How many gaps the target should have room for.
+/// Number of gaps that the target must be able to store.
 fn room(plan: &Plan) -> usize {
     let events = plan.schedule.events(plan.duration).take(1 << 20).count();
     let seconds = 3 + 2 * plan.duration.0 / 1_000_000_000;
@@ -111,14 +114,14 @@ fn room(plan: &Plan) -> usize {
     others.saturating_add(2 * events).min(1 << 22)
 }
 
-/// The time lost to each call that took some, if the log has all calls.
+/// Time lost to each call that took some. `None` if the log is incomplete.
 fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     let calls = walk.log.kept();
     let all = calls.len() as u64 == walk.log.happened;
     all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
-/// All gaps during the storm, and the same less those of the control time, scaled to the storm's.
+/// All gaps during the storm, and the same minus those of the control time, scaled to its length.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
     let quiet: Nanos = controls
@@ -136,7 +139,7 @@ fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Ve
     let scale = (walk.end - walk.start).share_of(quiet_for);
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a share of a time is a time"
+        reason = "a share of a time fits into a time"
     )]
     let expected = Nanos((quiet.0 as f64 * scale).round() as i64);
     let method = format!(

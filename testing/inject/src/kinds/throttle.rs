@@ -1,7 +1,7 @@
-//! `throttle`: CFS bandwidth control holds a CPU-bound process to a quota.
+//! `throttle`: CFS bandwidth control throttles a CPU-bound process.
 //!
-//! Each period the process runs for its quota and is then kept off the CPU until the next one,
-//! though the CPU may have nothing else to do. The process is a child, in a cgroup made for it.
+//! In each period, the process runs for its quota and is then throttled until the next period, even
+//! if the CPU is idle. The process is a child in a cgroup created for it.
 
 use std::path::Path;
 
@@ -17,17 +17,17 @@ use crate::truth::{Count, Measured, Truth};
 use super::thread;
 use super::worker::{Left, Worker, WorkerChannel};
 
-/// The name of the process that is throttled.
+/// Name of the throttled process.
 const HOG: &str = "ttx-inj-hog";
 
 pub(super) fn run(plan: &Plan, quota: Nanos, control: &Control) -> Result<Truth, InjectError> {
     let period = plan.schedule.period;
-    // Dropped after the worker, so that it is empty by then.
+    // Dropped after the worker, so that it is empty.
     let group = Group::make(quota, period)?;
     let room = 2 * usize::try_from(plan.duration.0 / period.0)
         .unwrap_or(usize::MAX)
         .max(8);
-    // Most of what is shorter than an eighth of a throttling has another cause.
+    // Most gaps shorter than an eighth of a throttled time have another cause.
     let shortest = Nanos((period - quota).0 / 8);
     let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |channel| {
         hog(channel, shortest)
@@ -85,7 +85,7 @@ fn truth(plan: &Plan, left: Left, stat: (Stat, Stat), stopped: bool, group: &Pat
     }
 }
 
-/// The child: wants the CPU all the time, and notes when it did not get it.
+/// The child: always runnable. It records when it did not run.
 fn hog(channel: &mut WorkerChannel<'_>, shortest: Nanos) -> ! {
     let mut last = clock::now();
     loop {

@@ -1,8 +1,8 @@
-//! A child process that disturbs, and tells its parent through shared memory.
+//! A child process that causes the disturbance and reports to its parent through shared memory.
 //!
-//! Some settings belong to a process and not to a thread: its `SIGALRM`, and on some machines its
-//! cgroup. A child has those of its own, so the process that asked for the disturbance keeps its.
-//! The child allocates nothing, as a fork of a process with several threads must not.
+//! Some settings belong to a process instead of a thread: its `SIGALRM`, and on some machines its
+//! cgroup. A child process keeps those of its parent unchanged. The child allocates nothing, which
+//! is required after a fork of a process with several threads.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ use crate::plan::Plan;
 use crate::sys::{Child, SharedWords};
 use crate::truth::{Event, Truth};
 
-/// When the disturbance begins, written by the parent; 0 before that.
+/// Start time of the disturbance, written by the parent. It is 0 before that.
 const START: usize = 0;
-/// Events that were due, and events that happened, written by the child.
+/// Numbers of due events and of completed events, written by the child.
 const PLANNED: usize = 1;
 const HAPPENED: usize = 2;
-/// What the system refused the child, as its error number; 0 if nothing.
+/// Error number of a failed system call in the child, or 0.
 const REFUSED: usize = 3;
-/// Where the events begin, of three words each.
+/// Index of the first event. Each event has three words.
 const EVENTS: usize = 4;
 
 /// The parent's side.
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     room: usize,
 }
 
-/// What a worker left.
+/// Results of a worker.
 pub(super) struct Left {
     pub(super) pid: i32,
     pub(super) start: Nanos,
@@ -55,12 +55,13 @@ pub(super) struct Left {
 pub(super) struct WorkerChannel<'a> {
     words: &'a SharedWords,
     room: usize,
-    /// When the disturbance began.
+    /// Start time of the disturbance.
     pub(super) start: Nanos,
 }
 
 impl Worker {
-    /// Starts a child that keeps to `cpu` under the name `comm`, and does `work` once told to.
+    /// Starts a child named `comm`, pinned to `cpu`. It does `work` when [`run`](Self::run) starts
+    /// it.
     pub(super) fn start(
         cpu: Cpu,
         comm: &CStr,
@@ -101,7 +102,7 @@ impl Worker {
         self.child.pid()
     }
 
-    /// Has the child begin, and waits for the plan's end.
+    /// Starts the child's work and waits for the plan's end.
     pub(super) fn run(self, plan: &Plan, control: &Control) -> Result<Left, InjectError> {
         let before = clock::process_cpu(self.pid());
         let start = control.begin();
@@ -151,12 +152,12 @@ impl Worker {
 }
 
 impl WorkerChannel<'_> {
-    /// Notes that an event was due.
+    /// Records that an event was due.
     pub(super) fn plan(&mut self) {
         self.words.words()[PLANNED].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes an event that happened.
+    /// Records a completed event.
     pub(super) fn note(&mut self, due: Nanos, start: Nanos, length: Nanos) {
         let words = self.words.words();
         let number = words[HAPPENED].load(Ordering::Relaxed);
@@ -170,7 +171,7 @@ impl WorkerChannel<'_> {
     }
 }
 
-/// Sleeps lightly until the parent says when it began.
+/// Sleeps in short intervals until the parent sets the start time.
 fn wait_for_start(words: &SharedWords) -> Nanos {
     loop {
         let start = words.words()[START].load(Ordering::Acquire);

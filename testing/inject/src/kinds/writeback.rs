@@ -1,9 +1,9 @@
-//! `writeback`: dirty pages of a file, written back.
+//! `writeback`: dirty pages of a file are written to disk.
 //!
-//! The thread dirties the pages and waits for the disk, so the pages are submitted under its name,
-//! and the disk's completions come as interrupts and `BLOCK` softirqs on the CPU that the driver
-//! sends them to. `fsync` also wakes the file system's journal. The file has no name any more by
-//! the time it is written, so nothing stays behind.
+//! The thread dirties the pages and waits for the disk, so the writes are submitted under its name.
+//! The disk's completions arrive as interrupts and `BLOCK` softirqs on the CPU that the driver
+//! chooses. `fsync` also wakes the file system's journal. The file is unlinked before it is
+//! written, so nothing is left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -74,7 +74,7 @@ pub(super) fn run(
     Ok(truth)
 }
 
-/// A new file in `dir` without a name.
+/// A new unlinked file in `dir`.
 fn nameless(dir: &Path) -> Result<File, InjectError> {
     let path = dir.join(format!("ticktax-inject-{}", nix::unistd::gettid()));
     let failed = |e| {

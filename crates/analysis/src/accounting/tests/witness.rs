@@ -1,4 +1,4 @@
-//! Time that a probe or soaker got, and the niced time in the kernel's columns.
+//! Tests the time that a probe or soaker got, and the niced time in the kernel's columns.
 
 use ticktax_model::accounting::{CpuCheck, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
@@ -14,7 +14,7 @@ use crate::Auditor;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// A spinning probe on the only CPU, with `nice` time counted by the kernel.
+/// A header with a spinning probe on the only CPU. The kernel counted `nice` as niced time.
 fn spun(nice: Nanos) -> Header {
     let mut header = OneCpu::header();
     let end = header.after.at;
@@ -38,7 +38,7 @@ fn spun(nice: Nanos) -> Header {
     header
 }
 
-/// Every tick hit a niced task: a program or the probe.
+/// Niced time if every tick hit a niced task, either a program or the probe.
 const ALL: Nanos = Nanos(TICK * TICKS);
 
 #[test]
@@ -66,7 +66,7 @@ fn time_of_a_probe_before_it_measured_counts_as_watched() {
 
 #[test]
 fn samples_of_a_probe_are_not_charged_to_a_program() {
-    // The probe had 40 % of the time but all of the samples.
+    // The probe got 40 % of the time but all of the samples.
     let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&spun(ALL));
     let cpu = &check.cpus[0];
     assert_eq!(cpu.shown_busy, Nanos::ZERO);
@@ -75,8 +75,8 @@ fn samples_of_a_probe_are_not_charged_to_a_program() {
     assert_eq!(cpu.interrupts, Some(Nanos(HANDLER * TICKS)));
 }
 
-/// A CPU without a tracer, soaked for a second. The soaker got 37 % of it. The kernel counted 99 %
-/// as niced time.
+/// A CPU without a tracer that was soaked for a second. The soaker got 37 % of the time; the kernel
+/// counted 99 % as niced.
 fn soaked() -> Header {
     let mut header = OneCpu::header();
     header.level = Level::Proc;
@@ -137,17 +137,17 @@ fn at_level_proc_the_soaker_is_the_witness() {
 #[test]
 fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     let mut header = soaked();
-    // The calibrations before and after were slow. At that speed, so much work would take longer
-    // than the recording.
+    // The calibrations before and after were slow. At that speed, the soaker's work would have
+    // taken longer than the recording.
     header.soakers[0].blocks = 44_400;
     header.soakers[0].block.block_fast_ns = Some(12_500.0);
     let (_, cpu) = close(&header);
     assert_eq!(cpu.left.unwrap().time, Nanos::from_millis(555));
     assert!((cpu.busy_share.unwrap() - 0.445).abs() < 1e-6, "{cpu:?}");
-    // Ratio of the slowest to the fastest of the three calibrations: 31 µs to 12.5 µs.
+    // Ratio between the slowest and the fastest calibration: 31 µs to 12.5 µs.
     let drift = header.soakers[0].block.drift().unwrap();
     assert!((drift - 1.48).abs() < 1e-9, "{drift}");
-    // Old recordings have only the calibrations at both ends.
+    // Old recordings contain only the calibrations at both ends.
     header.soakers[0].block.block_fast_ns = None;
     assert_eq!(
         close(&header).1.left.unwrap().time,
@@ -165,7 +165,7 @@ fn at_level_proc_niced_programs_are_limited_by_their_own_times() {
     let ms = Nanos::from_millis;
     assert_eq!(shown(&|_| ()), ms(10));
     assert_eq!(shown(&|program| program.nice = true), ms(610));
-    // Its children's time is niced too. The soaker's share limits the total.
+    // The program's children are niced too. The soaker's share limits the total.
     assert_eq!(
         shown(&|program| {
             program.nice = true;
@@ -182,7 +182,7 @@ fn a_soaker_that_failed_is_no_witness() {
     let (statement, cpu) = close(&header);
     assert_eq!((cpu.left, cpu.busy), (None, None));
     assert_eq!(cpu.shown_busy, Nanos::from_millis(10));
-    // It is unknown whether the nice column is the soaker's.
+    // It is unknown whether the time in the nice column is the soaker's.
     let time = |class| statement.cpus[0].of(class);
     assert_eq!(time(Class::Program), Nanos::from_millis(10));
     assert_eq!(time(Class::Unexplained), Nanos::from_millis(990));

@@ -1,14 +1,14 @@
 //! Finds what makes a source run: the wake-up edges that led to its onsets.
 //!
-//! An onset is the moment at which a thread, a work item or a softirq starts to run. The latest
-//! edge to it since its previous run caused the onset. An onset without an edge is a thread that
-//! continues after being preempted, or one whose wake-up was not seen. Edges arrive late from other
-//! CPUs, so an onset is held back for [`SETTLED`].
+//! An onset is the moment at which a thread, a work item or a softirq starts to run. It is caused
+//! by the latest edge to its source since the source's previous run. An onset without an edge is a
+//! thread that continues after being preempted, or one whose wake-up was not seen. Edges from other
+//! CPUs arrive late, so an onset is held back for [`SETTLED`].
 //!
 //! # Memory
-//! At most [`MAX_PAIRS`] onsets of a source are kept, and [`FEW_PAIRS`] of most sources. Beyond
-//! that, the kept ones are halved by time slices that are the same for all sources. So an onset and
-//! the onsets of its cause are kept or dropped together.
+//! Most sources keep up to [`FEW_PAIRS`] onsets, some up to [`MAX_PAIRS`]. Beyond that, half of
+//! them are dropped, by time slices that are the same for all sources. So an onset and the onsets
+//! of its cause are kept or dropped together.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,30 +21,31 @@ use super::routes::is_work_item;
 use super::stream::{Identity, Key};
 use super::streams::StreamId;
 
-/// Rows of different CPUs are in order to within this time.
+/// Maximum disorder between rows of different CPUs.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// A thread can be woken for its next run this long before the switch that ends the current one.
+/// A running thread can already be woken for its next run this long before the switch that ends the
+/// current one.
 const LEAVING: Nanos = Nanos(10_000);
-/// Edges to one target that are kept regardless of age.
+/// Number of edges to a target that are kept regardless of age.
 const FEW_EDGES: usize = 256;
 /// Maximum number of onsets held back per source.
 const MAX_WAITING: usize = 1 << 15;
-/// Onsets of a source that are kept initially.
+/// Maximum number of onsets kept by a source that was not granted more space.
 const FEW_PAIRS: usize = 512;
-/// Maximum number of kept onsets of a source.
+/// Maximum number of onsets kept by any source.
 const MAX_PAIRS: usize = 4_096;
-/// The share of onsets that must have the same cause for it to be named.
+/// A cause is reported if at least this share of the onsets has it.
 const REGULAR: f64 = 0.8;
-/// A cause needs at least this many onsets.
+/// Minimum number of onsets needed to report a cause.
 const FEWEST: usize = 5;
 /// Maximum length of a chain of causes.
 const STEPS: usize = 4;
 
-/// The target of an edge.
+/// The target of an edge: the thing that it wakes, queues or raises.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Thread(i32),
-    /// A work item, by function: the CPU it will run on is not known when it is queued.
+    /// A work item, identified by its function: its CPU is not known when it is queued.
     Work(Arc<str>),
     Softirq(Cpu, Arc<str>),
 }
@@ -58,7 +59,7 @@ impl Target {
         }
     }
 
-    /// The target of edges that make this source run; `None` if no edges do.
+    /// The target whose edges make this source run; `None` if no edges do.
     fn of_source(key: &Key) -> Option<Self> {
         match (&key.identity, key.cpu) {
             (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
@@ -77,12 +78,12 @@ impl Target {
     }
 }
 
-/// Whether wake-ups, queued work items or raised softirqs make this source run.
+/// Whether this source runs because of wake-ups, queued work items or raised softirqs.
 pub(super) fn has_cause(key: &Key) -> bool {
     Target::of_source(key).is_some()
 }
 
-/// When, where and by which actor (an index) a target was woken, queued or raised.
+/// An act that woke, queued or raised a target: its time, its CPU, and the index of the actor.
 #[derive(Clone, Copy, Debug)]
 struct Act {
     at: Nanos,
@@ -90,7 +91,7 @@ struct Act {
     actor: u32,
 }
 
-/// An onset, the end of its run, and the act that caused it.
+/// An onset, the end of the run it started, and the act that caused it.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     start: Nanos,
@@ -102,39 +103,40 @@ struct Pair {
 #[derive(Debug, Default)]
 struct Onsets {
     target: Option<Target>,
-    /// Onsets held back, by start: CPU, start and end.
+    /// Onsets held back, sorted by start: CPU, start and end.
     waiting: VecDeque<(Cpu, Nanos, Nanos)>,
-    /// Start and end of the last onset that is not held back any more.
+    /// Start and end of the latest onset that was processed.
     last: Option<(Nanos, Nanos)>,
     pairs: Vec<Pair>,
-    /// Base-2 logarithm of the thinning: onsets in one of 2^`thinned` time slices are kept.
+    /// Base-2 logarithm of the thinning: only onsets in one of 2^`thinned` time slices are kept.
     thinned: u32,
     may_grow: bool,
 }
 
-/// The cause of a beat, and all of its acts.
+/// The actor that caused a beat, and all its acts that did so.
 struct Cause {
     actor: u32,
     acts: Vec<Act>,
 }
 
-/// All edges and onsets.
+/// The edges and onsets of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// By time, the latest last.
+    /// The edges to each target, sorted by time, latest last.
     edges: HashMap<Target, VecDeque<Act>>,
-    /// By stream.
+    /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,
     actors: Vec<Identity>,
     by_identity: HashMap<Identity, u32>,
-    /// The actor of each source that made an edge; `None` for a source that causes nothing.
+    /// Index of the actor for each source that made an edge; `None` for a source that cannot be a
+    /// cause.
     by_source: HashMap<SourceId, Option<u32>>,
     newest: Nanos,
     grown: usize,
 }
 
-/// A source as the cause of an edge. Idling causes nothing: the actual cause is an interrupt that
-/// no hook watches.
+/// The identity under which `source` causes edges; `None` if it is idle. The actual cause is then
+/// an interrupt that no hook watches.
 fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
         Kind::Idle => None,
@@ -149,7 +151,7 @@ impl Causes {
         !self.edges.is_empty()
     }
 
-    /// Adds an edge made by `source`.
+    /// Adds an edge that `source` made.
     pub(super) fn edge(&mut self, edge: &Edge, source: &Source) {
         self.newest = self.newest.max(edge.span.start);
         let Some(actor) = self.actor(edge.span.source, source) else {
@@ -188,7 +190,7 @@ impl Causes {
         place
     }
 
-    /// Adds an onset of a stream, which has this `key`.
+    /// Adds a run of `stream`, whose key is `key`.
     pub(super) fn onset(
         &mut self,
         stream: StreamId,
@@ -218,14 +220,14 @@ impl Causes {
         }
     }
 
-    /// Finds the causes of all onsets held back.
+    /// Determines the cause of every onset held back.
     pub(super) fn settle_all(&mut self) {
         for stream in (0u32..).take(self.onsets.len()) {
             self.settle(stream, Nanos::MAX);
         }
     }
 
-    /// Finds the causes of a stream's onsets before `until`.
+    /// Determines the causes of a stream's onsets before `until`.
     fn settle(&mut self, stream: StreamId, until: Nanos) {
         let Self {
             edges,
@@ -242,7 +244,7 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
-            // A work item was more likely queued on the CPU it ran on than on another.
+            // A work item was more likely queued on the CPU that ran it than on another.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
             onsets.last = Some((start, end));
@@ -250,8 +252,8 @@ impl Causes {
         }
     }
 
-    /// The causes of a stream's runs, nearest first. Only onsets that are a `member` of a beat with
-    /// this `period` count.
+    /// The causes of a stream's beat with this `period`, nearest first. Ignores onsets that are not
+    /// a `member` of the beat.
     pub(super) fn chain(
         &self,
         (stream, own): (StreamId, &Identity),
@@ -282,7 +284,7 @@ impl Causes {
         let mut votes = Vec::new();
         let mut counted = Nanos(i64::MIN / 2);
         for pair in pairs.iter().filter(|pair| member(pair.start)) {
-            // Skip a continuation of a run that was already counted.
+            // Skip onsets that continue a run already counted.
             let goes_on = ((pair.start - counted).0 as f64) < period / 2.0;
             if pair.by.is_none() && goes_on {
                 continue;
@@ -293,7 +295,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// The cause of the runs in which the source `identity` acted.
+    /// Finds the cause of the runs during which `identity` performed these `acts`.
     fn cause_of_acts(
         &self,
         identity: &Identity,
@@ -319,7 +321,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// The actor that nearly all votes agree on.
+    /// The actor behind nearly all `votes`, if there is one.
     fn majority(&self, votes: &[Option<Act>]) -> Option<Cause> {
         let mut counts = vec![0_usize; self.actors.len()];
         for act in votes.iter().flatten() {
@@ -338,7 +340,8 @@ impl Causes {
     }
 }
 
-/// The last of `edges` after `since` and up to `start`, preferably from the CPU `here`.
+/// The last of `edges` after `since` and no later than `start`, preferring edges from the CPU
+/// `here`.
 fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
     let from = edges.partition_point(|edge| edge.at <= since).min(until);
@@ -348,12 +351,12 @@ fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nano
 }
 
 impl Onsets {
-    /// The time after which an edge can lead to the next onset.
+    /// Time after which an edge can cause the next onset.
     fn since(&self) -> Nanos {
         match (&self.target, self.last) {
             (_, None) => Nanos(i64::MIN),
             (Some(Target::Thread(_)), Some((start, end))) => start.max(end - LEAVING),
-            // It can be queued or raised again as soon as it has started.
+            // A work item or softirq can be queued or raised again as soon as it has started.
             (_, Some((start, _))) => start,
         }
     }
@@ -376,7 +379,7 @@ impl Onsets {
     }
 }
 
-/// Whether the time slice (17 ms) that contains `time` is kept.
+/// Whether onsets in the 17 ms time slice that contains `time` are kept.
 fn is_kept(time: Nanos, thinned: u32) -> bool {
     let slice = (time.0 >> 24).cast_unsigned();
     let mixed = slice.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,18 +1,18 @@
 //! Tests whether a beat follows the kernel's tick, in recordings without wake-ups.
 //!
 //! Without edges the cause of a run is unknown, but one can test whether a thread starts after
-//! ticks more often than at other times. A moment is a tick, or ticks of several CPUs that
-//! coincide. Each moment has a control half a tick later. A beat follows the tick if
+//! ticks more often than at other times. A *moment* is one tick, or the coinciding ticks of several
+//! CPUs. Each moment has a *control* half a tick later. A beat follows the tick if
 //!
 //! 1. at least four of five of its events start within [`within`] of a tick, not counting events
 //!    that continue a run that started just before;
-//! 2. Fisher's exact test of ticks and controls, with and without such an event, gives a
+//! 2. Fisher's exact test of moments against controls, each with or without such an event, gives a
 //!    probability below [`super::lines::FAMILY`] divided by the number of beats tested; and
 //! 3. no other cause is possible: no other interrupt or softirq occurs in most of the moments, and
-//!    nothing runs at these ticks rather than at others ([`ASSOCIATED`]).
+//!    no source runs at these ticks more often than at others ([`ASSOCIATED`]).
 //!
-//! Softirqs that the tick raises count as the tick. A waker that no row shows, for example on a CPU
-//! that is not watched, cannot be distinguished from a tick at the same phase.
+//! Softirqs raised by the tick count as the tick. If a waker has no row, for example because its
+//! CPU is not watched, it cannot be distinguished from a tick at the same phase.
 
 use ticktax_model::beats::FollowsTick;
 use ticktax_model::kernel_words::LOCAL_TIMER;
@@ -27,26 +27,26 @@ use super::stream::Identity;
 use super::ticks::is_tick;
 use super::tie::members;
 
-/// The share of a beat's events that must start after a tick.
+/// Minimum share of a beat's events that start after a tick.
 const REGULAR: f64 = 0.8;
-/// An interrupt in at least this share of the moments may be the cause.
+/// An interrupt is a possible cause if it occurs in at least this share of the moments.
 const MANY: f64 = 0.5;
-/// A source whose association with the followed ticks has a lower probability than this may be the
-/// cause.
+/// Maximum probability that a source's association with the followed ticks is due to chance, for
+/// the source to be a possible cause.
 const ASSOCIATED: f64 = 0.01;
-/// Moments of either kind in which other sources are looked for.
+/// Maximum number of moments of each kind in which other sources are sought.
 const SAMPLE: usize = 2_048;
 /// Softirqs that the tick raises.
 const OF_TICK: [&str; 3] = ["TIMER", "SCHED", "RCU"];
 
-/// How soon after a tick an event must start to follow it.
+/// Maximum delay after a tick of an event that follows it.
 fn within(tick: Nanos) -> Nanos {
     Nanos(tick.0 / 20).min(Nanos::from_micros(200))
 }
 
-/// The ticks of all CPUs; ticks that coincide are one moment.
+/// The ticks of all CPUs. Coinciding ticks are one moment.
 pub(super) struct Moments {
-    /// The first and the last tick of each moment.
+    /// First and last tick of each moment.
     ticks: Vec<(Nanos, Nanos)>,
     /// Intervals in which the ticks of all CPUs are known.
     observed: Vec<(Nanos, Nanos)>,
@@ -54,16 +54,17 @@ pub(super) struct Moments {
     within: Nanos,
 }
 
-/// Ticks with and without an event of the beat.
+/// The moments, divided by whether an event of the beat follows them.
 struct Table {
-    /// Ticks followed by an event: time of the tick, start of the event.
+    /// Moments that an event follows: time of the first tick, start of the event.
     followed: Vec<(Nanos, Nanos)>,
-    /// Other ticks: time of the tick, latest start of an event that would follow it.
+    /// Other moments: time of the first tick, latest time at which a following event could start.
     others: Vec<(Nanos, Nanos)>,
 }
 
 impl Moments {
-    /// The ticks of a recording; `None` if wake-ups show the causes, or if ticks are not known.
+    /// The ticks in a recording; `None` if wake-ups show causes directly, or if the ticks are
+    /// unknown.
     pub(super) fn new(finder: &Finder) -> Option<Self> {
         if finder.causes.has_edges() || finder.sums > 0 {
             return None;
@@ -98,7 +99,8 @@ impl Moments {
         })
     }
 
-    /// Whether a beat, one of `tried`, follows the tick, and how certain that is.
+    /// If a beat follows the tick, returns how closely and how certainly. `tried` is the number of
+    /// beats tested.
     pub(super) fn followed_by(
         &self,
         finder: &Finder,
@@ -135,7 +137,7 @@ impl Moments {
         })
     }
 
-    /// For each control that is not near a tick, whether an event starts in it.
+    /// For each control that is not near a tick: whether an event starts in it.
     fn controls(&self, ticks: &[(Nanos, Nanos)], starts: &[Nanos]) -> Vec<bool> {
         let half = Nanos(self.length.0 / 2);
         let shifted = ticks
@@ -152,11 +154,11 @@ impl Moments {
             .collect()
     }
 
-    /// Whether something other than the tick may cause these events.
+    /// Whether a source other than the tick could have caused these events.
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
-        // An interrupt may have woken a thread that worked for a while before it woke this one.
+        // An interrupt may have woken a thread that worked for a while before waking this one.
         let back = Nanos(self.length.0 / 4);
         let mut covered = vec![false; followed.len()];
         for (id, stream) in (0u32..).zip(finder.streams.iter()) {
@@ -208,7 +210,8 @@ impl Table {
         Self { followed, others }
     }
 
-    /// The probability that chance puts as many events after ticks rather than into controls.
+    /// The probability that chance would put at least as many events after ticks instead of into
+    /// controls.
     fn chance(&self, controls: &[bool]) -> f64 {
         let with = controls.iter().filter(|with| **with).count();
         fisher(
@@ -218,7 +221,7 @@ impl Table {
     }
 }
 
-/// Whether this is the tick, the interrupt around it, or a softirq that it raises.
+/// Whether `identity` is the tick, the interrupt around it, or a softirq that it raises.
 fn is_of_tick(identity: &Identity) -> bool {
     let Identity::Frame {
         kind,
@@ -235,8 +238,8 @@ fn is_of_tick(identity: &Identity) -> bool {
     }
 }
 
-/// The starts that do not continue, after preemption, a run that started less than half a period
-/// before.
+/// Drops starts that only continue a run after preemption, that is, less than half a period after
+/// the run's start.
 fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     let mut first: Vec<Nanos> = Vec::new();
     for &start in starts {
@@ -248,20 +251,20 @@ fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     first
 }
 
-/// The first of `starts` from `from` to `to`.
+/// The first of `starts` between `from` and `to`.
 fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
     let place = starts.partition_point(|&start| start < from);
     starts.get(place).copied().filter(|&start| start <= to)
 }
 
-/// Whether a thread that started before `at` is running then.
+/// Whether a thread that started before `at` is still running at that time.
 fn is_running(events: &Events, at: Nanos) -> bool {
     let before = events.starts.partition_point(|&start| start < at);
     let last = before.checked_sub(1);
     last.is_some_and(|place| events.starts[place] + events.durations[place] > at)
 }
 
-/// At most [`SAMPLE`] moments, evenly spread.
+/// At most [`SAMPLE`] of `moments`, evenly spread.
 fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let stride = moments.len() / SAMPLE + 1;
     moments.iter().copied().step_by(stride).collect()

@@ -1,4 +1,4 @@
-//! The streams of probe gaps, one per CPU, probe and minimum length. Separate minimum lengths keep
+//! The streams of probe gaps: one per CPU, probe and minimum length. Separate minimum lengths keep
 //! rare long gaps from drowning in frequent short ones.
 
 use ticktax_model::recording::ProbeKind;
@@ -16,7 +16,7 @@ const SPIN: [Nanos; 3] = [
 /// Minimum lengths for delays of a sleeping probe, which are never 0.
 const SLEEP: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
 
-/// Streams by CPU number, then by probe and minimum length.
+/// Streams indexed by CPU number, then by probe and minimum length.
 #[derive(Debug, Default)]
 pub(super) struct GapStreams(Vec<[StreamId; SPIN.len() + SLEEP.len()]>);
 

@@ -1,4 +1,4 @@
-//! Turns the beats of sources into the lines of a statement. Beats with one origin become one line.
+//! Turns the sources' beats into lines of a statement. Beats with the same origin share a line.
 
 mod gaps;
 mod sample;
@@ -18,10 +18,10 @@ use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
 
 /// Maximum probability that a statement contains a beat due to chance.
 pub(crate) const FAMILY: f64 = 0.01;
-/// Sources searched while recording.
+/// Number of sources searched while the recording is still in progress.
 const SO_FAR: usize = 12;
 
-/// Searches all sources and makes the statement.
+/// Searches all sources and builds the statement.
 pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) -> BeatStatement {
     let streams = searchable(finder);
     let found = significant(search(finder, &streams, threads), streams.len() * SEARCHES);
@@ -48,7 +48,7 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
     }
 }
 
-/// Beats of the sources that took the most time so far.
+/// The beats of the sources that have taken the most time so far.
 pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     let all = searchable(finder);
     let mut streams = all.clone();
@@ -61,16 +61,16 @@ pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     lines.make()
 }
 
-/// Keeps the beats that are significant given the number of sources searched (Bonferroni's bound).
+/// Keeps the beats that are significant given the number of searches (Bonferroni's bound).
 fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
     let limit = FAMILY / searched.max(1) as f64;
     let passes = |found: &Found| found.beat.false_alarm <= limit;
     found.into_iter().filter(passes).collect()
 }
 
-/// Drops beats of an interrupt that none of its functions shares, if those functions make up nearly
-/// all of its events. Among the events of several timers, a path finds one that confirms it in
-/// nearly every slot, at a period that no timer has.
+/// Drops an interrupt's beat if its functions account for nearly all its events but none of them
+/// has that beat. In a mixture of several timers, a path finds a confirming event in nearly every
+/// slot, at a period that no timer has.
 fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
     let streams = &finder.streams;
     let is_mixture = |candidate: &Found| {
@@ -92,7 +92,7 @@ fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
         .collect()
 }
 
-/// Limitations of the search.
+/// Lists the limitations of the search.
 fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
     let window = finder.last - finder.first.unwrap_or(finder.last);
@@ -143,7 +143,7 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         events: loss.events,
     }));
     if unknown.len() > before {
-        // A part of a recording does not show how many of the whole's losses fall into it.
+        // A part of a recording does not show how many of the recording's lost events fall into it.
         let part =
             |limitation: &&Limitation| matches!(limitation, Limitation::PartOfRecording { .. });
         unknown.extend(header.coverage.limitations.iter().find(part).cloned());
@@ -164,7 +164,8 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     unknown
 }
 
-/// The first beat at or after 0 on a grid with a beat at `first`. A fit may put `first` before 0.
+/// On a grid with a beat at `first`, the earliest beat at or after 0. A fit can put `first` before
+/// 0.
 fn not_before(first: Nanos, period: f64) -> Nanos {
     let behind = (-first.0).max(0) as f64;
     #[expect(clippy::cast_possible_truncation, reason = "a time of a recording")]
@@ -185,19 +186,19 @@ fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
     chain.into_iter().cloned().collect()
 }
 
-/// The state of turning beats into lines.
+/// Working state while beats are turned into lines.
 struct Lines<'a> {
     finder: &'a Finder,
     found: Vec<Found>,
-    /// For each beat, what led to it, nearest cause first.
+    /// For each beat, its causes, nearest first.
     causes: Vec<Vec<Identity>>,
-    /// For each beat, the beat that is reported instead of it, if any: its cause or its effect.
+    /// For each beat, the index of its cause or effect, if that is reported instead.
     replaced_by: Vec<Option<usize>>,
     gaps: Vec<Option<BeatGaps>>,
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
-    /// Set if the recording has no wake-ups to show causes.
+    /// `None` if the recording has wake-ups, which show causes directly.
     moments: Option<Moments>,
 }
 
@@ -246,7 +247,7 @@ impl<'a> Lines<'a> {
             .identity
     }
 
-    /// The chain that leads to this beat as a line names it: first cause first, its own name last.
+    /// The names in a beat's chain of causes: first cause first, the beat's own name last.
     fn steps(&self, found: usize) -> Vec<String> {
         let causes = &self.causes[found];
         let mut names: Vec<String> = causes.iter().rev().map(Identity::name).collect();
@@ -256,8 +257,8 @@ impl<'a> Lines<'a> {
         names
     }
 
-    /// A timer's interrupt, its function, and the thread it wakes beat together: only the thread is
-    /// reported. If no thread is woken, the first cause is reported instead of its effects.
+    /// A timer's interrupt, its function and the thread it wakes have the same beat, so only the
+    /// thread is reported. If no thread is woken, only the first cause is.
     fn join_causes_and_effects(&mut self) {
         for t in 0..self.found.len() {
             let effect = self.identity(t).clone();
@@ -288,13 +289,13 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether `cause` is among the causes of a beat, or is the interrupt around one of them.
+    /// Whether `cause` is one of a beat's causes, or the interrupt around one of them.
     fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
         causes.any(|identity| identity == cause || cause.is_frame_of(identity))
     }
 
-    /// Reports `other` instead of `found`, unless `other` is itself replaced by `found`.
+    /// Reports `other` instead of `found`, unless that would create a cycle.
     fn replace(&mut self, found: usize, other: usize) {
         let mut last = other;
         while let Some(by) = self.replaced_by[last] {
@@ -305,7 +306,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether a cause's beat leads to little other than this effect.
+    /// Whether the cause's beat has hardly any effect other than this one.
     fn is_mostly(&self, cause: usize, effect: usize) -> bool {
         let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
         p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0
@@ -320,7 +321,7 @@ impl<'a> Lines<'a> {
         a.cpus().iter().any(|cpu| b.cpus().contains(cpu))
     }
 
-    /// The beat reported instead of this one, or itself.
+    /// Index of the beat that is reported for `found`: its replacement or itself.
     fn reported(&self, mut found: usize) -> usize {
         while let Some(by) = self.replaced_by[found] {
             found = by;
@@ -360,7 +361,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether this beat is a timer that wakes ticktax.
+    /// Whether this beat is a timer that wakes one of ticktax's threads.
     fn is_own_timer(&self, found: &Found) -> bool {
         let streams = &self.finder.streams;
         let cause = &streams[found.stream as usize].key.identity;

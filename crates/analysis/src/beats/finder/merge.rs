@@ -1,4 +1,4 @@
-//! Merges the lines of one source on several CPUs.
+//! Merges the lines for one source on several CPUs.
 
 use std::cmp::Reverse;
 
@@ -7,10 +7,10 @@ use ticktax_model::beats::{BeatGaps, BeatLine, FollowsTick};
 /// Maximum relative difference between the periods of one source on different CPUs.
 const SAME: f64 = 1e-3;
 
-/// Joins lines with the same name and period, and sorts the result, costliest first.
+/// Joins lines with the same name and period, and sorts the result with the costliest first.
 ///
 /// The merged period is that of the CPU with the most beats, not that with the narrowest interval.
-/// Among many intervals some are narrow by luck, and those contain the true period less often.
+/// Among many intervals, some are narrow by luck, and those contain the true period less often.
 pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     lines.sort_by_key(|line| Reverse(line.rhythm.seen));
     let mut merged: Vec<BeatLine> = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     merged
 }
 
-/// Share of the time that a beat costs, either directly or through the gaps it causes.
+/// Share of time that a beat costs, either directly or through the gaps it causes.
 fn cost(line: &BeatLine) -> f64 {
     line.gaps
         .map_or(line.share, |gaps| gaps.share.max(line.share))

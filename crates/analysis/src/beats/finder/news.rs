@@ -1,8 +1,8 @@
-//! Beats that a live view has not shown yet.
+//! Keeps track of the beats that a live view has shown.
 
 use ticktax_model::beats::BeatLine;
 
-/// Periods of one name that differ by less than this share are the same beat.
+/// Maximum relative difference between two periods with the same name that count as one beat.
 const SAME: f64 = 0.01;
 
 /// Beats already shown, by name and period.
@@ -10,7 +10,7 @@ const SAME: f64 = 0.01;
 pub(super) struct News(Vec<(String, f64)>);
 
 impl News {
-    /// The `lines` that are not ticktax's own and were not in an earlier call.
+    /// Returns those `lines` that are not ticktax's own and that no earlier call contained.
     pub(super) fn not_shown_yet(&mut self, lines: Vec<BeatLine>) -> Vec<BeatLine> {
         let mut news = Vec::new();
         for line in lines {

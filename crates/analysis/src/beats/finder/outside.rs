@@ -1,4 +1,4 @@
-//! Gaps in which the kernel ran nothing: time taken by the hypervisor or the firmware.
+//! Gaps in which the kernel ran nothing, because the hypervisor or the firmware took the CPU.
 
 use ticktax_model::beats::Outside;
 use ticktax_model::witness::{CpuProof, Proof};
@@ -10,27 +10,27 @@ use super::search::events;
 use super::tie::{holding, was_observed};
 use crate::ledger;
 
-/// The share of a beat's gaps that must be empty.
+/// Minimum share of a beat's gaps that must be empty.
 const EMPTY: f64 = 0.8;
-/// Tick rates that kernels are built with, in Hz.
+/// Common kernel tick rates, in Hz.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
-/// Maximum relative difference between a period and a host's tick. Clocks of two machines drift
-/// apart by far less.
+/// Maximum relative difference between a period and a host's tick. The clocks of two machines
+/// differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// The reliability of a recording's rows when they are compared with gaps.
+/// Reliability of a recording's rows in comparisons with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// The evidence that an empty gap provides on each CPU.
+    /// The proof that an empty gap provides on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// Maximum time by which a row may stick out of the gap that contains it.
+    /// Maximum time by which a row can extend beyond the gap that contains it.
     pub(crate) slack: Nanos,
-    /// Whether there is a hypervisor.
+    /// Whether the machine is a virtual one.
     pub(crate) guest: bool,
 }
 
 impl Default for Trust {
-    /// For a recording in progress: nothing is proven yet.
+    /// For a recording in progress: no proof is available yet.
     fn default() -> Self {
         Self {
             proofs: Vec::new(),
@@ -41,7 +41,7 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// Maximum number of entries into the kernel on a CPU that have no row; `None` if unknown.
+    /// Maximum number of kernel entries without a row on a CPU; `None` if unknown.
     fn unseen(&self, cpu: Cpu) -> Option<u64> {
         let proof = self.proofs.iter().find(|proof| proof.cpu == cpu)?;
         match proof.proof {
@@ -52,8 +52,8 @@ impl Trust {
     }
 }
 
-/// Attributes gaps of a CPU that come every `period` ns to the hypervisor or firmware, if nothing
-/// in the kernel can cause them.
+/// Attributes gaps on a CPU that recur every `period` ns to the hypervisor or firmware. Returns
+/// `None` if anything in the kernel could have caused them.
 pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> Option<Outside> {
     let unseen = finder.trust.unseen(cpu)?;
     if !is_mostly_empty(finder, cpu, gaps, unseen) {
@@ -66,9 +66,9 @@ pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> 
     })
 }
 
-/// Whether most of these gaps contain no event of any source that was on the CPU, even if each of
-/// `unseen` more events was in one. A thread's event counts even if it may have been on another of
-/// its CPUs, because such a gap proves nothing.
+/// Whether most of these gaps contain no event of any source seen on the CPU, even if `unseen` more
+/// events each fell into a different gap. A thread's event counts even if it could have been on
+/// another CPU, because such a gap proves nothing.
 fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];

@@ -1,4 +1,4 @@
-//! Decides once per source where its rows go.
+//! Decides, once per source, where its rows go.
 
 use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
@@ -12,31 +12,30 @@ use crate::timeline::{Event, Occupant, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,
-    /// Idle and other rows that only show that a CPU was observed.
+    /// Only shows that the CPU was observed, as idle rows do.
     Base,
-    /// An interrupt's, by group and then CPU.
+    /// An interrupt or softirq, with one stream per CPU.
     Frame(GroupId),
-    /// A bound worker's work item, by group and then CPU.
+    /// A bound worker's work item, with one stream per CPU.
     Work(GroupId),
-    /// A thread, or a work item that may run anywhere.
+    /// A thread, or a work item that can run on any CPU.
     Thread(StreamId),
     Gap(ProbeKind),
     Wait(StreamId),
 }
 
-/// The routes of all sources seen, by [`SourceId`].
+/// Routes of all sources seen, indexed by [`SourceId`].
 #[derive(Debug, Default)]
 pub(super) struct Routes(Vec<Option<Route>>);
 
 impl Routes {
-    /// The route of a source that has had a row.
+    /// The route of a source, if it has had a row before.
     #[inline]
     pub(super) fn known(&self, id: SourceId) -> Option<Route> {
         self.0.get(id.0 as usize).copied().flatten()
     }
 
-    /// Decides on the route of the source of `event`, a new one; `begin` is when the observation
-    /// began.
+    /// Decides the route of a new source, that of `event`. `begin` is the start of the observation.
     #[cold]
     pub(super) fn enter(
         &mut self,
@@ -60,7 +59,7 @@ impl Routes {
     }
 }
 
-/// Whether a kernel worker's source is a work item, not what the worker itself does.
+/// Whether a source is a work item of a kernel worker, and not the worker's own activity.
 pub(super) fn is_work_item(source: &Source) -> bool {
     let function = &*source.detail;
     source.owner == Owner::Kernel
@@ -69,7 +68,7 @@ pub(super) fn is_work_item(source: &Source) -> bool {
         && TaskDetail::from_name(function).is_none()
 }
 
-/// A source that is new.
+/// A source whose route is being decided.
 struct Entering<'a> {
     source: &'a Source,
     id: SourceId,
@@ -97,7 +96,7 @@ impl Entering<'_> {
         }
     }
 
-    /// The route of a kernel worker's rows: by its work items.
+    /// The route for a kernel worker's rows: one stream per work item function.
     fn work(&self, streams: &mut Streams) -> Route {
         if !is_work_item(self.source) {
             Route::Base

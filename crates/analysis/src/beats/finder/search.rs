@@ -1,4 +1,4 @@
-//! Searches every source, on several threads.
+//! Searches all sources on several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,30 +10,29 @@ use super::super::{Beat, Events, FEWEST, detect, knowable};
 use super::Finder;
 use super::stream::Identity;
 
-/// The share of a window that may be unobserved without being excluded.
+/// Maximum share of a window that can be unobserved without being excluded.
 const NEGLIGIBLE: f64 = 0.02;
-/// A thread must live for at least this share of the observation for its life to be a separate
-/// window.
+/// A thread's lifetime is a separate window if it covers at least this share of the observation.
 const MIN_LIFE: f64 = 0.25;
-/// It must also live for at least this long.
+/// A thread's lifetime is a separate window only if it is at least this long.
 const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 
-/// A beat of one source.
+/// A beat found in one source.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) stream: u32,
     pub(super) beat: Beat,
-    /// The part of the observation with the beat, if not the whole.
+    /// The part of the observation that has the beat; `None` if the whole does.
     pub(super) during: Option<(Nanos, Nanos)>,
 }
 
-/// Maximum number of searches per stream: the whole observation and three halves of it.
+/// Maximum number of searches per stream: the whole observation and three of its halves.
 pub(super) const SEARCHES: usize = 4;
-/// Streams with fewer events are not searched by halves.
+/// Minimum number of events in a stream that is searched by halves.
 const ENOUGH: usize = 20;
 
-/// Streams with enough events for a search. With sums, the first row of a thread is not its first
-/// run, so starts are left out.
+/// Streams with enough events for a search. With sums, a thread's first row is not its first run,
+/// so streams of starts are omitted.
 pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(finder.streams.iter())
@@ -45,7 +44,7 @@ pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
         .collect()
 }
 
-/// The events of a stream, limited to what was observed.
+/// The events of a stream, limited to the time that was observed.
 pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let stream = &finder.streams[stream as usize];
     let tick = finder.ticks.for_source(&stream.key);
@@ -57,8 +56,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         .untimed
         .iter()
         .for_each(|&window| cut(&mut events, window));
-    // With sums most rows are missing, so a time without rows does not mean that it was not
-    // observed.
+    // With sums, most rows are missing, so a period without rows may still have been observed.
     if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
@@ -78,8 +76,8 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         && life.0 as f64 > MIN_LIFE * window.0 as f64
         && life > SHORTEST_LIFE
     {
-        // Allow half an interval before the first and after the last event, about where the beat
-        // starts and ends.
+        // Allow half an interval before the first and after the last event: the beat starts and
+        // ends about there.
         let count = i64::try_from(events.starts.len()).unwrap_or(i64::MAX);
         let half = Nanos(life.0 / count.max(1) / 2);
         cut(&mut events, (Nanos(i64::MIN), stream.first - half));
@@ -88,7 +86,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     events
 }
 
-/// Removes an interval from what was observed.
+/// Removes an interval from the observed time.
 fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
     let pieces = events.observed.iter().flat_map(|&(begin, end)| {
         let before = (begin, end.min(from));
@@ -102,8 +100,8 @@ fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
     events.observed = pieces;
 }
 
-/// Searches these streams on `threads` threads. The results are sorted by stream; the beats of one
-/// stream are sorted by strength.
+/// Searches `streams` on `threads` threads. The result is sorted by stream and, within a stream, by
+/// strength.
 pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Found> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
@@ -127,14 +125,14 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
         work();
     });
     let mut all = all.into_inner().unwrap_or_default();
-    // Make the order independent of the threads. The sort is stable, so the order within a stream
+    // Make the order independent of thread timing. The sort is stable, so the order within a stream
     // stays.
     all.sort_by_key(|found| found.stream);
     all
 }
 
-/// The beats of one stream. A beat present for only a part of the time is not found in the whole.
-/// If the whole has none, its first, last and middle halves are searched.
+/// Finds the beats in one stream. A beat present during only part of the time is not found in the
+/// whole. So if the whole has no beat, its first, last and middle halves are searched.
 fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {

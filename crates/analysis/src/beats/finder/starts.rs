@@ -1,4 +1,4 @@
-//! The streams of new threads: the first run of a thread is an event of its program's starts.
+//! Streams of thread starts: a thread's first run is an event in its program's stream.
 
 use std::collections::HashSet;
 
@@ -7,19 +7,20 @@ use ticktax_model::{Nanos, Owner, Source, Span};
 use super::stream::{Identity, Key};
 use super::streams::{NONE, Streams};
 
-/// Maximum number of thread ids remembered; later threads do not count as starts.
+/// Maximum number of thread ids remembered. Threads beyond that do not count as starts.
 const MAX_THREADS: usize = 1 << 16;
-/// Threads that run within this time of the start were there before.
+/// Threads first seen within this time of the start had been running before.
 const SETTLING: Nanos = Nanos::from_millis(500);
 
-/// The threads seen so far.
+/// The threads that have been seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     seen: HashSet<i32>,
 }
 
 impl Starts {
-    /// Adds the first row of `source`, in an observation that started at `begin`.
+    /// Adds a start if `span` is the first row of its thread. `begin` is the start of the
+    /// observation.
     pub(super) fn note(
         &mut self,
         streams: &mut Streams,

@@ -1,4 +1,4 @@
-//! The events of one source, and the source's identity.
+//! The events of one source, and its identity.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 use super::super::BeatCollector;
 use super::BLOCK;
 
-/// Events of a source on several CPUs that are held back to be put in order.
+/// Maximum number of events that a source on several CPUs holds back to put them in order.
 const WAITING: usize = 512;
 
 /// The identity of a source, without its CPU.
@@ -26,7 +26,7 @@ pub(super) enum Identity {
         worker: Arc<str>,
         function: Arc<str>,
     },
-    /// A thread's runs or, if `why` is set, its waits.
+    /// A thread's runs or, if `why` is not empty, its waits.
     Thread {
         name: Arc<str>,
         pid: Option<i32>,
@@ -34,9 +34,9 @@ pub(super) enum Identity {
         why: Arc<str>,
         owner: Owner,
     },
-    /// First runs of threads with one name.
+    /// First runs of threads with the same name.
     Starts { name: Arc<str> },
-    /// Gaps of at least `min`.
+    /// A probe's gaps of at least `min`.
     Gaps { probe: ProbeKind, min: Nanos },
 }
 
@@ -82,7 +82,7 @@ impl Identity {
         }
     }
 
-    /// The name as shown to people.
+    /// The name shown to users.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Frame {
@@ -138,7 +138,7 @@ impl Identity {
         )
     }
 
-    /// Whether this is the frame that contains `other`'s function.
+    /// Whether `self` is the interrupt or softirq around `other`'s function.
     pub(super) fn is_frame_of(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -164,17 +164,17 @@ impl Identity {
         }
     }
 
-    /// Whether the source may start or end during the observation: a thread's.
+    /// Whether the source can start or end during the observation, which only a thread can.
     pub(super) fn is_mortal(&self) -> bool {
         matches!(self, Self::Thread { .. })
     }
 }
 
-/// The identity of a stream.
+/// Identity of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) identity: Identity,
-    /// The CPU, for sources with a stream per CPU.
+    /// The CPU, if the source has a stream per CPU.
     pub(super) cpu: Option<Cpu>,
 }
 
@@ -187,12 +187,12 @@ pub(super) struct Stream {
     pub(super) time: Nanos,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
-    /// Events that came too late to be put in order.
+    /// Number of events that arrived too late to be put in order.
     pub(super) late: u64,
-    /// Windows in which it had events without times.
+    /// Windows in which the source had events without times.
     pub(super) untimed: Vec<(Nanos, Nanos)>,
-    /// Whether it was refused more than one block, or has too many windows without times. Then it
-    /// is not searched.
+    /// Whether the stream was denied more than one block or has too many windows without times. A
+    /// stunted stream is not searched.
     pub(super) stunted: bool,
     may_grow: bool,
     seen_on: Vec<Cpu>,
@@ -261,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Whether it is full and was not granted more space yet.
+    /// Whether the stream is full and has not been granted more space.
     pub(super) fn wants_to_grow(&self) -> bool {
         !self.may_grow && self.collector.count() >= BLOCK as u64
     }
@@ -274,7 +274,7 @@ impl Stream {
         self.seen_on.iter().copied().collect()
     }
 
-    /// The CPU, if all events were on one.
+    /// The CPU that all events were on; `None` if there was more than one.
     pub(super) fn only_cpu(&self) -> Option<Cpu> {
         match self.seen_on[..] {
             [cpu] => Some(cpu),

@@ -1,4 +1,4 @@
-//! All streams of a recording, by identity, bounded in number and memory.
+//! All streams of a recording by identity, with limits on their number and memory.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
@@ -11,22 +11,22 @@ use super::{MAX_GROWN, MAX_STREAMS, MAX_UNTIMED};
 /// Index of a stream in [`Streams`].
 pub(super) type StreamId = u32;
 
-/// Index of a group: the streams of one source on different CPUs.
+/// Index of a group, which is the set of one source's streams on different CPUs.
 pub(super) type GroupId = u32;
 
-/// No stream.
+/// Marks the absence of a stream.
 pub(super) const NONE: StreamId = u32::MAX;
 
-/// The streams of all sources, by [`StreamId`].
+/// The streams of all sources, indexed by [`StreamId`].
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     all: Vec<Stream>,
     by_key: HashMap<Key, StreamId>,
     groups: Vec<Identity>,
     by_group: HashMap<Identity, GroupId>,
-    /// By group and CPU; [`NONE`] if not added yet.
+    /// Streams indexed by group and CPU; [`NONE`] if not added yet.
     by_group_and_cpu: Vec<Vec<StreamId>>,
-    /// Sources left out for lack of room.
+    /// Sources omitted for lack of room.
     left_out: HashSet<SourceId>,
     grown: usize,
     stunted: u64,
@@ -43,8 +43,8 @@ impl Deref for Streams {
 }
 
 impl Streams {
-    /// The stream of `key`, added if new and then observed from `begin` on; [`NONE`] if there are
-    /// too many.
+    /// The stream for `key`, which is added if it is new; its observation then starts at `begin`.
+    /// [`NONE`] if there are too many streams.
     pub(super) fn get_or_add(&mut self, key: Key, begin: Nanos) -> StreamId {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
@@ -58,7 +58,7 @@ impl Streams {
         stream
     }
 
-    /// As [`Self::get_or_add`]; counts `source` as left out if that returns [`NONE`].
+    /// Like [`Self::get_or_add`], but counts `source` as omitted if the result is [`NONE`].
     pub(super) fn of_source(&mut self, key: Key, begin: Nanos, source: SourceId) -> StreamId {
         let stream = self.get_or_add(key, begin);
         if stream == NONE {
@@ -78,7 +78,7 @@ impl Streams {
         group
     }
 
-    /// The stream of a group on the CPU of `span`, which is one of its rows.
+    /// The stream of `group` on the CPU of `span`, a row of that group's source.
     #[inline]
     pub(super) fn on_cpu_of(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
         match on_cpu(&self.by_group_and_cpu[group as usize], span.cpu) {
@@ -102,8 +102,8 @@ impl Streams {
         stream
     }
 
-    /// Adds an event to a stream. A full stream may keep more events if it is one of the first to
-    /// need it.
+    /// Adds an event to a stream. The first [`MAX_GROWN`] streams that fill up may keep more
+    /// events.
     #[inline]
     pub(super) fn push(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, dur: Nanos) {
         let stream = &mut self.all[stream as usize];
@@ -119,7 +119,7 @@ impl Streams {
         }
     }
 
-    /// Records a window in which a stream had events without times.
+    /// Records a window in which a stream had events but no times.
     pub(super) fn has_no_times(&mut self, stream: StreamId, window: (Nanos, Nanos)) {
         let stream = &mut self.all[stream as usize];
         self.untimed_windows += 1;
@@ -131,34 +131,34 @@ impl Streams {
         }
     }
 
-    /// Number of windows with events without times, and number of streams that had too many of them
+    /// Number of windows with events but no times, and number of streams with too many such windows
     /// to be searched.
     pub(super) fn untimed(&self) -> (u64, u64) {
         (self.untimed_windows, self.untimed_sources)
     }
 
-    /// The stream of `key`, if there is one.
+    /// The stream for `key`, if it exists.
     pub(super) fn get_of(&self, key: &Key) -> Option<StreamId> {
         self.by_key.get(key).copied()
     }
 
-    /// Adds all events still held back to be put in order.
+    /// Adds all events that are still held back for ordering.
     pub(super) fn settle(&mut self) {
         self.all.iter_mut().for_each(Stream::settle);
     }
 
-    /// Number of sources left out for lack of room.
+    /// Number of sources omitted for lack of room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.len() as u64
     }
 
-    /// Number of streams that could not keep all of their events.
+    /// Number of streams that could not keep all their events.
     pub(super) fn stunted(&self) -> u64 {
         self.stunted
     }
 }
 
-/// The stream of a group on `cpu`, if there is one.
+/// The entry for `cpu` in a group's `streams`, if there is one.
 #[inline]
 fn on_cpu(streams: &[StreamId], cpu: Cpu) -> Option<StreamId> {
     let stream = streams.get(cpu.index()).copied();

@@ -1,4 +1,4 @@
-//! The kernel's tick, as needed to judge each source's events.
+//! The kernel's ticks, for judging whether a source's events coincide with them.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
@@ -7,23 +7,23 @@ use super::super::{Events, FEWEST, Tick};
 use super::stream::{Identity, Key};
 use super::streams::Streams;
 
-/// Minimum length of the mean phase vector of the ticks for their phase to count as known.
+/// The ticks' phase is known if their mean phase vector is longer than this.
 const SHARP: f64 = 0.9;
-/// Maximum phase difference between the ticks of two CPUs that coincide, as a share of a tick.
+/// Maximum phase difference between two CPUs whose ticks coincide, as a share of a tick.
 const TOGETHER: f64 = 0.1;
 
 /// The ticks of all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     tick: Option<Tick>,
-    /// Time of one tick on each CPU, by CPU number.
+    /// Time of one tick on each CPU, indexed by CPU number.
     by_cpu: Vec<Option<Nanos>>,
     /// Time of one tick, if the ticks of all CPUs coincide.
     everywhere: Option<Nanos>,
 }
 
 impl Ticks {
-    /// The ticks in all streams so far, whose last event was at `end`.
+    /// Determines the ticks from all streams so far; `end` is the end of the last event.
     pub(super) fn new(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
         let mut ticks = Self {
             tick,
@@ -54,7 +54,7 @@ impl Ticks {
         ticks
     }
 
-    /// The tick that a source's events may coincide with; `None` for the tick's own events.
+    /// The tick with which a source's events can coincide; `None` for the tick itself.
     pub(super) fn for_source(&self, key: &Key) -> Option<Tick> {
         let at = key.cpu.map_or(self.everywhere, |cpu| self.at(cpu));
         let tick = self.tick.map(|tick| Tick { at, ..tick });
@@ -66,12 +66,12 @@ impl Ticks {
     }
 }
 
-/// Whether this is the tick's own function.
+/// Whether `identity` is the tick's own function.
 pub(super) fn is_tick(identity: &Identity) -> bool {
     matches!(identity, Identity::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }
 
-/// Whether this is the tick's own function or the interrupt around it.
+/// Whether `identity` is the tick's own function or the interrupt around it.
 fn is_interrupt_of_tick(identity: &Identity) -> bool {
     let is_interrupt_around = |identity: &Identity| {
         matches!(identity, Identity::Frame { name, function, .. }
@@ -80,7 +80,7 @@ fn is_interrupt_of_tick(identity: &Identity) -> bool {
     is_tick(identity) || is_interrupt_around(identity)
 }
 
-/// The time of one tick; `None` if the ticks are not at multiples of their period.
+/// Time of one tick; `None` if the ticks are not at multiples of their period.
 fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let first = *events.starts.first()?;

@@ -1,5 +1,5 @@
-//! Relates events to each other: which events lie in a probe's gaps, which beats are locked, and
-//! which events belong to a beat.
+//! Relates events to each other: which events lie in a probe's gaps, which beats are phase-locked,
+//! and which events belong to a beat.
 
 use ticktax_model::Nanos;
 
@@ -7,16 +7,16 @@ use super::super::null::binomial_tail;
 use super::super::number::whole;
 use super::super::{Beat, Events, FEWEST, Rhythm};
 
-/// Circular shifts used to test whether a source is tied to gaps.
+/// Number of circular shifts used to test whether a source is tied to gaps.
 const SHIFTS: i64 = 199;
-/// Events of a source that are shifted.
+/// Maximum number of a source's events that are shifted.
 const SAMPLE: usize = 2_048;
-/// Minimum length of the mean vector of the phases between two beats for them to be locked. Phases
-/// spread evenly over half a period have 0.64.
+/// Two beats are phase-locked if the mean vector of the phases between them is longer than this.
+/// Phases spread evenly over half a period have a mean vector of 0.64.
 const LOCKED: f64 = 0.8;
 
-/// The share of `inner`'s events that start within an event of `outer`, or up to `slack` outside
-/// it, and the number of events examined. Only times when both were observed count.
+/// The share of `inner`'s events that start within an event of `outer` or no more than `slack`
+/// outside it, and the number of events examined. Only times at which both were observed count.
 pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64, usize) {
     let (mut examined, mut inside, mut at) = (0_usize, 0_usize, 0);
     for &start in &inner.starts {
@@ -34,7 +34,8 @@ pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64
     (inside as f64 / examined.max(1) as f64, examined)
 }
 
-/// The share of `outer`'s events that contain at least one of `inner`, and the number examined.
+/// The share of `outer`'s events that contain at least one event of `inner`, and the number
+/// examined.
 pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f64, usize) {
     let (mut examined, mut holding) = (0_usize, 0_usize);
     for (&start, &dur) in outer.starts.iter().zip(&outer.durations) {
@@ -47,7 +48,7 @@ pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f6
     (holding as f64 / examined.max(1) as f64, examined)
 }
 
-/// Whether a time is in an interval in which every event is listed.
+/// Whether `time` is in an interval in which no event is missing.
 pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
     let at = events.observed.partition_point(|&(_, end)| end < time);
     events
@@ -56,7 +57,7 @@ pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
         .is_some_and(|&(begin, _)| begin <= time)
 }
 
-/// Indices of the `outer` events that contain at least one of `inner`.
+/// Indices of the events in `outer` that contain at least one event of `inner`.
 pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize> {
     let gaps = outer.starts.iter().zip(&outer.durations).enumerate();
     gaps.filter(|(_, (start, dur))| holds((**start, **dur), inner, slack))
@@ -64,7 +65,7 @@ pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize
         .collect()
 }
 
-/// Whether an event starts within this gap, or up to `slack` before or after it.
+/// Whether an `inner` event starts within this gap, or no more than `slack` before or after it.
 fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
     let at = inner.starts.partition_point(|&other| other < start - slack);
     let next = inner.starts.get(at);
@@ -73,9 +74,9 @@ fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
 
 /// Whether a source's events lie in gaps more often than they would at any other phase. Each of
 /// [`SHIFTS`] circular shifts of the events through the observation keeps their rhythm but breaks
-/// their tie to the gaps. At most one shift in twenty may put as many events inside. In addition,
-/// the number inside must be unlikely for independent events with the shifts' mean share (a
-/// binomial tail).
+/// their tie to the gaps. At most one shift in twenty may put as many events inside the gaps. In
+/// addition, the number inside must be improbable for independent events that hit gaps at the
+/// shifts' mean rate (a binomial tail).
 pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
     else {
@@ -105,7 +106,7 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     as_many * 20 <= SHIFTS && by_chance <= 1e-3
 }
 
-/// Events at these times, observed like `like`.
+/// Events that start at `starts`, with the observed intervals and tick of `like`.
 fn at(starts: &[Nanos], like: &Events) -> Events {
     Events {
         starts: starts.to_vec(),
@@ -115,7 +116,7 @@ fn at(starts: &[Nanos], like: &Events) -> Events {
     }
 }
 
-/// Delay of a gap's start after the source's latest event, if nearly all gaps start at one such
+/// The delay from the source's latest event to a gap's start, if nearly all gaps start at the same
 /// phase of `period` (ns); `None` if the phase wanders.
 pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
@@ -133,8 +134,8 @@ pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nano
     is_locked.then(|| Nanos(whole(late)))
 }
 
-/// Whether an event that starts at `start` can belong to this beat. Always true if the beat does
-/// not keep to a grid.
+/// Whether an event that starts at `start` can belong to `beat`. Always true if the beat does not
+/// keep to a grid.
 pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     if beat.rhythm == Rhythm::Rearmed || beat.restarts > 0 {
         return true;
@@ -148,7 +149,7 @@ pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     (turns - turns.round()).abs() * period <= gate + drift * turns.abs() * period
 }
 
-/// The events that can belong to a beat.
+/// The events that can belong to `beat`.
 pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     let kept = events.starts.iter().zip(&events.durations);
     let (starts, durations) = kept.filter(|(start, _)| is_member(beat, **start)).unzip();
@@ -160,8 +161,8 @@ pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     }
 }
 
-/// Whether two beats can have the same period: their intervals overlap, or they differ by less than
-/// the detector's choice of events can move them.
+/// Whether two beats can have the same period: either their intervals overlap, or their periods
+/// differ by less than the detector's choice of events can account for.
 pub(super) fn agree(a: &Beat, b: &Beat) -> bool {
     a.period.agrees(&b.period) || (a.period.value / b.period.value - 1.0).abs() < 1e-3
 }
@@ -204,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_source_is_tied_only_to_the_gaps_it_causes() {
-        // A gap of 20 µs every ms; a source in each gap, and one with the same period outside them.
+        // Gaps of 20 µs every millisecond. One source runs in each gap; another has the same period
+        // but runs outside the gaps.
         let every = |at: i64| (0..1_000).map(|k| (k * 1_000_000 + at, 20_000)).collect();
         let gaps_at = |at: i64| {
             let events: Vec<(i64, i64)> = every(at);
@@ -216,7 +218,7 @@ mod tests {
         assert!(!is_tied(&gaps_at(700_000), &gaps, SLACK));
         assert_eq!(holding(&gaps, &gaps_at(501_000), SLACK).len(), 1_000);
         assert_eq!(locked(&gaps, &gaps_at(200_000), 1e6), Some(Nanos(300_000)));
-        // A source with nearly the same period passes through all phases.
+        // A source with a slightly different period passes through all phases.
         let starts: Vec<Nanos> = (0..999).map(|k| Nanos(k * 1_001_000)).collect();
         let durations = vec![Nanos(1_000); starts.len()];
         let other = Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations);

@@ -1,16 +1,16 @@
-//! The recent past of one CPU: the current run, and intervals that were not observed.
+//! The recent past of one CPU: the current run, and the intervals that were not observed.
 
 use ticktax_model::{Cpu, Nanos, Span};
 
 use super::JOIN;
 
-/// An interval without a thread or idle row of at least this length was not observed: those rows
-/// cover a CPU's time without gaps.
+/// A CPU was not observed in intervals of at least this length without thread or idle rows.
+/// Otherwise, those rows cover a CPU's time without gaps.
 const HOLE: Nanos = Nanos::from_millis(20);
-/// Maximum number of holes remembered.
+/// Maximum number of holes remembered per CPU.
 const HOLES: usize = 64;
 
-/// Consecutive rows of one thread without a break.
+/// A period in which one thread's rows follow each other without a break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) stream: u32,
@@ -28,13 +28,13 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// Records that the CPU was observed during a row that is not an interrupt's.
+    /// Extends the observed time by a thread or idle row.
     pub(super) fn base(&mut self, span: &Span) {
         let Some((from, to)) = self.covered else {
             self.covered = Some((span.start, span.end()));
             return;
         };
-        // A row that encloses others arrives after them.
+        // A row that encloses others arrives after them, and may fill a hole.
         while self.holes.last().is_some_and(|hole| hole.1 > span.start) {
             self.holes.pop();
         }
@@ -48,12 +48,12 @@ impl Trail {
         self.covered = Some((from.min(span.start), to.max(span.end())));
     }
 
-    /// The time from the first to the last thread or idle row.
+    /// The time from the start of the first to the end of the last thread or idle row.
     pub(super) fn covered(&self) -> Option<(Nanos, Nanos)> {
         self.covered
     }
 
-    /// Adds a thread's row; returns the run that it ended.
+    /// Adds a thread's row. Returns the run that this row ended, if any.
     pub(super) fn thread(&mut self, stream: u32, span: &Span) -> Option<Run> {
         let end = span.end();
         if let Some(open) = &mut self.run

@@ -1,4 +1,4 @@
-//! Events without a period, and periods rounded to the tick: a smaller run of the benchmarks'
+//! Events without a period, and periods rounded to the tick: a smaller version of the benchmark
 //! `--example beats_null`.
 
 use ticktax_fixture::{NullLaw, TickBeat, Train};
@@ -20,7 +20,7 @@ fn beats(train: &Train) -> Vec<Beat> {
 fn events_without_a_period_yield_no_beat() {
     for law in NullLaw::ALL {
         let wrong = (0..100).filter(|&seed| !beats(&law.train(seed)).is_empty());
-        // At 1 %, more than four in a hundred happens for one in 290 seeds.
+        // With a 1 % false-alarm rate, more than four in a hundred occurs for one in 290 seeds.
         let wrong = wrong.count();
         assert!(wrong <= 4, "{law:?}: {wrong} of 100");
     }
@@ -41,7 +41,7 @@ fn events_on_nearly_every_tick_are_a_beat_of_the_tick() {
     let all = beats(&train(starts.clone()));
     assert_eq!(all.len(), 1, "{all:?}");
     assert!((all[0].period.value / 4e6 - 1.0).abs() < 1e-4);
-    // Every second tick is a period of two ticks; a random half of the ticks is not a period.
+    // Every second tick has a period of two ticks; a random half of the ticks has none.
     let second = beats(&train(starts.into_iter().step_by(2).collect()));
     assert!(
         second.iter().all(|beat| beat.period.value > 7e6),
@@ -62,7 +62,7 @@ fn intervals_contain_periods_that_are_rounded_to_ticks() {
                     covered += u64::from((beat.period.low..=beat.period.high).contains(&truth));
                 }
             }
-            // At 93 %, fewer than 88 % of 200 happens for one in 300 seeds.
+            // At 93 % coverage, fewer than 88 % of 200 occurs for one in 300 seeds.
             assert!(
                 found >= 150 && covered * 100 >= found * 88,
                 "{law:?} {count}: {covered} of {found}"

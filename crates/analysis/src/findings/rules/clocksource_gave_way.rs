@@ -1,17 +1,18 @@
-//! A slow clocksource that the kernel fell back to.
+//! Finds a slow clocksource that the kernel fell back to.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Clocks that are devices: reading one takes 1 µs or more, and much more in a virtual machine.
+/// Clocksources that are devices. Reading one takes 1 µs or more, and much longer in a virtual
+/// machine.
 const SLOW: [&str; 5] = ["acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(current) = facts.header.machine.clocksource.as_deref() else {
         return Vec::new();
     };
-    // Do not report a slow clock that was asked for.
+    // Do not report a slow clocksource that was requested.
     if !SLOW.contains(&current) || facts.clocksource_asked() == Some(current) {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! A clocksource other than the one requested with `clocksource=`.
+//! Finds a clocksource other than the one requested with `clocksource=`.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;

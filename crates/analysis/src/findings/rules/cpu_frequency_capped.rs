@@ -1,4 +1,4 @@
-//! CPUs whose maximum frequency is set below what the hardware can do.
+//! Finds CPUs whose maximum frequency is set below what the hardware supports.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_model::knob::KnobProposal;
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    // CPUs of one machine may have different maximum frequencies.
+    // CPUs of one machine can have different maximum frequencies.
     let mut alike: BTreeMap<_, Vec<&FrequencyPolicy>> = BTreeMap::new();
     for policy in &facts.configured.frequency {
         if let (Some(max), Some(hardware)) = (policy.max_khz, policy.hardware_max_khz)
@@ -19,7 +19,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             alike.entry(cap).or_default().push(policy);
         }
     }
-    // Propose a value only if it is right for all CPUs.
+    // Propose a value only if it suits all CPUs.
     let is_one = alike.len() == 1;
     let mut findings: Vec<Finding> = alike.into_iter().map(finding).collect();
     for finding in findings.iter_mut().filter(|_| !is_one) {
@@ -28,7 +28,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The finding for CPUs that are capped at `max` kHz although the hardware can do `hardware` kHz.
+/// The finding for CPUs that are capped at `max` kHz although the hardware supports `hardware` kHz.
 fn finding(
     ((max, hardware, governor), policies): ((u64, u64, &str), Vec<&FrequencyPolicy>),
 ) -> Finding {

@@ -1,4 +1,4 @@
-//! CPUs that their governor keeps at the lowest frequency.
+//! Finds CPUs that their governor keeps at the lowest frequency.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -6,7 +6,7 @@ use ticktax_model::knob::KnobProposal;
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    // With these drivers the hardware chooses the frequency, and `powersave` is only a hint.
+    // With these drivers, the hardware chooses the frequency, and `powersave` is only a hint.
     let chooses =
         |driver: &str| driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate");
     let lowest = facts.configured.frequency.iter().filter(|policy| {

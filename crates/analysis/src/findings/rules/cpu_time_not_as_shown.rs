@@ -1,4 +1,4 @@
-//! CPUs that `top` shows as busier or less busy than they were.
+//! Finds CPUs that were busier, or less busy, than `top` shows.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::{BiasKind, CpuCheck, Witness};
@@ -6,7 +6,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Smallest error worth reporting, as a share of a CPU's time.
+/// Minimum error to report, as a share of a CPU's time.
 const WORTH_REPORTING: f64 = 0.05;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -39,9 +39,9 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         ),
         (false, _) => "what a thread of the lowest priority got to use".to_owned(),
     };
-    // A cause matters if its error has the same sign: ticks find it too rarely if the CPU looks
-    // idle, and too often if it looks busy. Programs that share the CPU with it are wrong in the
-    // opposite direction.
+    // A cause matters only if its error has the same sign as the CPU's: ticks hit the program too
+    // rarely if the CPU looks idle, and too often if it looks busy. Programs that share the CPU
+    // with it have the opposite error.
     let phase = cpu.causes.iter().find(|cause| {
         cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
     });
@@ -81,7 +81,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     }
 }
 
-/// How busy the CPU was, and how much of its time is unexplained.
+/// Says how busy the CPU was and how much of its time is unexplained.
 fn effective(cpu: &CpuCheck, busy: f64) -> String {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     let rest = if unexplained < 0.000_5 {

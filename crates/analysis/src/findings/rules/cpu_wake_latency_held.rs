@@ -1,10 +1,10 @@
-//! A program that keeps all CPUs out of deep sleep.
+//! Finds a program that keeps all CPUs out of deep sleep.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Limits of at least this do not keep a CPU from deep sleep (the kernel's default is 2000 s).
+/// Minimum limit that does not keep a CPU out of deep sleep. The kernel's default is 2000 s.
 const NO_LIMIT_US: u32 = 1_000;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,5 @@
-//! A disk with a write cache that the kernel treats as write-through, so that it never flushes it.
+//! Finds a disk with a write cache that the kernel takes for write-through and therefore never
+//! flushes.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

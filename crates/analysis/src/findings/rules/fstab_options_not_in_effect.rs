@@ -1,4 +1,4 @@
-//! Mount options of `/etc/fstab` that the mounted file system lacks.
+//! Finds mount options in `/etc/fstab` that the mounted file system lacks.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,7 +6,7 @@ use super::super::Facts;
 
 use ticktax_model::configured::{FstabLine, Mounted};
 
-/// Options that a file system lists if it honours them, and the consequence if it does not.
+/// Options that a file system lists if it honours them, with the consequence if it does not.
 const FLAGS: [(&str, &str); 7] = [
     ("dirsync", "changes of folders may be lost"),
     ("noatime", "reading a file may write its time of access"),
@@ -26,7 +26,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         let Some(mounted) = &line.mounted else {
             continue;
         };
-        // Such a line takes its options from the mount it refers to.
+        // Such a line takes its options from the mount that it refers to.
         let is_view = |option: &String| matches!(&**option, "bind" | "rbind" | "remount" | "move");
         if line.options.iter().any(is_view) || line.kind == "swap" {
             continue;
@@ -68,7 +68,7 @@ fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> F
 fn flags(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let lacks =
         |(flag, _): &&(&str, &str)| has(&line.options, flag) && !has(&mounted.options, flag);
-    // A later option may revert an earlier one, as in `noexec,exec`.
+    // A later option can revert an earlier one, as in `noexec,exec`.
     let is_reverted = |flag: &str| {
         let back = flag
             .strip_prefix("no")
@@ -116,7 +116,7 @@ fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     })
 }
 
-/// Compares the journalling mode of an ext file system.
+/// Compares the journalling mode of an ext file system with its configuration.
 fn journal(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let asked = value(&line.options, "data")?;
     let effective = value(&mounted.options, "data")?;

@@ -1,11 +1,11 @@
-//! A file system mounted with another type than `/etc/fstab` states. `ext3` mounted as `ext2`, for
-//! example, has no journal.
+//! Finds a file system mounted with a type other than the one in `/etc/fstab`. For example, `ext3`
+//! mounted as `ext2` has no journal.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Types that are names for the same thing.
+/// Pairs of types that name the same file system.
 const SAME: [[&str; 2]; 4] = [
     ["nfs", "nfs4"],
     ["cifs", "smb3"],

@@ -1,4 +1,4 @@
-//! Programs whose fsync does nothing, and file systems that ignore it.
+//! Finds programs whose fsync does nothing, and file systems that ignore it.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::super::Facts;
 use super::super::facts::Mount;
 
 const PRELOAD: &str = "etc/ld.so.preload";
-/// The library that turns programs' fsync into a no-op.
+/// The library that makes programs' fsync do nothing.
 const TAKES_FSYNC: &str = "libeatmydata";
-/// Options with which an overlay ignores fsync; they depend on the kernel.
+/// Options that make an overlay ignore fsync, depending on the kernel version.
 const VOLATILE: [&str; 2] = ["volatile", "fsync=volatile"];
-/// Maximum number of processes named.
+/// Maximum number of processes named in a finding.
 const NAMED: usize = 4;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -21,7 +21,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let everywhere = everywhere.filter(|text| text.contains(TAKES_FSYNC));
     let mut programs: BTreeMap<(&FsyncOffBy, &str), Vec<i32>> = BTreeMap::new();
     for process in &facts.configured.fsync_off {
-        // Report a library that all programs load only once.
+        // If all programs load the library, report it only once.
         if everywhere.is_none() || matches!(process.by, FsyncOffBy::Argument(_)) {
             let key = (&process.by, &*process.program);
             programs.entry(key).or_default().push(process.pid);
@@ -41,7 +41,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// The finding for a library preloaded into every program.
+/// The finding for the library being preloaded into every program.
 fn for_preload(preload: &str) -> Finding {
     let words: Vec<&str> = preload.split_ascii_whitespace().collect();
     finding(

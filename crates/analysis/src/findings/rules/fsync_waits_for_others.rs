@@ -1,4 +1,4 @@
-//! A file system on which fsync of one file waits for data that other programs wrote.
+//! Finds a file system on which fsync of one file waits for data written by other programs.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -11,7 +11,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Why fsync there writes the whole file system.
+/// Why fsync on this mount writes the whole file system; `None` if it does not.
 fn reason(mount: &Mount<'_>) -> Option<&'static str> {
     // The journal's transaction contains all files and waits for their data. If blocks are
     // allocated at write time, that is everything written since the last commit.

@@ -1,10 +1,11 @@
-//! A file system that does not flush the disk's cache: a power failure loses what fsync promised.
+//! Finds a file system that does not flush the disk's cache, so that a power failure loses what
+//! fsync promised.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Mount options that turn flushing off.
+/// Mount options that disable flushing.
 const OFF: [&str; 4] = [
     "nobarrier",
     "barrier=0",

@@ -1,4 +1,4 @@
-//! A measured tick rate that differs from the one the kernel was built with.
+//! Finds a tick rate that differs from the one that the kernel was built with.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,12 +6,13 @@ use super::super::Facts;
 
 use ticktax_model::tick::Frequency;
 
-/// Relative deviation that is not reported. Clocks differ by less.
+/// Maximum relative deviation that is not reported. Clocks differ by less.
 const TOLERANCE: f64 = 0.02;
-/// Minimum number of intervals: one second at 250 Hz.
+/// Minimum number of intervals between ticks: one second at 250 Hz.
 const MIN: u64 = 250;
 
-/// The texts of a finding, which depend on the sign of the error and on where the kernel runs.
+/// A finding's text, which depends on the sign of the deviation and on whether the kernel is a
+/// guest.
 struct Words {
     title: &'static str,
     cost: &'static str,
@@ -51,7 +52,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // The rule about the divider reports that.
+    // The rule about the tick divider reports that.
     if facts.parameter("divider").is_some() {
         return Vec::new();
     }

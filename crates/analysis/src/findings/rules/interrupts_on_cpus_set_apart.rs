@@ -1,4 +1,4 @@
-//! Device interrupts on CPUs that are reserved for other work.
+//! Finds device interrupts on CPUs that are reserved for other work.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -19,8 +19,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         if !label.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // The interrupts of a queue that belongs to the CPU cannot go elsewhere, and occur only
-        // when that CPU causes them.
+        // If an interrupt belongs to one CPU's queue, it cannot go elsewhere, and only occurs when
+        // that CPU causes it.
         let goes_to: Option<CpuList> = facts
             .configured
             .interrupt_cpus
@@ -56,7 +56,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let online = facts.header.machine.online.iter();
     let others: CpuList = online.filter(|cpu| !apart.contains(*cpu)).collect();
-    // irqbalance would move it back.
+    // irqbalance would move the interrupt back.
     let movable = lines
         .first()
         .filter(|_| balancer.is_empty() && !others.is_empty());

@@ -1,11 +1,12 @@
-//! A writable NFS mount that gives up: a late answer of the server is an I/O error for the program.
+//! Finds a writable NFS mount on which a late answer from the server is an I/O error for the
+//! program.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 use super::super::facts::Mount;
 
-/// Options that make the client give up.
+/// Options with which the client gives up waiting for the server.
 const SOFT: [&str; 2] = ["soft", "softerr"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,11 +1,11 @@
-//! Writing to an NFS server that takes memory from programs: they are swapped out while dirty data
-//! wait for the network.
+//! Finds writes to an NFS server that take memory from programs, which are swapped out while dirty
+//! data wait for the network.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Amounts below this are ignored.
+/// Both the bytes sent and the bytes swapped out must reach this minimum.
 const MIN_BYTES: u64 = 1 << 20;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

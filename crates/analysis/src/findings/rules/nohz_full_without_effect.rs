@@ -1,4 +1,4 @@
-//! `nohz_full=` on the command line although no CPU can stop its tick while busy.
+//! Finds `nohz_full=` on the command line although no CPU can stop its tick while busy.
 
 use ticktax_model::CpuList;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -36,8 +36,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The cost of the ticks on the requested CPUs while these were busy: their number times the mean
-/// cost of all ticks, if known.
+/// The cost of ticks on the requested CPUs while these were busy: their number multiplied by the
+/// mean cost of all ticks, if that is known.
 fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
     let cpus: Option<CpuList> = asked.parse().ok();
     let named = match &cpus {

@@ -1,4 +1,4 @@
-//! Packet processing that a device could do but leaves to the CPUs.
+//! Finds packet processing that a device could do but leaves to the CPUs.
 
 use ticktax_model::Nanos;
 use ticktax_model::configured::{DeviceOffloads, Offload};
@@ -8,13 +8,13 @@ use ticktax_model::statement::Class;
 
 use super::super::Facts;
 
-/// Minimum share of all CPU time for packet processing to be worth a finding.
+/// Packet processing must take at least this share of all CPU time.
 const MUCH: f64 = 0.01;
 
-/// Minimum number of packets for a device to count as involved.
+/// A device is involved if it received or sent at least this many packets.
 const SOME: u64 = 1_000;
 
-/// The softirqs that process packets.
+/// Softirqs that process packets.
 const OF_PACKETS: [&str; 2] = ["NET_RX", "NET_TX"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let devices = facts.configured.offloads_off.iter();
     let findings = devices.filter_map(|device| {
         let after = header.after.devices.get(&device.device)?;
-        // A device created during the recording has counted from 0.
+        // A device created during the recording counts from 0.
         let before = header.before.devices.get(&device.device).copied();
         let before = before.unwrap_or_default();
         let packets = DevicePackets {
@@ -93,7 +93,7 @@ fn finding(
         measured: "the device's features (ethtool's netlink interface), the growth of /proc/net/dev, and the time of \
                    NET_RX and NET_TX"
             .to_owned(),
-        // The part of the time that would be saved was not measured.
+        // It was not measured how much of the time would be saved.
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Some(Cost::of(
@@ -108,7 +108,7 @@ fn finding(
     }
 }
 
-/// The experiment's factor that turns the offload on and off.
+/// The factor in ticktax's experiments that turns the offload on and off.
 const fn experiment(offload: Offload) -> Option<&'static str> {
     match offload {
         Offload::Checksum => Some("tx-checksum"),

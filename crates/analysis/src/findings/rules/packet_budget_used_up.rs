@@ -1,4 +1,4 @@
-//! A softirq that postponed packets because its budget or its time was used up.
+//! Finds softirqs that postponed packets because their budget or time was used up.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -10,7 +10,7 @@ use super::super::Facts;
 const BUDGET: &str = "proc/sys/net/core/netdev_budget";
 const TIME: &str = "proc/sys/net/core/netdev_budget_usecs";
 
-/// An occasional squeeze is normal: it is how the kernel shares a CPU.
+/// Fewer squeezes than this are normal, because squeezing is how the kernel shares a CPU.
 const FEW: u64 = 10;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -50,7 +50,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The cost, as far as the recording's packets show it.
+/// Describes the cost that the recording's packets show.
 fn cost(packets: &PacketPaths) -> String {
     let delays_of = |context: ReceivedIn| {
         let ways = packets
@@ -75,7 +75,7 @@ fn cost(packets: &PacketPaths) -> String {
     }
 }
 
-/// The longest delay through `ksoftirqd`, if it is among the longest of all.
+/// The longest delay through `ksoftirqd`, if it is among the longest delays of all.
 fn longest(packets: &PacketPaths) -> Option<Moment> {
     let mut ways = packets.longest.iter();
     let way = ways.find(|way| way.received_in == ReceivedIn::Ksoftirqd)?;

@@ -1,4 +1,5 @@
-//! A device interrupt on the CPUs of the watched program, where receiving packets interrupts it.
+//! Finds device interrupts on the watched program's CPUs, where receiving packets interrupts the
+//! program.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::kernel_words::RECEIVE_SOFTIRQ;
@@ -7,11 +8,10 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Minimum time in packet reception worth a finding, as a share of the time the program needed a
-/// CPU.
+/// Packet reception must take at least this share of the time that the program needed a CPU.
 const MUCH: f64 = 0.01;
 
-/// Minimum number of interrupts on the program's CPUs for `NET_RX` to be attributed to them.
+/// `NET_RX` is attributed to an interrupt if at least this many occurred on the program's CPUs.
 const SOME: u64 = 100;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

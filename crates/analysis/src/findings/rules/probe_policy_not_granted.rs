@@ -1,4 +1,4 @@
-//! A probe that runs under another policy than requested.
+//! Finds a probe that runs under a policy other than the one requested.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::limitation::Limitation;

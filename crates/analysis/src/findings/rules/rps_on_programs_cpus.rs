@@ -1,4 +1,5 @@
-//! Packets steered (RPS) to the CPUs of the watched program, where receiving them interrupts it.
+//! Finds packets steered (RPS) to the watched program's CPUs, where receiving them interrupts the
+//! program.
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -8,8 +9,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Minimum time in packet reception worth a finding, as a share of the time the program needed a
-/// CPU.
+/// Packet reception must take at least this share of the time that the program needed a CPU.
 const MUCH: f64 = 0.01;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -79,7 +79,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// A CPU mask in the kernel's format; `None` if the set is empty.
+/// The CPU mask in the kernel's format; `None` if `cpus` is empty.
 fn mask(cpus: &CpuList) -> Option<String> {
     let Cpu(last) = cpus.iter().last()?;
     let words = (0..=last / 32).rev().map(|place| {

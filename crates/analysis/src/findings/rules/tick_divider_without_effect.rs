@@ -1,4 +1,5 @@
-//! `divider=`, which only the kernels of one distribution knew, from 2007 to 2020.
+//! Finds `divider=` on the command line without effect. Only the kernels of one distribution knew
+//! it, from 2007 to 2020.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

@@ -1,4 +1,4 @@
-//! A UDP socket whose buffer was full while its program could not read.
+//! Finds UDP sockets whose buffer was full while the program could not read.
 
 use ticktax_model::Nanos;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -15,7 +15,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let dropped = header.after.udp_sockets.iter().filter_map(|after| {
         let mut all = header.before.udp_sockets.iter();
         let before = all.find(|before| before.inode == after.inode);
-        // A socket opened during the recording has counted drops from 0.
+        // A socket opened during the recording counts drops from 0.
         let before = before.map_or(0, |before| before.drops);
         let lost = after.drops.saturating_sub(before);
         (lost > 0).then_some((after, lost))
@@ -92,12 +92,12 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
     }
 }
 
-/// How to give the program a larger buffer; empty if the kernel's limit is not known.
+/// Says how to give the program a larger buffer. Empty if the kernel's limit is not known.
 fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     let Some(most) = most else {
         return String::new();
     };
-    // The kernel doubles `SO_RCVBUF`: setting it to the size counted now doubles the buffer.
+    // The kernel doubles `SO_RCVBUF`, so setting it to the current size doubles the buffer.
     let wanted = socket.buffer_bytes.unwrap_or(2 * most);
     if wanted <= most {
         format!("SO_RCVBUF = {wanted} in the program, which net.core.rmem_max allows")
@@ -106,7 +106,7 @@ fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     }
 }
 
-/// How full the buffer was at the end.
+/// Says how full the buffer was at the end.
 fn in_use(socket: &UdpSocket) -> String {
     match (socket.buffer_bytes, socket.charged_bytes) {
         (Some(size), Some(charged)) => {
@@ -116,8 +116,8 @@ fn in_use(socket: &UdpSocket) -> String {
     }
 }
 
-/// The longest wake-up latency of the process's threads after a packet, if that was long, with the
-/// path of that packet.
+/// The longest wake-up latency of the process' threads after a packet, if it was long, and the path
+/// of that packet, if it is known.
 fn stall(packets: &PacketPaths, pid: i32) -> Option<(Nanos, Option<&PacketDelay>)> {
     let threads = packets.threads.iter().filter(|thread| thread.pid == pid);
     let steps = threads.flat_map(|thread| &thread.steps);

@@ -14,7 +14,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A row of these turns, given as frames and CPU time.
+/// A row with these turns, each given as its frames and its CPU time.
 fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     let elapsed = Nanos::from_secs(4);
     let mut row = PaceVariant {
@@ -48,7 +48,7 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     row
 }
 
-/// Five turns of 4 s of a loop with 50 frames per second. Every `late_every`th frame is 5 ms late,
+/// A row with five turns of 4 s at 50 frames per second. One in `late_every` frames is 5 ms late;
 /// the others are `wait_us` late.
 fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceVariant {
     let frame = |k: i64| {
@@ -98,7 +98,7 @@ fn late_frames_decide_first_then_lateness_then_cpu_time() {
 
 #[test]
 fn insignificant_differences_are_a_tie() {
-    // Two late frames in a thousand do not differ from one.
+    // Two late frames in a thousand are not significantly more than one.
     let rows = [
         row(SleepMethod::Nanosleep, 500, 60, 1_000),
         row(SleepMethod::Timerfd, 1_000, 61, 1_010),
@@ -122,11 +122,11 @@ fn single_turns_are_a_tie() {
 
 /// A smaller version of the benchmark `--example choice_null`.
 #[test]
-fn equal_ways_are_rarely_distinguished() {
-    for ways in [2, 5, 10] {
+fn equal_variants_are_rarely_distinguished() {
+    for variants in [2, 5, 10] {
         let mut chosen = 0;
         for seed in 0..100 {
-            let rows = ticktax_fixture::equal_turns(ways, 5, seed);
+            let rows = ticktax_fixture::equal_turns(variants, 5, seed);
             let rows: Vec<PaceVariant> = rows
                 .into_iter()
                 .map(|turns| {
@@ -139,8 +139,8 @@ fn equal_ways_are_rarely_distinguished() {
                 .collect();
             chosen += usize::from(choices(&rows)[0].by.is_some());
         }
-        // At 5 %, more than 11 of 100 occur for one seed in 240.
-        assert!(chosen <= 11, "{chosen} of 100 for {ways} ways");
+        // At 5 %, more than 11 choices in 100 occur for one seed in 240.
+        assert!(chosen <= 11, "{chosen} of 100 for {variants} variants");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Checks "follows the tick" on simulated recordings without wake-ups. They contain periodic
-//! threads and work items run by the tick, and others that only coincide with it.
+//! Tests which beats follow the tick, with simulated recordings without wake-ups. They contain
+//! periodic threads and work items that the tick runs, and others that only coincide with it.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use ticktax_model::{Kind, Source};
 
 use super::{LENGTH, MS, Random, Recording, TICK, US, frame, thread};
 
-/// Offset of the tick's interrupts from the start of each tick period.
+/// Offset of the tick's interrupt from the start of each tick period.
 const PHASE: i64 = 50 * US;
 const LAST: i64 = LENGTH - 20 * MS;
 
-/// The cause that makes a thread or a work item run.
+/// The cause that makes a thread or work item run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Truth {
     Tick,
-    /// A timer of the wheel, which the tick's softirq runs.
+    /// A timer of the timer wheel, run by the tick's softirq.
     Wheel,
-    /// A wheel timer that queues work for a worker, which runs another item first.
+    /// A wheel timer that queues work. The worker runs another item first.
     Work,
-    /// A non-periodic cause.
+    /// Something that is not periodic.
     Random,
-    /// A cause not in the rows, with a rhythm independent of the tick.
+    /// Something without rows, whose rhythm is independent of the tick.
     Alone,
     /// A high-resolution timer that expires in the tick's interrupt.
     SameInterrupt,
-    /// A high-resolution timer on the other CPU that expires with the tick.
+    /// A high-resolution timer on the other CPU that expires together with the tick.
     OtherCpu,
-    /// A high-resolution timer at some fixed phase of the tick.
+    /// A high-resolution timer at a fixed phase of the tick.
     AnyPhase,
     /// A device that interrupts at a fixed phase of the tick.
     Device,
-    /// A thread that such a timer woke and that worked for a while.
+    /// A thread woken by such a timer, after it has worked for a while.
     Helper,
 }
 
@@ -56,15 +56,15 @@ impl Truth {
     }
 }
 
-/// Delay from the wake-up to the run: tens of µs, occasionally much more.
+/// Delay from the wake-up to the start of the thread: tens of µs, occasionally much more.
 fn latency(random: &mut Random) -> i64 {
     let rare = random.below(12) / 11;
     5 * US + random.below(60 * US) + rare * random.below(2 * MS)
 }
 
-/// The ticks of a recording, and which of them run something.
+/// The ticks in a recording, and which of them run something.
 struct Ticks {
-    /// Lateness of each tick.
+    /// Delay of each tick.
     late: Vec<i64>,
     every: i64,
     phase: i64,
@@ -74,7 +74,7 @@ impl Ticks {
     fn new(random: &mut Random) -> Self {
         let every = 1 + random.below(40);
         Self {
-            // The two CPUs share their ticks.
+            // Both CPUs have the same ticks.
             late: (0..LENGTH / TICK).map(|_| random.below(6 * US)).collect(),
             every,
             phase: random.below(every),
@@ -93,7 +93,7 @@ impl Ticks {
     }
 }
 
-/// Adds the ticks of two CPUs and the usual activity of such a machine.
+/// Adds the ticks of two CPUs, and what else usually runs on such a machine.
 fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &mut Random) {
     for tick in 0..LENGTH / TICK {
         for cpu in 0..2 {
@@ -118,7 +118,8 @@ fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &m
     }
 }
 
-/// Adds the cause of a run at `at`, or at tick number `tick`. Returns when the run begins.
+/// Adds what makes a thread run at time `at` or at tick number `tick`. Returns when the thread
+/// starts.
 fn cause(
     recording: &mut Recording,
     (truth, ticks): (Truth, &Ticks),
@@ -150,7 +151,7 @@ fn cause(
     }
 }
 
-/// A recording, without wake-ups, of something that `truth` makes run; and the name of what runs.
+/// A recording without wake-ups in which `truth` makes something run, and the name of what runs.
 fn recording(truth: Truth, seed: u64) -> (Recording, String) {
     let mut random = Random(seed);
     let mut recording = Recording::new();
@@ -194,7 +195,7 @@ fn recording(truth: Truth, seed: u64) -> (Recording, String) {
 #[test]
 fn beats_reported_to_follow_the_tick_do() {
     const EACH: u64 = 30;
-    // Per truth: beats found, and beats reported to follow the tick.
+    // For each truth: number of beats found, and how many of them were reported to follow the tick.
     let mut counts: BTreeMap<Truth, (u32, u32)> = BTreeMap::new();
     let machine = Machine {
         hz_configured: Some(250),

@@ -9,23 +9,25 @@ use ticktax_model::recording::{Header, Row};
 use ticktax_model::statement::Class;
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable, Thread};
 
-/// A row with its nested rows.
+/// A row with the rows nested in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pick: usize,
     own: i64,
-    /// Nested rows, each with the own time that follows it.
+    /// Nested rows, each with the self time that follows it.
     nested: Vec<(Frame, i64)>,
 }
 
-/// An interval that the probe lost.
+/// An interval in which the probe did not run.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
-    /// Nothing ran in the kernel.
+    /// The kernel ran nothing.
     Outside(i64),
-    /// Interrupts of the probe: own time before the first, and after each.
+    /// Interrupts of the probe: self time before the first, then each interrupt with the self time
+    /// after it.
     Interrupted(i64, Vec<(Frame, i64)>),
-    /// Other threads ran instead of the probe: own time before, the threads, own time after.
+    /// Other threads ran instead of the probe: self time before them, the threads, and self time
+    /// after them.
     Preempted(i64, Vec<Frame>, i64),
 }
 
@@ -33,8 +35,8 @@ pub(crate) enum Loss {
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
     Base(Frame),
-    /// The losses, each after a stretch of the probe's loop and with the delay of its gap row. Then
-    /// the last stretch of the loop.
+    /// The probe's losses, each with the time that the loop ran before it and the delay of its gap
+    /// row; then the time that the loop ran after the last loss.
     Probe(Vec<(i64, Loss, i64)>, i64),
 }
 
@@ -76,34 +78,34 @@ fn segment() -> impl Strategy<Value = Segment> {
     ]
 }
 
-/// Scripts for two or three CPUs.
+/// Strategy for the scripts of two or three CPUs.
 pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
     prop::collection::vec(prop::collection::vec(segment(), 0..8), 2..4)
 }
 
-/// An account key as tests write it.
+/// An account's key: class, name and process id.
 pub(crate) type Key = (Class, &'static str, Option<i32>);
 
 /// The account of unexplained time.
 pub(crate) const UNEXPLAINED: Key = (Class::Unexplained, "unexplained", None);
 
-/// Recorded rows and the truth about them.
+/// Recorded rows, with the truth about them.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
-    /// The rows of each CPU in delivery order.
+    /// Rows of each CPU in order of delivery.
     pub(crate) cpus: Vec<Vec<Row>>,
     pub(crate) truth: Truth,
 }
 
-/// The expected accounts.
+/// The accounts that the ledger should find.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
-    /// Own time by account, without the probe's loop.
+    /// Self time by account, except for the probe's loop.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// For gaps of at least 1 µs, for shorter ones, and for gaps in which the probe yielded to
-    /// programs: count, named time, entry and exit, empty time, time of unknown threads.
+    /// Gaps of at least 1 µs, shorter gaps, and gaps in which the probe yielded to programs. For
+    /// each: count, named time, entry and exit, empty time, and time of unknown threads.
     pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
 }
 
@@ -113,7 +115,7 @@ impl Truth {
     }
 }
 
-/// The sources, and the account that each belongs to.
+/// The sources, each with the account that it belongs to.
 struct Cast {
     base: Vec<(SourceId, Key)>,
     nested: Vec<(SourceId, Key)>,
@@ -196,16 +198,16 @@ impl Cast {
     }
 }
 
-/// One simulated CPU.
+/// Simulates one CPU.
 struct Machinery<'a> {
     cast: &'a Cast,
     truth: &'a mut Truth,
     cpu: u32,
     now: i64,
     rows: Vec<Row>,
-    /// Gap rows with their delivery times.
+    /// Gap rows, each with its time of delivery.
     gaps: Vec<(i64, Row)>,
-    /// Start of the probe's row, and its own time so far.
+    /// Start of the probe's current row, and its self time so far.
     probe: (i64, i64),
 }
 
@@ -233,7 +235,7 @@ impl Machinery<'_> {
         self.rows.push(self.row(start, own, source));
     }
 
-    /// Spends time that the tracer counts as the probe's own.
+    /// Spends time that the tracer counts as the probe's self time.
     fn spend(&mut self, time: i64) {
         self.now += time;
         self.probe.1 += time;
@@ -313,7 +315,7 @@ impl Machinery<'_> {
         }
     }
 
-    /// The rows in delivery order: the tracer's by end, gaps after their delay.
+    /// Rows in order of delivery: the tracer's by end, gaps after their delay.
     fn delivered(self) -> Vec<Row> {
         let rows = self.rows.into_iter().map(|row| (row.span().end().0, row));
         let mut all: Vec<(i64, Row)> = rows.chain(self.gaps).collect();
@@ -323,7 +325,7 @@ impl Machinery<'_> {
 }
 
 impl Fixture {
-    /// Runs the scripts, one per CPU.
+    /// Plays the scripts, one per CPU.
     pub(crate) fn run(scripts: &[Vec<Segment>]) -> Self {
         let mut sources = SourceTable::default();
         let cast = Cast::new(&mut sources);
@@ -360,7 +362,7 @@ impl Fixture {
         self.cpus.iter().flatten().cloned().collect()
     }
 
-    /// All rows, interleaved between CPUs according to `picks`.
+    /// All rows, interleaved between the CPUs according to `picks`.
     pub(crate) fn interleaved(&self, picks: &[usize]) -> Vec<Row> {
         let mut queues: Vec<_> = self.cpus.iter().map(|rows| rows.iter()).collect();
         let mut rows = Vec::new();

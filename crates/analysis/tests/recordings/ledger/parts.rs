@@ -1,4 +1,4 @@
-//! Parts of recordings: how rows are cut, and which parts are refused.
+//! Tests parts of recordings: how rows are cut, and which parts are refused.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable};
 use crate::ledger::fixture::{Fixture, scripts};
 use crate::ledger::{statement, time_of};
 
-/// The statement of the part from `from` to `to`, relative to the recording's start.
+/// The statement about the part between `from` and `to`, relative to the recording's start.
 fn part(
     rows: &[Row],
     header: &Header,
@@ -30,7 +30,7 @@ fn part(
     Ok(statement(&rows, &header, sources))
 }
 
-/// Time per account. Accounts between which the probe's gaps move time count as one.
+/// Time per account. Accounts between which the probe's gaps move time are added up.
 fn times(statement: &Statement) -> BTreeMap<String, i64> {
     let mut times = BTreeMap::new();
     for account in &statement.accounts {
@@ -79,8 +79,8 @@ proptest! {
     }
 }
 
-/// A program from 0 to 100, interrupted from 40 to 60; a function runs within the interrupt from 45
-/// to 50.
+/// A program from 0 to 100 that is interrupted from 40 to 60. A function runs in the interrupt from
+/// 45 to 50.
 fn interrupted() -> (Vec<Row>, Header, SourceTable) {
     let mut sources = SourceTable::default();
     let timer = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
@@ -124,7 +124,7 @@ fn a_row_across_an_edge_is_cut_with_all_its_nested_rows() {
     }
 }
 
-/// The quota held a thread from 20 to 50. It then waited for a CPU until 80.
+/// A thread is throttled from 20 to 50, and then waits for a CPU until 80.
 #[test]
 fn a_cut_throttled_wait_begins_with_the_time_held_by_the_quota() {
     let (_, header, mut sources) = interrupted();
@@ -148,7 +148,7 @@ fn a_cut_throttled_wait_begins_with_the_time_held_by_the_quota() {
     }
 }
 
-/// A part, and a part of a part, keep the list of processes that were present at the end.
+/// The list of processes present at the end is kept in a part, and in a part of a part.
 #[test]
 fn a_part_knows_which_processes_were_present() {
     let (_, mut header, _) = interrupted();
@@ -187,7 +187,7 @@ fn a_part_of_a_part_is_selected_by_times_of_the_original_recording() {
 #[test]
 fn losses_within_a_part_are_the_time_without_rows() {
     let (mut rows, mut header, sources) = interrupted();
-    // Another row of the game, from 130 to 200. The rows from 100 to 130 were lost.
+    // Another row of the game lasts from 130 to 200. The rows from 100 to 130 are lost.
     rows.push(whole(0, 130, 70, rows[2].source()));
     header.books = vec![books(0, 0, 200)];
     header.coverage.lost = vec![Loss {

@@ -1,4 +1,4 @@
-//! Processes with fewer rows than CPU time according to the scheduler.
+//! Tests processes with less time in rows than the scheduler counted.
 
 use ticktax_fixture::thread;
 use ticktax_model::limitation::Limitation;
@@ -32,24 +32,24 @@ fn a_process_with_cpu_time_and_no_rows_is_named() {
         ran: Nanos::from_millis(34),
     }];
     assert_eq!(desk.close().coverage.limitations, missing);
-    // All of it may have been before the recording began.
+    // All of the time may have been before the recording started.
     desk.header.before.at = Nanos(BEGIN - 40_000_000);
     assert_eq!(desk.close().coverage.limitations, []);
 }
 
-/// A desk where program 10 ran for `ran` ms according to the scheduler, with rows for `traced` ms.
+/// A recording in which the scheduler counted `ran` ms for program 10, with rows for `traced` ms.
 fn traced_in_part(traced: i64, ran: i64) -> Desk {
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     let (traced, rest) = (traced * 1_000_000, 1_000_000_000 - traced * 1_000_000);
-    // Half a ms of that was an interrupt, which the scheduler charges to the program.
+    // Half a millisecond of that was an interrupt, which the scheduler charges to the program.
     desk.row((0, 500_000, 500_000), timer());
     desk.row((0, traced, traced - 500_000), game);
     desk.row((traced, rest, rest), Source::idle());
     with_account(desk, ran)
 }
 
-/// The same desk, where program 10 ran for `ran` ms according to the scheduler.
+/// The recording in `desk`, except that the scheduler counted `ran` ms for program 10.
 fn with_account(mut desk: Desk, ran: i64) -> Desk {
     let program = |ms| ProgramTime {
         name: "game".to_owned(),
@@ -75,7 +75,7 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
         missing: Nanos::from_millis(missing),
     };
     assert_eq!(named(500, 534), [missing(534, 34)]);
-    // Tolerated: one tick, 2 ms of reading, and 1 % of 534 ms.
+    // One tick, 2 ms of reading, and 1 % of 534 ms are tolerated.
     assert_eq!(named(523, 534), []);
     assert_eq!(named(522, 534), [missing(534, 12)]);
     // At least 1 ms is tolerated.
@@ -97,7 +97,7 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
     );
 }
 
-/// The scheduler charges a thread from its wake-up on, but its rows begin at the switch.
+/// The scheduler charges a thread from its wake-up, but the thread's rows start at the switch.
 #[test]
 fn time_charged_before_a_switch_is_not_missing() {
     let mut desk = traced_in_part(500, 534);
@@ -110,7 +110,7 @@ fn time_charged_before_a_switch_is_not_missing() {
         ),
         "{named:?}"
     );
-    // The same time in 1000 runs, with idle time between them.
+    // The same time in 1000 on-CPU periods, with idle time between them.
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     for run in 0..1_000 {
@@ -120,12 +120,12 @@ fn time_charged_before_a_switch_is_not_missing() {
     }
     let mut desk = with_account(desk, 532);
     assert_eq!(desk.close().coverage.limitations, []);
-    // At most 50 µs per run are tolerated.
+    // At most 50 µs per on-CPU period are tolerated.
     desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_565));
     assert_eq!(desk.close().coverage.limitations.len(), 1);
 }
 
-/// On a busy machine the counters are read before the recording ends.
+/// On a busy machine, the counters are read before the recording ends.
 #[test]
 fn counters_read_before_the_end_do_not_make_time_missing() {
     let mut desk = traced_in_part(20, 20);
@@ -149,7 +149,7 @@ fn time_while_the_counters_were_read_is_not_missing() {
         ..ProgramTime::default()
     };
     desk.header.before.programs.insert(7, quiet(3));
-    // Tolerated: one tick and 2 ms of reading.
+    // One tick and 2 ms of reading are tolerated.
     desk.header.after.programs.insert(7, quiet(9));
     assert_eq!(desk.close().coverage.limitations, []);
     desk.header.after.programs.insert(7, quiet(10));

@@ -1,4 +1,4 @@
-//! Properties that hold for every fixture.
+//! Tests properties that hold for every random recording.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn is_gap(sources: &SourceTable, row: &Row) -> bool {
     sources.get(row.source()).kind == Kind::Gap
 }
 
-/// Accounts made from rows, by key.
+/// The accounts that consist of rows, by key.
 fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     let accounts = statement.accounts.iter();
     let accounts = accounts.filter(|account| !MADE_BY_THE_LEDGER.contains(&account.class));
@@ -35,7 +35,7 @@ fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     times.filter(|&(_, time)| time != 0).collect()
 }
 
-/// Merges all rows of one source on one CPU into a sum.
+/// Merges all rows of a source on a CPU into one sum.
 fn summed(rows: &[Row]) -> Vec<Row> {
     let mut sums: BTreeMap<_, Sum> = BTreeMap::new();
     for row in rows {
@@ -107,7 +107,7 @@ proptest! {
             prop_assert!(parts.iter().map(|part| part.time).sum::<Nanos>() <= *time);
             let Intervals { count, median, p99, max } = intervals;
             prop_assert!(median <= max);
-            // Fewer than 299 intervals give no 99th percentile.
+            // Fewer than 299 intervals do not support a 99th percentile.
             prop_assert_eq!(p99.is_some(), *count >= 299);
             prop_assert!(p99.is_none() || (median <= p99 && p99 <= max));
         }
@@ -208,10 +208,11 @@ proptest! {
         let unexplained = mended.accounts.iter().find(|a| a.class == Class::Unexplained);
         let lost = unexplained.and_then(|a| a.parts.iter().find(|part| part.name == "lost events"));
         prop_assert_eq!(lost.map(|part| (part.time, part.count)), Some((self_time, 1)));
-        // After a loss, an empty gap on that CPU proves nothing.
+        // After a loss, an empty gap on the same CPU proves nothing.
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
         prop_assert_eq!(books.map(|books| books.of(Class::Outside)), Some(Nanos::ZERO));
-        // Time that is not known to be in a gap is at worst charged twice, in gaps with other rows.
+        // If it is unknown whether time was in a gap, it is charged twice at worst, in gaps with
+        // other rows.
         if fixture.sources.get(missing.source).owner != Owner::Probe {
             prop_assert!(time_of(&mended, Class::Probe) >= Nanos(fixture.truth.probe) - self_time);
         }
@@ -225,7 +226,7 @@ proptest! {
         let spans = statement(&rows, &fixture.header, &fixture.sources);
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.balance.balances());
-        // Only the times of their longest intervals are unknown.
+        // Only the times of the longest intervals are unknown.
         let accounts = spans.accounts.into_iter();
         let accounts = accounts.map(|account| Account { longest: None, ..account });
         prop_assert_eq!(accounts.collect::<Vec<_>>(), sums.accounts);

@@ -1,5 +1,5 @@
-//! Every fiftieth frame of a loop is made 9 ms late, each time by another cause. The statement must
-//! name that cause and no other.
+//! Tests the causes of late frames. Every fiftieth frame of a loop is 9 ms late, for one cause at a
+//! time. The statement must name that cause and no other.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, off_cpu, process, row, thread};
@@ -14,14 +14,14 @@ const BEGIN: i64 = 1_000 * MS;
 const PID: i32 = 10;
 const PERIOD: i64 = 20 * MS;
 const FRAMES: i64 = 500;
-/// Work of a frame.
+/// CPU time of a frame.
 const WORK: i64 = 3 * MS;
 /// Delay of a late frame.
 const LATE: i64 = 9 * MS;
-/// Steal before the recording, so that the steal clock is known to run.
+/// Time stolen before the recording, which shows that the steal clock runs.
 const STOLEN_BEFORE: i64 = 1_000 * MS;
 
-/// The cause that makes frames late.
+/// The injected cause of late frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Injected {
     /// Another program runs.
@@ -30,23 +30,23 @@ enum Injected {
     SoftirqWhileIdle,
     /// A softirq interrupts another program.
     SoftirqWhileBusy,
-    /// The thread waits and is then moved to an idle CPU.
+    /// The thread waits, and is then moved to an idle CPU.
     Migration,
-    /// It is woken late on a CPU, and a row shows that the CPU was stolen.
+    /// The thread is woken late, and a row shows that its CPU was stolen.
     StealRow,
-    /// The same, but only the probe's gap shows it.
+    /// The thread is woken late, and only the probe's gap shows that its CPU was stolen.
     StealGap,
     Quota,
     /// The previous frame has page faults.
     PageFaults,
     /// The previous frame reclaims memory.
     Reclaim,
-    /// It waits for a disk.
+    /// The thread waits for a disk.
     Disk,
-    /// It waits for a lock.
+    /// The thread waits for a lock.
     Lock,
     Stopped,
-    /// The previous frame works for longer.
+    /// The previous frame takes longer.
     Work,
     Sleep,
 }
@@ -56,7 +56,7 @@ use Injected::{
     SoftirqWhileIdle, StealGap, StealRow, Stopped, Work,
 };
 
-/// All causes, with the expected kind and name.
+/// All causes, with the expected kind of delay and name.
 const ALL: [(Injected, HoldUp, Option<&str>); 14] = [
     (Program, HoldUp::Waiting, Some("cc1")),
     (SoftirqWhileIdle, HoldUp::Interrupts, Some("NET_RX")),
@@ -79,7 +79,7 @@ struct Maker {
     auditor: Auditor,
     sources: SourceTable,
     game: Source,
-    /// Whether a probe runs on CPU 0 instead of idle time.
+    /// Whether a probe runs on CPU 0 when it is otherwise idle.
     probe: bool,
     asleep: i64,
     idle: [i64; 2],
@@ -103,7 +103,7 @@ impl Maker {
         self.span(0, source, from, to);
     }
 
-    /// Adds idle time, or the probe, until `to`. Interrupts within it took `taken`.
+    /// Adds idle time, or the probe, until `to`. `taken` is the time of interrupts within it.
     fn background(&mut self, cpu: u32, to: i64, taken: i64) {
         let from = std::mem::replace(&mut self.idle[cpu as usize], to);
         let source = if self.probe && cpu == 0 {
@@ -114,7 +114,7 @@ impl Maker {
         self.put(cpu, source, (from, to), to - from - taken);
     }
 
-    /// Adds a frame due at `due`, in time or delayed.
+    /// Adds a frame due at `due`. It is on time unless a cause is injected.
     fn frame(&mut self, due: i64, injected: Option<Injected>) {
         match injected {
             None => {
@@ -132,7 +132,7 @@ impl Maker {
         }
     }
 
-    /// The thread is woken in time, but something else runs.
+    /// Adds a frame whose thread is woken on time while something else runs.
     fn kept_waiting(&mut self, due: i64, injected: Injected) {
         let began = due + LATE;
         let softirq = Source::kernel(Kind::Softirq, "NET_RX", "");
@@ -152,7 +152,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// The thread is moved, throttled or woken late.
+    /// Adds a frame whose thread is moved, throttled or woken late.
     fn held_up(&mut self, due: i64, injected: Injected) {
         let began = due + LATE;
         let until = match injected {
@@ -188,7 +188,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// The previous frame begins in time and ends when this one begins.
+    /// Adds a frame whose predecessor starts on time and ends when this one starts.
     fn overruns(&mut self, due: i64, injected: Injected) {
         let (due, began) = (due - PERIOD, due + LATE);
         let detail = match injected {
@@ -233,6 +233,7 @@ fn header(injected: Injected) -> Header {
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         }),
         books: vec![books(0, BEGIN, end), books(1, BEGIN, end)],
         ..Header::new(World::Live, Level::Kernel, "test")
@@ -309,7 +310,8 @@ fn the_cause_of_late_frames_is_named_and_no_other() {
             assert_eq!(late_time.frames, most, "{injected:?}: {late:#?}");
             let all: Nanos = late.by_kind.iter().map(|late_time| late_time.time).sum();
             let share = late_time.time.0 as f64 / all.0 as f64;
-            // One millisecond of each softirq's delay is behind the program that it interrupts.
+            // One millisecond of each softirq's delay counts as waiting for the program that it
+            // interrupts.
             let other = injected == SoftirqWhileBusy && late_time.kind == HoldUp::Waiting;
             assert_eq!(
                 share > 0.02,
@@ -339,7 +341,7 @@ fn unwatched_kinds_of_delay_are_left_out() {
     assert_eq!((late.stolen, kinds.len()), (None, HoldUp::ALL.len() - 4));
 }
 
-/// Device interrupts are watched, but not those of the timer.
+/// Device interrupts are watched, but timer interrupts are not.
 #[test]
 fn partly_watched_interrupts_are_left_out() {
     let mut header = header(Program);
@@ -364,14 +366,14 @@ fn a_steal_clock_that_never_ran_does_not_show_zero_steal() {
     assert_eq!(late.stolen, None);
 }
 
-/// A gap is attributed to the hypervisor only if the tracer would have seen everything else.
+/// A gap is only attributed to the hypervisor if the tracer would have seen everything else.
 #[test]
 fn a_gap_without_proof_is_not_blamed_on_the_hypervisor() {
     let mut unproven = header(StealGap);
     unproven.coverage.every_entry_watched = false;
     let late_frames = late(StealGap, &unproven);
     assert_eq!(late_frames.causes[0].kind, HoldUp::OwnSleep);
-    // The steal clock still gives an upper limit.
+    // The steal clock still gives an upper bound.
     assert_eq!(late_frames.stolen, Some(Nanos(10 * LATE)));
     let mut metal = header(StealGap);
     metal.machine.hypervisor = None;

@@ -1,4 +1,4 @@
-//! Threads of one process, each alone on a CPU, with rows as the tracer makes them.
+//! Simulates the threads of a process, each alone on a CPU, with the rows that a tracer writes.
 
 use ticktax_analysis::Auditor;
 use ticktax_analysis::pace::Watched;
@@ -6,19 +6,19 @@ use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
 
-/// One run of a thread, in µs: times of wake-up, start and end.
+/// Times of a run's wake-up, start and end, in µs.
 pub(crate) type Doing = (i64, i64, i64);
 
 pub(crate) const PID: i32 = 10;
-/// Start of all tests' recordings, in µs. The clock does not start with the recording.
+/// Start of all recordings in these tests, in µs. The clock does not start with the recording.
 pub(crate) const BEGIN: i64 = 7_000_000;
 
-/// Watches for `seconds`. Each thread is given as (name, runs). The first thread's id is the
-/// process id.
+/// Watches `threads`, given as (name, runs), for `seconds`. The first thread's id is the process
+/// id.
 pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
     let mut watch = Auditor::books();
     watch.frames_of(PID);
-    tell_all(&mut watch, seconds, threads);
+    send_all(&mut watch, seconds, threads);
     let micros = Nanos::from_micros;
     let end = BEGIN + seconds * 1_000_000;
     watch
@@ -26,8 +26,8 @@ pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
         .unwrap()
 }
 
-/// Sends all threads' rows to `watch`, and returns their source table.
-pub(crate) fn tell_all(
+/// Sends the rows of all threads to `watch`, and returns their source table.
+pub(crate) fn send_all(
     watch: &mut dyn RowSink,
     seconds: i64,
     threads: &[(&str, Vec<Doing>)],
@@ -35,12 +35,12 @@ pub(crate) fn tell_all(
     let mut sources = SourceTable::default();
     for (number, (name, doings)) in threads.iter().enumerate() {
         let number = u32::try_from(number).unwrap();
-        tell(watch, &mut sources, number, name, doings, seconds);
+        send(watch, &mut sources, number, name, doings, seconds);
     }
     sources
 }
 
-fn tell(
+fn send(
     watch: &mut dyn RowSink,
     sources: &mut SourceTable,
     number: u32,
@@ -69,8 +69,8 @@ fn tell(
     put(Source::idle(), idle, end);
 }
 
-/// A loop on a grid. It is woken `late()` µs after the start of each slot, runs 20 µs later, and
-/// works for `work` µs.
+/// The runs of a loop on a grid. It is woken `late()` µs after the start of each slot, runs 20 µs
+/// later, and works for `work` µs.
 pub(crate) fn grid(
     period: i64,
     count: i64,

@@ -1,4 +1,4 @@
-//! Packets whose path is known step by step.
+//! Tests packets whose path is known step by step.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, header, process, replay, thread, whole};
@@ -56,8 +56,8 @@ impl Cast {
         self.statement(rows, &traced()).unwrap()
     }
 
-    /// An interrupt of the card at `at` on idle CPU 0. It raises `NET_RX` after 2 µs. The softirq
-    /// begins at 4 µs and wakes the game at 7 µs.
+    /// An interrupt of the network card at `at`, on idle CPU 0. It raises `NET_RX` after 2 µs. The
+    /// softirq starts at 4 µs and wakes the game at 7 µs.
     fn packet(&self, at: i64) -> Vec<Row> {
         vec![
             raised(0, at + 2 * US, self.card),
@@ -88,14 +88,14 @@ fn ran(cpu: u32, from: i64, to: i64, source: SourceId) -> Row {
     whole(cpu, from, to - from, source)
 }
 
-/// Steps of the longest path, in ns.
+/// The steps of the longest path, with their lengths in ns.
 fn steps(packets: &PacketPaths) -> Vec<(Step, i64)> {
     let longest = packets.longest.first().unwrap();
     let steps = longest.steps.iter();
     steps.map(|step| (step.step, step.time.0)).collect()
 }
 
-/// Occupants of the CPU during the longest step of the longest path.
+/// The sources on the CPU during the longest step of the longest path, with their times in ns.
 fn behind(packets: &PacketPaths) -> Vec<(&str, i64)> {
     let by = packets.longest.first().unwrap().by.iter();
     by.map(|holder| (&*holder.name, holder.time.0)).collect()
@@ -179,7 +179,7 @@ fn a_delayed_softirq_is_reported_with_what_ran_before_it() {
 
 /// `ksoftirqd` waits behind the hog before it runs `NET_RX`.
 #[test]
-fn a_softirq_deferred_to_ksoftirqd_is_a_separate_way() {
+fn a_softirq_deferred_to_ksoftirqd_is_a_separate_kind_of_path() {
     let cast = Cast::new();
     let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
     rows.extend(cast.packet(100 * US));
@@ -210,7 +210,7 @@ fn a_softirq_deferred_to_ksoftirqd_is_a_separate_way() {
     assert_eq!(behind(&packets), expected);
 }
 
-/// Over loopback and veth, the sending thread raises `NET_RX`, without an interrupt.
+/// Over loopback and veth, the sending thread raises `NET_RX` without an interrupt.
 #[test]
 fn the_path_of_a_softirq_raised_by_a_thread_begins_there() {
     let mut cast = Cast::new();
@@ -243,16 +243,16 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     let cast = Cast::new();
     let rows = [
         ran(0, 0, 50 * US, cast.game),
-        // No edge shows what raised this one.
+        // No edge shows what raised this softirq.
         woke(0, 107 * US, cast.rx, GAME),
         whole(0, 104 * US, 6 * US, cast.rx),
         ran(0, 50 * US, 115 * US, cast.idle),
         ran(0, 115 * US, 200 * US, cast.game),
-        // The row of this softirq was lost.
+        // The row of this softirq is lost.
         woke(0, 250 * US, cast.rx, GAME),
         ran(0, 200 * US, 260 * US, cast.idle),
         ran(0, 260 * US, 300 * US, cast.game),
-        // The thread never ran after this wake-up.
+        // The thread never runs after this wake-up.
         woke(0, 407 * US, cast.rx, GAME),
         whole(0, 404 * US, 6 * US, cast.rx),
         ran(0, 300 * US, 1_000 * MS, cast.hog),
@@ -276,7 +276,7 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     assert_eq!(cast.statement(&others, &traced()), None);
 }
 
-/// Rows of another CPU come late, in both directions.
+/// Rows from another CPU arrive late, in both directions.
 #[test]
 fn the_order_of_rows_of_different_cpus_does_not_matter() {
     let cast = Cast::new();
@@ -291,7 +291,7 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
         running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
     }
     let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
-    // A thread is tracked from its first packet on, so the earlier rows are ignored.
+    // A thread is tracked only after its first packet, so earlier rows are ignored.
     let split = receiving.len() / 2;
     let (early, late) = receiving.split_at(split);
     let mixed: Vec<Row> = early.iter().chain(&running).chain(late).cloned().collect();
@@ -302,8 +302,9 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
     assert_eq!(cast.packets(&mixed), packets);
 }
 
-/// A thread that was running when its own CPU's interrupt woke it continues. If it was woken from
-/// another CPU just before it left, it comes back, unless something else woke it before it left.
+/// If a thread was running when its own CPU's interrupt woke it, it continues. If it was woken from
+/// another CPU just before it left its own, it comes back, unless something else woke it before it
+/// left.
 #[test]
 fn a_thread_that_was_running_continues() {
     let cast = Cast::new();
@@ -331,11 +332,11 @@ fn a_thread_that_was_running_continues() {
     assert_eq!(elsewhere(true), Nanos::ZERO);
 }
 
-/// The thread waited behind the hog on the CPU that it came from, and moved to an idle one.
+/// The thread waits behind the hog on the CPU that it came from, and moves to an idle one.
 #[test]
 fn if_the_new_cpu_was_idle_the_occupant_of_the_old_cpu_is_named() {
     let cast = Cast::new();
-    // A thread is tracked from its first packet on. Rows of other CPUs may come late.
+    // A thread is tracked only after its first packet. Rows from other CPUs can arrive late.
     let mut rows = cast.packet(100 * US);
     rows.extend([
         ran(1, 0, 50 * US, cast.game),
@@ -367,14 +368,14 @@ fn among_equal_delays_the_first_comes_first() {
     assert_eq!(at, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
-/// Only a watched program's own packets are reported.
+/// Only packets to the watched program are reported.
 #[test]
 fn only_the_watched_programs_packets_are_reported() {
     let cast = Cast::new();
     let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
     rows.extend(cast.packet(100 * US));
     rows.push(woke(0, 108 * US, cast.rx, 20));
-    // The softirq's row comes last.
+    // The softirq's row arrives last.
     rows.swap(4, 5);
     rows.push(ran(0, 50 * US, 115 * US, cast.idle));
     rows.push(ran(0, 115 * US, 200 * US, cast.game));
@@ -396,6 +397,7 @@ fn only_the_watched_programs_packets_are_reported() {
         before: None,
         after: None,
         threads: None,
+        only_thread: None,
     });
     assert_eq!(thread_names(&header).unwrap(), ["hog"]);
 }

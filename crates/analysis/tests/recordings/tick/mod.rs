@@ -1,4 +1,4 @@
-//! Tick bills of simulated machines with known ticks.
+//! Tests tick bills with simulated machines whose ticks are known.
 
 use ticktax_analysis::{Auditor, tick};
 use ticktax_fixture::{books, process, replay, span, watched_header};
@@ -10,11 +10,12 @@ use ticktax_model::{Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable
 const US: i64 = 1_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// Parts of a tick's cost: own time of the interrupt, of its function, and of the softirq after it.
+/// Parts of a tick's cost: self time of the interrupt, of its function, and of the softirq after
+/// it.
 const OWN: i64 = 2 * US;
 const FUNCTION: i64 = 3 * US;
 const SOFTIRQ: i64 = US;
-/// Another timer's function in every tenth tick. It is not part of the tick's cost.
+/// Time of another timer's function in every tenth tick, which is not part of the tick's cost.
 const OTHER: i64 = 40 * US;
 
 struct Machinery {
@@ -47,7 +48,7 @@ impl Machinery {
             .push(ticktax_fixture::row(cpu, start, dur, own, source));
     }
 
-    /// Adds a tick at `at`; returns its length including the softirq.
+    /// Adds a tick at `at`. Returns its length, including the softirq.
     fn tick(&mut self, cpu: u32, at: i64, with_other: bool) -> i64 {
         let function = self.id(Kind::Irq, "local_timer", "tick_nohz_handler");
         let other = self.id(Kind::Irq, "local_timer", "hrtimer_wakeup");
@@ -64,7 +65,7 @@ impl Machinery {
         OWN + inner + US + SOFTIRQ
     }
 
-    /// Adds a CPU that a thread of `owner` keeps busy, with a tick of `hz`.
+    /// Adds a CPU with a tick of `hz` that a thread of `owner` keeps busy.
     fn busy(&mut self, cpu: u32, hz: i64, owner: Owner) -> i64 {
         let (thread, length) = (self.thread(owner), self.seconds * SECOND);
         let ticks = self.seconds * hz;
@@ -79,7 +80,7 @@ impl Machinery {
         ticks
     }
 
-    /// Adds an idle CPU with one tick every half second, when something wakes it.
+    /// Adds an idle CPU that something wakes every half second, with one tick each time.
     fn idle(&mut self, cpu: u32) -> i64 {
         let (idle, thread) = (
             self.sources.intern(Source::idle()),
@@ -147,7 +148,7 @@ fn one_cpu_is_busy_and_the_other_idles_without_a_tick() {
         assert_eq!(idle.idle.unwrap().count, 40);
         assert!(idle.frequency.is_none());
         assert_eq!(idle.pauses, 39);
-        // Half a second holds hz / 2 ticks. One of them came.
+        // Half a second has hz / 2 ticks. One of them fired.
         assert_eq!(
             i64::try_from(idle.saved).unwrap(),
             39 * (hz / 2 - 1) + 39 * (hz % 2) / 2
@@ -209,7 +210,7 @@ fn entry_and_exit_around_a_tick_come_from_the_spinning_probe() {
         let other = number % 10 == 9;
         let named = OWN + FUNCTION + SOFTIRQ + if other { OTHER } else { 0 };
         let length = machine.tick(0, begin, other);
-        // The µs between the interrupt and the softirq belongs to no row either.
+        // The microsecond between the interrupt and the softirq belongs to no row either.
         machine.row(0, begin - 2 * US, length + 3 * US, length + 3 * US, gap);
         machine.row(0, at, 4_000 * US, 4_000 * US - named, probe);
     }
@@ -218,7 +219,7 @@ fn entry_and_exit_around_a_tick_come_from_the_spinning_probe() {
     assert!(bill.cpus[0].busy.is_none(), "{bill:?}");
     assert_eq!(bill.cpus[0].probed.unwrap().count, 1250);
     let around = bill.cost.unwrap().around.unwrap();
-    // Every tenth gap also contained another timer.
+    // Every tenth gap also contains another timer.
     assert_eq!(around.count, 1125);
     assert!(
         near(around.median.0 as f64, AROUND as f64, 0.13),

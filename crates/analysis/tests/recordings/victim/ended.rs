@@ -1,4 +1,4 @@
-//! Whether a program has ended, according to its recording.
+//! Tests whether a program has exited, according to its recording.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{process, replay, whole};
@@ -10,7 +10,7 @@ use crate::victim::fixture::followed;
 
 const BEGIN: i64 = 1_000_000_000;
 
-/// Whether a program with this header is reported as ended.
+/// Whether a program with this header is reported as having exited.
 fn has_ended(target: Target, change: impl Fn(&mut Header)) -> bool {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
@@ -23,7 +23,7 @@ fn has_ended(target: Target, change: impl Fn(&mut Header)) -> bool {
 }
 
 #[test]
-fn a_program_has_ended_if_the_recording_says_so() {
+fn a_program_has_exited_if_the_recording_shows_it() {
     let with = |why| move |header: &mut Header| header.ended_early = Some(why);
     assert!(has_ended(Target::Process, with(EndedEarly::ProgramEnded)));
     assert!(!has_ended(Target::Process, with(EndedEarly::Interrupted)));
@@ -41,6 +41,6 @@ fn a_program_has_ended_if_the_recording_says_so() {
         !has_ended(Target::Command, ran(None)),
         "it is still running"
     );
-    // If a process was named, the command's end does not count.
+    // If a process was named, the end of the command does not count.
     assert!(!has_ended(Target::Process, ran(Some(0))));
 }

@@ -1,4 +1,4 @@
-//! Random worlds of two CPUs, with a victim of a few threads, recorded as the tracer does.
+//! Random worlds with two CPUs and a victim with a few threads, recorded as a tracer would.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use ticktax_model::recording::{Header, Row};
 use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadState, VictimHeader};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
-/// An event, with its delay after the previous one.
+/// An event. Its first field is the time since the previous one.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A CPU switches to the thread with this number if it can run, else to idle. A thread that
-    /// leaves the CPU does so for this reason.
+    /// This CPU switches to the thread with this number or, if that cannot run, to idle. The last
+    /// field is the reason why a thread leaves the CPU.
     Switch(i64, usize, usize, usize),
-    /// This thread is woken if it is blocked.
+    /// The thread with this number is woken if it is blocked.
     Wake(i64, usize),
     /// This CPU is interrupted for this long.
     Interrupt(i64, usize, i64),
 }
 
-/// A sequence of events.
+/// Strategy for a sequence of events.
 pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0i64..500_000, 0usize..2, 0usize..6, 0usize..7)
@@ -32,7 +32,8 @@ pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..120)
 }
 
-/// Number of threads of the victim. Number 4 belongs to another program; higher numbers mean idle.
+/// Number of threads of the victim, numbered from 0. Number 4 belongs to another program; higher
+/// numbers mean idle.
 pub(crate) const VICTIMS: usize = 4;
 const STRANGER: usize = 4;
 
@@ -43,14 +44,14 @@ struct Occupant {
     interrupted: i64,
 }
 
-/// Recorded rows and the truth about them.
+/// Recorded rows, with the truth about them.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
     pub(crate) rows: Vec<Row>,
-    /// Time by state.
+    /// Total time of the victim's threads in each state.
     pub(crate) truth: BTreeMap<ThreadState, i64>,
-    /// Waits that ended on another CPU than the one where they began.
+    /// Number of waits that ended on a CPU other than the one where they started.
     pub(crate) migrations: u64,
     /// Sum of the threads' lifetimes.
     pub(crate) elapsed: i64,
@@ -64,7 +65,7 @@ struct Machinery {
     truth: BTreeMap<ThreadState, i64>,
     migrations: u64,
     cpus: [Occupant; 2],
-    /// Start, reason and last CPU of each thread's absence.
+    /// Start, reason and last CPU of each absent thread's absence.
     absent: [Option<(i64, OffCpuReason, usize)>; VICTIMS],
     now: i64,
 }
@@ -87,7 +88,7 @@ impl Machinery {
         })
     }
 
-    fn tell(&mut self, cpu: usize, start: i64, own: i64, source: SourceId) {
+    fn send(&mut self, cpu: usize, start: i64, own: i64, source: SourceId) {
         let cpu = u32::try_from(cpu).unwrap();
         self.rows
             .push(row(cpu, start, self.now - start, own, source));
@@ -108,7 +109,7 @@ impl Machinery {
             Some(who) => self.thread(Kind::Task, who, ""),
             None => self.sources.intern(Source::idle()),
         };
-        self.tell(cpu, since, own, source);
+        self.send(cpu, since, own, source);
         if who.is_some_and(|who| who < VICTIMS) {
             self.book(ThreadState::Running, own);
             self.book(ThreadState::Interrupted, interrupted);
@@ -127,7 +128,7 @@ impl Machinery {
         self.migrations += u64::from(moved);
         let moved = if moved { MOVED } else { "" };
         let source = self.thread(Kind::Wait, who, &format!("{}{moved}", cause.name()));
-        self.tell(cpu, since, self.now - since, source);
+        self.send(cpu, since, self.now - since, source);
         self.book(cause.into(), self.now - since);
     }
 
@@ -188,7 +189,7 @@ impl Machinery {
                 let source = self
                     .sources
                     .intern(Source::kernel(Kind::Irq, "local_timer", ""));
-                self.tell(cpu, start, length, source);
+                self.send(cpu, start, length, source);
                 self.cpus[cpu].interrupted += length;
             }
         }
@@ -196,7 +197,7 @@ impl Machinery {
 }
 
 impl Fixture {
-    /// Plays all events. At first thread 0 runs, and the others sleep.
+    /// Plays all events. At first, thread 0 runs and the others sleep.
     pub(crate) fn run(events: &[Event]) -> Self {
         let occupant = |who| Occupant {
             who,
@@ -216,7 +217,7 @@ impl Fixture {
         for event in events {
             machinery.happen(event);
         }
-        // At the end every thread gets a wait row, as the tracer's nudge ensures.
+        // At the end, every thread gets a wait row, as the tracer ensures with a nudge.
         machinery.now += 1_000;
         machinery.switch(0, usize::MAX, 3);
         machinery.now += 1_000;
@@ -244,8 +245,7 @@ fn header() -> Header {
     followed(Target::Process, "program", Some(10), BEGIN)
 }
 
-/// Header of a recording in which `name` was followed from `begin` on, in ns. Its `books` are
-/// empty.
+/// Header of a recording that followed `name` from the time `begin` (ns). Its `books` are empty.
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {
@@ -258,6 +258,7 @@ pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64)
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         }),
         ..ticktax_fixture::header()
     }

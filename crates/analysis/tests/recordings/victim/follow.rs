@@ -1,5 +1,5 @@
-//! A subject that is asked about after the recording was made, next to one that the tracer
-//! followed.
+//! Tests the analysis of a program that the tracer did not follow, compared with one that it did
+//! follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,11 +60,11 @@ fn statement(followed: &Followed, rows: &[Row]) -> Statement {
     }
 }
 
-/// A thread waited for a CPU, or slept: its number, when, and until when.
+/// An interval off the CPU: thread id, whether the thread waited (or slept), start and end.
 type Off = (i32, bool, i64, i64);
 
-/// Off-CPU rows that lead to a run. Those of a thread that was never seen to run before are left
-/// out, except for the wait that its first wake-up began.
+/// The off-CPU rows that lead to a run. For a thread that has not run before, only the wait after
+/// its first wake-up is included.
 fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     let mut runs: BTreeMap<i32, (i64, i64)> = BTreeMap::new();
     for row in rows {
@@ -92,8 +92,8 @@ fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     off.collect()
 }
 
-/// What a machine-wide recording has of a world: no rows of waits, but a wake-up at the begin of
-/// each that began so.
+/// The rows that a machine-wide recording of the same world would contain: no waits, but a wake-up
+/// at the start of each wait that followed one.
 fn as_machine(fixture: &Fixture) -> Vec<Row> {
     let mut sources = fixture.sources.clone();
     let idle = sources.intern(Source::idle());
@@ -120,12 +120,13 @@ proptest! {
     })]
 
     #[test]
-    fn derived_waits_are_those_that_the_tracer_saw(events in events()) {
+    fn derived_waits_equal_those_that_the_tracer_saw(events in events()) {
         let mut fixture = Fixture::run(&events);
         fixture.sources.intern(Source::idle());
         let rows = as_machine(&fixture);
         let mut header = machine(&fixture.header);
-        // Idle CPUs do not count against waits of real-time threads, and the worlds idle at random.
+        // Idle CPUs do not disprove the waits of real-time threads. In these worlds, CPUs idle at
+        // random.
         let policy = SpecialPolicy::Fifo(1);
         header.policies = (10..14).map(|tid| ThreadPolicy { pid: 10, tid, policy }).collect();
         let world = (&*rows, &header, &fixture.sources);
@@ -186,11 +187,11 @@ fn times(statement: &Statement) -> BTreeMap<ThreadState, i64> {
 }
 
 #[test]
-fn a_program_is_asked_about_after_a_machine_wide_recording() {
+fn a_program_can_be_analysed_after_a_machine_wide_recording() {
     let (rows, header, sources) = game();
     let world = (&*rows, &header, &sources);
     for (subject, running, waiting) in [
-        // The game waited 5-9 ms, 22-26 ms and 27-30 ms, its helper 23-27 ms.
+        // The game waits from 5 to 9 ms, 22 to 26 ms and 27 to 30 ms, its helper from 23 to 27 ms.
         (Subject::Processes(vec![10]), 9, 15),
         (Subject::Program("game".to_owned()), 9, 15),
         (Subject::Thread(11), 1, 4),
@@ -220,7 +221,7 @@ fn a_program_is_asked_about_after_a_machine_wide_recording() {
 }
 
 #[test]
-fn a_cgroup_is_asked_about_with_those_below_it() {
+fn a_cgroup_is_analysed_with_its_descendants() {
     let (rows, mut header, sources) = game();
     let game = Subject::cgroup("/sys/fs/cgroup/cpu,cpuacct/games");
     let refused = follow((&rows, &header, &sources), game.clone()).unwrap_err();
@@ -256,7 +257,7 @@ fn a_cgroup_is_asked_about_with_those_below_it() {
 #[test]
 fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_lost() {
     let (mut rows, header, sources) = game();
-    // The wake-up of the game is missing: it left at 10 ms, and the CPU idled for 10 ms.
+    // The game's wake-up is missing: it left at 10 ms, and the CPU was idle for 10 ms.
     rows.remove(4);
     let game = || Subject::Thread(10);
     let unseen = |followed: &Followed, rows: &[Row]| {
@@ -282,7 +283,7 @@ fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_
     assert_eq!(unseen(&followed, &rows), Some(4 + 3), "events were lost");
 }
 
-/// The same with a thread that the kernel did not report in the first wait.
+/// Like [`game`], but an unreported thread runs during the first wait.
 fn game_with(kind: Kind) -> (Vec<Row>, Header, SourceTable) {
     let (mut rows, header, mut sources) = game();
     let unreported = sources.intern(Source::kernel(
@@ -295,7 +296,7 @@ fn game_with(kind: Kind) -> (Vec<Row>, Header, SourceTable) {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused() {
+fn impossible_subjects_are_refused() {
     let (rows, header, sources) = game();
     let refuse = |header: &Header, rows: &[Row], subject| {
         follow((rows, header, &sources), subject).unwrap_err()
@@ -324,7 +325,7 @@ fn what_cannot_be_asked_is_refused() {
 }
 
 #[test]
-fn a_recording_of_another_program_says_nothing_of_its_end_or_quota() {
+fn a_recording_of_another_program_does_not_show_the_subjects_end_or_quota() {
     let world = Fixture::run(&[
         Event::Switch(5 * MS, 0, 4, 1),
         Event::Switch(5 * MS, 0, 6, 1),

@@ -1,4 +1,4 @@
-//! A thread that waits on one CPU and then runs on another.
+//! Tests a thread that waits on one CPU and then runs on another.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{off_cpu, replay, row, thread};
@@ -11,18 +11,18 @@ use crate::victim::fixture::followed;
 const MS: i64 = 1_000_000;
 const BEGIN: i64 = 1_000 * MS;
 
-/// Arrival order of the two CPUs' rows.
+/// The order in which the rows of the two CPUs arrive.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Cpu0First,
     Cpu1First,
-    /// The compiler's row comes when it leaves its CPU, long after the wait, and after a row of its
-    /// interrupt.
+    /// The compiler's row arrives when it leaves its CPU, long after the wait and after a row of an
+    /// interrupt on that CPU.
     CompilerLast,
 }
 
-/// `compiler` preempts the thread on CPU 0 for 20 ms. The thread then runs on CPU 1. That CPU was
-/// idle for 15 of the 20 ms and then ran `other`.
+/// `compiler` preempts the thread on CPU 0 for 20 ms. The thread then runs on CPU 1, which was idle
+/// for 15 of the 20 ms and then ran `other`.
 fn audit(order: Order) -> ThreadTimes {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid));
@@ -92,7 +92,7 @@ fn waited_behind_both(threads: &ThreadTimes) {
     assert_eq!(lost, ["compiler", "other"]);
 }
 
-/// A row more than 200 ms late is not waited for. The CPU where the thread ran before is then
+/// A row that is more than 200 ms late is not waited for, so the CPU where the thread ran before is
 /// unknown.
 #[test]
 fn an_unknown_previous_cpu_is_not_guessed() {

@@ -1,4 +1,4 @@
-//! Tests the victim's statement against worlds with known truth.
+//! Tests the victim's statement with worlds whose truth is known.
 mod ended;
 mod fixture;
 mod follow;

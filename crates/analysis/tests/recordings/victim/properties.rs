@@ -1,4 +1,4 @@
-//! Properties that hold for every victim.
+//! Tests properties that hold for every victim.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ proptest! {
                 .collect();
         prop_assert_eq!(times_by_state(&threads), truth);
         prop_assert_eq!(threads.migrations, fixture.migrations);
-        // Culprits together had at most the time of the waits.
+        // All culprits together ran no longer than the victim waited.
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= fixture.waits);
         for delay in &threads.delays {
@@ -69,8 +69,8 @@ proptest! {
     #[test]
     fn missing_rows_are_reported(events in events(), pick in any::<prop::sample::Index>()) {
         let fixture = Fixture::run(&events);
-        // The row must be in the middle of a thread's life; without one at its edge, the life would
-        // only seem shorter.
+        // The row must be in the middle of a thread's lifetime. If a row at either end is missing,
+        // the lifetime only seems shorter.
         let waits: Vec<usize> = (0..fixture.rows.len())
             .filter(|&at| {
                 let span = fixture.rows[at].span();

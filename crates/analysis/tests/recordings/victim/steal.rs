@@ -1,4 +1,4 @@
-//! Statements based on the hypervisor's steal clock.
+//! Tests statements based on the hypervisor's steal clock.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::books;
@@ -11,7 +11,7 @@ use crate::victim::fixture::followed;
 
 const BEGIN: i64 = 1_000_000_000;
 
-/// A guest whose steal clock showed `before` and `after` ns at the start and end of the recording.
+/// A guest whose steal clock showed `before` ns at the recording's start and `after` ns at its end.
 fn guest(before: i64, after: i64) -> Header {
     let mut header = followed(Target::Process, "game", Some(10), BEGIN);
     header.machine.hypervisor = Some("VMware".to_owned());

@@ -1,4 +1,4 @@
-//! A thread whose CPU quota is used up.
+//! Tests a thread that uses up its CPU quota.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{replay, row, thread};
@@ -10,9 +10,9 @@ use crate::victim::fixture::followed;
 
 const MS: i64 = 1_000_000;
 
-/// Thread 11 of process 10 uses 20 ms out of every 100 ms, never sleeps, and has no wait rows
-/// except those of throttling. After each throttling, it waits 5 ms for another program. The timer
-/// runs on the other CPU, and its rows come last.
+/// Audits thread 11 of process 10. It uses 20 ms in every 100 ms, never sleeps, and has no wait
+/// rows except when it is throttled. After each throttling, it waits 5 ms for another program. The
+/// timer runs on the other CPU, whose rows arrive last.
 fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid + 1));

@@ -1,4 +1,4 @@
-//! `frame-rate-vs-hz` on real kernels: the same loop, on kernels whose sleeps end at ticks.
+//! `frame-rate-vs-hz` on real kernels: the same loop, on kernels whose sleeps end on ticks.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
@@ -9,10 +9,9 @@ use crate::conformance::{Kernel, PHASES, Range, machine};
 use crate::file::CaseFile;
 use crate::kernels::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 
-/// The case.
 pub(super) struct Frames;
 
-/// Sleeps end at ticks, as they did on the machine of the publication, and the tick never stops.
+/// Sleeps end on ticks, as on the published machine, and the tick never stops.
 const JOB: GuestJob = GuestJob {
     cmdline: "highres=off nohz=off",
     length: Nanos::from_secs(60),
@@ -20,14 +19,13 @@ const JOB: GuestJob = GuestJob {
     counted: false,
 };
 
-/// A figure of a run: its name in the case's file, where it has one, and how near the model has to
-/// come.
+/// A figure of a run: its series in the case file, if any, and the model's tolerance.
 struct Figure {
     what: &'static str,
     series: &'static str,
     unit: &'static str,
     allowed: Option<Allowance>,
-    of: fn(&Seen) -> f64,
+    value: fn(&Seen) -> f64,
 }
 
 const FIGURES: [Figure; 4] = [
@@ -36,33 +34,33 @@ const FIGURES: [Figure; 4] = [
         series: "frames",
         unit: "1/s",
         allowed: Some(Allowance::Share(0.01)),
-        of: |seen| seen.frames,
+        value: |seen| seen.frames,
     },
     Figure {
         what: "CPU as sampled at ticks",
         series: "cpu",
         unit: "%",
         allowed: Some(Allowance::Of(0.5)),
-        of: |seen| seen.sampled,
+        value: |seen| seen.sampled,
     },
     Figure {
         what: "CPU as used",
         series: "",
         unit: "%",
-        // The model was told this by the kernel's own clock.
+        // The model received this value from the kernel's own clock.
         allowed: None,
-        of: |seen| seen.used,
+        value: |seen| seen.used,
     },
     Figure {
         what: "overshot",
         series: "overshot",
         unit: "1/s",
         allowed: None,
-        of: |seen| seen.overshot,
+        value: |seen| seen.overshot,
     },
 ];
 
-/// What became of the loop, a second or in % of a CPU.
+/// Results of the loop: per second, or in % of a CPU.
 struct Seen {
     frames: f64,
     sampled: f64,
@@ -93,14 +91,14 @@ impl KernelCase for Frames {
         let table = |figure: &Figure| {
             let rows = seen.iter().map(|(hz, kernel, expected)| {
                 let (published, modelled) = published(file, &modelled, figure.series, *hz);
-                let range = Range::of(expected.iter().map(figure.of));
+                let range = Range::of(expected.iter().map(figure.value));
                 KernelRow {
                     hz: *hz,
                     published,
                     modelled,
                     expected: (!expected.is_empty()).then_some((range.min, range.max)),
                     fit: false,
-                    kernel: (figure.of)(kernel),
+                    kernel: (figure.value)(kernel),
                 }
             });
             KernelTable {
@@ -136,7 +134,7 @@ impl KernelCase for Frames {
     }
 }
 
-/// What the kernel did.
+/// The kernel's results.
 fn measured(trial: &Trial) -> Option<Seen> {
     let replay = &trial.replay;
     let task = replay.tasks.first()?;
@@ -149,16 +147,16 @@ fn measured(trial: &Trial) -> Option<Seen> {
     })
 }
 
-/// What the model makes of the same loop on this kernel, from each phase of the tick. It is told
-/// how much CPU time a burst took beyond what was asked for, getting into and out of the kernel.
+/// The model's results for the same loop on this kernel, from each phase of the tick. The model
+/// receives the extra CPU time per burst, which the kernel spends on entry and exit.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     let Some(kernel) = Kernel::of(&trial.replay.machine) else {
         return Vec::new();
     };
-    let told = trial.replay.tasks.first();
-    let more = told.map_or(Nanos::ZERO, |it| {
-        let bursts = i64::try_from(it.bursts.max(1)).unwrap_or(i64::MAX);
-        Nanos((it.ran - it.asked).0 / bursts)
+    let replayed = trial.replay.tasks.first();
+    let more = replayed.map_or(Nanos::ZERO, |task| {
+        let bursts = i64::try_from(task.bursts.max(1)).unwrap_or(i64::MAX);
+        Nanos((task.ran - task.asked).0 / bursts)
     });
     let phases = (0..PHASES).map(|phase| {
         let mut setup = Setup::new(machine(kernel, phase), trial.job.length);
@@ -169,7 +167,7 @@ fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     phases.collect()
 }
 
-/// A task whose steps of work take `more`.
+/// A copy of the task whose work steps take `more` longer.
 fn longer(task: &TaskSpec, more: Nanos) -> TaskSpec {
     let mut task = task.clone();
     for step in &mut task.program {
@@ -206,7 +204,8 @@ mod tests {
     use crate::replay::Replay;
     use ticktax_model::replay::ReplayedTask;
 
-    /// What a kernel would have done that is just like the model, but for a share of its frames.
+    /// The results of a kernel that behaves like the model, but completes only a share of the
+    /// frames.
     fn trial(hz: u32, share: f64) -> Trial {
         let facts = Facts {
             kernel: "6.1.0".to_owned(),
@@ -223,7 +222,7 @@ mod tests {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a share of some thousand frames"
+            reason = "a share of a few thousand frames"
         )]
         let frames = (task.frames as f64 * share) as u64;
         Trial {
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_like_the_model_agrees_and_another_does_not() {
+    fn a_kernel_like_the_model_agrees_and_a_slower_one_does_not() {
         let file = cases::find("frame-rate-vs-hz").unwrap().file().unwrap();
         assert_eq!(Frames.rates(&file), [1000, 800, 600, 500, 400, 200]);
         let same = Frames.statement(
@@ -261,7 +260,7 @@ mod tests {
         assert_eq!(same.release.as_deref(), Some("6.1.0"));
         let frames = &same.tables[0].rows[1];
         assert_eq!((frames.hz, frames.published), (200, Some((29.0, 29.0))));
-        // Samples show none of what is used.
+        // Samples show none of the used time.
         let (sampled, used) = (&same.tables[1].rows[1], &same.tables[2].rows[1]);
         assert!(
             sampled.kernel < 0.1 && used.kernel > 9.0,

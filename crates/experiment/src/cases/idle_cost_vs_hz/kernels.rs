@@ -1,5 +1,5 @@
-//! `idle-cost-vs-hz` on real kernels: the instructions of an idle guest, and of one whose programs
-//! wake up now and then.
+//! `idle-cost-vs-hz` on real kernels: instructions executed by an idle guest, with and without
+//! programs that wake up occasionally.
 
 use ticktax_model::Nanos;
 use ticktax_model::case::Remark;
@@ -11,18 +11,17 @@ use crate::file::CaseFile;
 use crate::kernels::{GuestJob, KernelCase, Trial, modelled, published, rates, release};
 use crate::statistics::line;
 
-/// The case.
 pub(super) struct Idle;
 
-/// The kernels of the publication: a tick that never stops, and sleeps that end at it.
+/// Boot options equivalent to the published kernels: the tick never stops, and sleeps end on ticks.
 const PUBLISHED: &str = "nohz=off highres=off";
-/// The same tick, made of a one-shot timer.
+/// The same tick, from a one-shot timer.
 const ONE_SHOT: &str = "nohz=off";
-/// Linux of today: a tick that stops.
+/// Today's Linux: the tick stops when idle.
 const STOPS: &str = "";
 
-/// How long guests run: what the longer one executes more is what the time between costs. The
-/// boot, and what the kernel does in the seconds after it, are in both.
+/// Run times of a pair of guests. The difference in instructions is the cost of the difference in
+/// time. It excludes the boot and its aftermath, which both guests execute.
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
 impl KernelCase for Idle {
@@ -55,9 +54,9 @@ impl KernelCase for Idle {
         let woken = counts(trials, PUBLISHED, true);
         let one_shot = counts(trials, ONE_SHOT, false);
         let stops = counts(trials, STOPS, false);
-        let straight = Straight::of(&idle);
+        let straight = Straight::fit(&idle);
         let ratio = values.get("wake") / values.get("tick");
-        let wakes = Wakes::of(&idle, &woken, values.get("wakeups"));
+        let wakes = Wakes::fit(&idle, &woken, values.get("wakeups"));
         let table = |what: &str, cmdline: &str, counts: &[(u32, f64)]| KernelTable {
             what: what.to_owned(),
             cmdline: cmdline.to_owned(),
@@ -73,17 +72,17 @@ impl KernelCase for Idle {
         with_programs.allowed = Some(Allowance::Share(0.01));
         for row in &mut with_programs.rows {
             (row.published, row.modelled) = published(file, &modelled, "host, batching", row.hz);
-            let (wakes, idle) = (wakes.as_ref(), of(&idle, row.hz));
+            let (wakes, idle) = (wakes.as_ref(), count_at(&idle, row.hz));
             row.expected = wakes
                 .zip(idle)
-                .map(|(it, idle)| twice(idle + it.at(row.hz)));
-            row.fit = wakes.is_some_and(|it| it.fit.contains(&row.hz));
+                .map(|(wakes, idle)| twice(idle + wakes.at(row.hz)));
+            row.fit = wakes.is_some_and(|wakes| wakes.fit.contains(&row.hz));
         }
         let mut alone = table("nothing runs", PUBLISHED, &idle);
         "a straight line".clone_into(&mut alone.expectation);
         alone.allowed = Some(Allowance::Share(0.01));
         for row in &mut alone.rows {
-            row.expected = straight.map(|it| twice(it.at(row.hz)));
+            row.expected = straight.map(|line| twice(line.at(row.hz)));
             row.fit = straight.is_some();
         }
         KernelsStatement {
@@ -116,17 +115,17 @@ fn twice(value: f64) -> (f64, f64) {
     (value / 1e3, value / 1e3)
 }
 
-/// Instructions a second by tick rate, from pairs of guests that differ in how long they ran.
+/// Instructions per second at each tick rate, from pairs of guests with different run times.
 fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
-    let these = trials
+    let selected = trials
         .iter()
         .filter(|trial| trial.job.cmdline == cmdline && trial.job.programs == programs);
     let find = |hz: u32, length: Nanos| {
-        let mut of = these.clone().filter(|trial| trial.hz == hz);
-        of.find(|trial| trial.job.length == length)
+        let mut same_rate = selected.clone().filter(|trial| trial.hz == hz);
+        same_rate.find(|trial| trial.job.length == length)
     };
     let [short, long] = LENGTHS;
-    let pairs = these.clone().filter(|trial| trial.job.length == short);
+    let pairs = selected.clone().filter(|trial| trial.job.length == short);
     pairs
         .filter_map(|one| {
             let other = find(one.hz, long)?;
@@ -137,7 +136,7 @@ fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
         .collect()
 }
 
-/// Instructions a second that do not depend on the tick, and instructions of a tick.
+/// A line: instructions per second that do not depend on the tick, and instructions per tick.
 #[derive(Clone, Copy)]
 struct Straight {
     base: f64,
@@ -145,15 +144,15 @@ struct Straight {
 }
 
 impl Straight {
-    /// The line that misses every rate by as small a share as can be (least squares of relative
-    /// errors); `None` of fewer than two rates.
-    fn of(counts: &[(u32, f64)]) -> Option<Self> {
+    /// Fits a line by least squares of the relative errors. Returns `None` for fewer than two
+    /// rates.
+    fn fit(counts: &[(u32, f64)]) -> Option<Self> {
         if counts.len() < 2 {
             return None;
         }
-        // Divided by its count, each rate asks for base / count + tick · hz / count = 1.
-        let sum = |of: fn(f64, f64) -> f64| -> f64 {
-            let each = counts.iter().map(|&(hz, count)| of(f64::from(hz), count));
+        // Each rate, divided by its count, gives the equation base / count + tick · hz / count = 1.
+        let sum = |term: fn(f64, f64) -> f64| -> f64 {
+            let each = counts.iter().map(|&(hz, count)| term(f64::from(hz), count));
             each.sum()
         };
         let (xx, xy, yy) = (
@@ -163,7 +162,7 @@ impl Straight {
         );
         let (x, y) = (sum(|_, count| 1.0 / count), sum(|hz, count| hz / count));
         let determinant = xx * yy - xy * xy;
-        // Rates that are all the same lie on any line.
+        // Equal rates do not determine a line.
         if determinant.abs() <= 1e-9 * xx * yy {
             return None;
         }
@@ -177,7 +176,7 @@ impl Straight {
         self.base + self.tick * f64::from(hz)
     }
 
-    /// The share by which it misses the rate that it misses most, in %.
+    /// Largest relative error, in %.
     fn misses(&self, counts: &[(u32, f64)]) -> f64 {
         let each = counts
             .iter()
@@ -186,27 +185,32 @@ impl Straight {
     }
 }
 
-/// What programs add to an idle guest: each time that one wakes up, and each tick that wakes any.
+/// Instructions that programs add to an idle guest: per wake-up, and per tick that wakes a program.
 struct Wakes {
     wakeups: f64,
-    /// Instructions a second for the wake-ups themselves.
+    /// Instructions per second for the wake-ups themselves.
     each: f64,
-    /// Instructions of a tick that wakes somebody up, beside a tick's own.
+    /// Additional instructions of a tick that wakes a program.
     woken: f64,
-    /// The rates that calibrate: the highest and the lowest, whose numbers of ticks that wake
-    /// somebody up lie farthest apart.
+    /// The calibration rates: the highest and the lowest. Their numbers of waking ticks differ
+    /// most.
     fit: [u32; 2],
 }
 
 impl Wakes {
-    /// By what the guests with programs execute more than those without, at two rates; `None` of
-    /// fewer. How many ticks wake somebody up is the simulator's to say.
-    fn of(idle: &[(u32, f64)], woken: &[(u32, f64)], wakeups: f64) -> Option<Self> {
+    /// Fits the additional instructions of guests with programs, at two rates. Returns `None` for
+    /// fewer. The simulator provides the number of ticks that wake a program.
+    fn fit(idle: &[(u32, f64)], woken: &[(u32, f64)], wakeups: f64) -> Option<Self> {
         let fit = [
-            woken.iter().map(|it| it.0).max()?,
-            woken.iter().map(|it| it.0).min()?,
+            woken.iter().map(|count| count.0).max()?,
+            woken.iter().map(|count| count.0).min()?,
         ];
-        let more = |hz: u32| Some((waking(hz, wakeups), of(woken, hz)? - of(idle, hz)?));
+        let more = |hz: u32| {
+            Some((
+                waking(hz, wakeups),
+                count_at(woken, hz)? - count_at(idle, hz)?,
+            ))
+        };
         let [high, low] = fit;
         let (each, per_tick) = (high != low).then_some(line(&[more(high)?, more(low)?]))?;
         Some(Self {
@@ -217,24 +221,24 @@ impl Wakes {
         })
     }
 
-    /// Beside an idle guest's.
+    /// Instructions per second in addition to those of an idle guest.
     fn at(&self, hz: u32) -> f64 {
         self.each + self.woken * waking(hz, self.wakeups)
     }
 }
 
-/// The count at a rate.
-fn of(counts: &[(u32, f64)], hz: u32) -> Option<f64> {
-    let found = counts.iter().find(|it| it.0 == hz);
-    found.map(|it| it.1)
+/// The count at a tick rate.
+fn count_at(counts: &[(u32, f64)], hz: u32) -> Option<f64> {
+    let found = counts.iter().find(|count| count.0 == hz);
+    found.map(|count| count.1)
 }
 
-/// Ticks that wake somebody up, a second.
+/// Ticks per second that wake a program.
 fn waking(hz: u32, wakeups: f64) -> f64 {
     cases::woken(u64::from(hz), wakeups)
 }
 
-/// The range of counts, in thousands.
+/// Range of the counts, in thousands, as text.
 fn min_and_max(counts: &[(u32, f64)]) -> String {
     let range = Range::of(counts.iter().map(|(_, count)| count / 1e3));
     format!("{:.0} to {:.0}", range.min, range.max)
@@ -246,7 +250,7 @@ fn remarks(
     published_ratio: f64,
 ) -> Vec<Remark> {
     let mut all = Vec::new();
-    let lines = Straight::of(idle).zip(Straight::of(one_shot));
+    let lines = Straight::fit(idle).zip(Straight::fit(one_shot));
     if let Some((ticks, programmed)) = lines {
         all.push(remark(
             "the line through all rates",
@@ -308,8 +312,8 @@ mod tests {
     use crate::kernels::{GuestJob, KernelCase, Trial};
     use crate::replay::Replay;
 
-    /// Guests whose instructions are known: so many a second and a tick, for programs that wake up
-    /// and for each tick that wakes one.
+    /// Guests with known instruction counts: per second, per tick, and for `programs` per second
+    /// and per waking tick.
     fn trials(hz: u32, programs: [f64; 2]) -> Vec<Trial> {
         let trial = |job: GuestJob| {
             let mut a_second = 9_000.0 + 2_000.0 * f64::from(hz);
@@ -319,7 +323,7 @@ mod tests {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "some hundred million"
+                reason = "a few hundred million"
             )]
             let count = (a_second * job.length.as_secs_f64()).round() as u64;
             Trial {
@@ -338,16 +342,16 @@ mod tests {
     }
 
     #[test]
-    fn what_guests_were_made_of_comes_out() {
+    fn the_fit_recovers_the_constants_of_the_guests() {
         let file = cases::find("idle-cost-vs-hz").unwrap().file().unwrap();
         let rates = Idle.rates(&file).into_iter();
         let all: Vec<Trial> = rates
             .flat_map(|hz| trials(hz, [50_000.0, 4_000.0]))
             .collect();
-        let told = Idle.statement(&file, GuestClock::Host, &all);
-        assert_eq!(told.met(), (3, 3), "{told:#?}");
-        assert!(told.agrees(), "{told:#?}");
-        let programs = &told.tables[0];
+        let statement = Idle.statement(&file, GuestClock::Host, &all);
+        assert_eq!(statement.met(), (3, 3), "{statement:#?}");
+        assert!(statement.agrees(), "{statement:#?}");
+        let programs = &statement.tables[0];
         assert_eq!(programs.cmdline, PUBLISHED);
         let last = programs.rows.last().unwrap();
         assert_eq!(
@@ -358,25 +362,28 @@ mod tests {
             (last.off().unwrap() / last.kernel).abs() < 0.005,
             "{last:?}"
         );
-        // Two rates calibrate the programs, and all of them the line of ticks.
+        // Two rates calibrate the programs. All rates calibrate the line of ticks.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
-        let line = &told.remarks[0].why;
+        let line = &statement.remarks[0].why;
         assert!(
             line.starts_with("9.0 thousand instructions a second and 2000"),
             "{line}"
         );
 
-        // One that costs more than a line says is not what was expected of it.
+        // A rate above the line must be reported as a mismatch.
         let mut other = all;
         for trial in other.iter_mut().filter(|trial| trial.hz == 200) {
             if trial.job.length == LENGTHS[1] && !trial.job.programs {
                 *trial.instructions.as_mut().unwrap() += 5_000_000;
             }
         }
-        let told = Idle.statement(&file, GuestClock::Host, &other);
-        assert!(!told.agrees(), "{told:#?}");
-        // One rate alone tells what it tells.
-        let told = Idle.statement(&file, GuestClock::Host, &trials(250, [50_000.0, 4_000.0]));
-        assert_eq!((told.met(), told.tables[1].rows[0].kernel), ((0, 0), 509.0));
+        let statement = Idle.statement(&file, GuestClock::Host, &other);
+        assert!(!statement.agrees(), "{statement:#?}");
+        // A single rate gives its count but no fit.
+        let statement = Idle.statement(&file, GuestClock::Host, &trials(250, [50_000.0, 4_000.0]));
+        assert_eq!(
+            (statement.met(), statement.tables[1].rows[0].kernel),
+            ((0, 0), 509.0)
+        );
     }
 }

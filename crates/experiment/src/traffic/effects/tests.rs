@@ -1,4 +1,4 @@
-//! Made-up experiments of known effects.
+//! Simulated experiments with known effects.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Link;
@@ -18,7 +18,7 @@ fn factors(typed: &[&str]) -> Factors {
     read(typed).unwrap()
 }
 
-/// About a normal law of mean 0 and deviation 1: the sum of twelve even draws.
+/// Approximately normal with mean 0 and deviation 1: the sum of twelve uniform draws.
 fn normal(stream: &mut Stream) -> f64 {
     let even = Law::Uniform(Nanos(0), Nanos(1 << 30));
     let sum: f64 = (0..12).map(|_| stream.draw(&even).0 as f64).sum();
@@ -52,7 +52,7 @@ fn run(cell: usize, block: u64, ns: f64, facts: Vec<Fact>) -> MeasuredRun {
     }
 }
 
-/// A document with nothing judged yet.
+/// A document without verdicts.
 pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
     NetExperiment {
         tool_version: "0.1.0".to_owned(),
@@ -83,8 +83,9 @@ pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
     }
 }
 
-/// Runs in the order of a plan, of a machine that drifts: `ns` is what a byte costs in a cell, before noise.
-fn made_up(
+/// Simulated runs in planned order on a machine that drifts. `ns` is the cost per byte in a cell,
+/// without noise.
+fn simulated(
     factors: &Factors,
     (blocks, seed): (u64, u64),
     noise: f64,
@@ -113,10 +114,10 @@ fn judged(factors: &Factors, runs: &[MeasuredRun]) -> NetExperiment {
 }
 
 #[test]
-fn intervals_hold_known_effects_and_nothing_is_seldom_called_something() {
+fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     const EXPERIMENTS: u64 = 400;
     let factors = factors(&["mtu=1500,9000", "size=1k,64k", "nodelay=0,1"]);
-    // 3 % of the second factor, and 4 % more with the third.
+    // 3 % for the second factor, and 4 % more together with the third.
     let truth = [0.0, 0.03_f64, 0.02];
     let ns = |cell: &[usize]| {
         let on = |at: usize| cell[at] as f64;
@@ -126,34 +127,35 @@ fn intervals_hold_known_effects_and_nothing_is_seldom_called_something() {
     let mut all = 0_u64;
     let mut false_verdicts = 0;
     for seed in 0..EXPERIMENTS {
-        let runs = tell_nodelay(made_up(&factors, (6, seed), 0.03, ns), &factors);
-        let told = judged(&factors, &runs);
-        // Averages over the other factors: of the third, 4 % where the second is on, which is half of the cells.
+        let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, ns), &factors);
+        let document = judged(&factors, &runs);
+        // Averages over the other factors. The third has 4 % in half of the cells, where the second
+        // is on.
         let expected = [0.0, 0.05, 0.02, 0.0, 0.0, 0.04];
-        assert_eq!(told.effects.len(), expected.len());
-        for (effect, expected) in told.effects.iter().zip(expected) {
+        assert_eq!(document.effects.len(), expected.len());
+        for (effect, expected) in document.effects.iter().zip(expected) {
             let share = effect.cpu.share.unwrap();
             let truth = f64::exp_m1(expected);
             held += u64::from(share.low <= truth && truth <= share.high);
             all += 1;
         }
-        let runs = tell_nodelay(made_up(&factors, (6, seed), 0.03, |_| 1.0), &factors);
-        let told = judged(&factors, &runs);
-        let mut verdicts = told
+        let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, |_| 1.0), &factors);
+        let document = judged(&factors, &runs);
+        let mut verdicts = document
             .effects
             .iter()
-            .flat_map(|it| [it.cpu.verdict, it.rate.verdict]);
+            .flat_map(|effect| [effect.cpu.verdict, effect.rate.verdict]);
         false_verdicts += u64::from(verdicts.any(Verdict::differs));
     }
     let held = held as f64 / all as f64;
     assert!((0.93..0.97).contains(&held), "{held}");
-    // 5 % at most, which 400 experiments tell to 1.1 % standard error.
+    // At most 5 %. The standard error over 400 experiments is 1.1 %.
     let wrong = false_verdicts as f64 / EXPERIMENTS as f64;
     assert!(wrong <= 0.072, "{wrong}");
 }
 
-/// With the fact that a kernel would have told.
-fn tell_nodelay(mut runs: Vec<MeasuredRun>, factors: &Factors) -> Vec<MeasuredRun> {
+/// Adds the fact that a kernel would report.
+fn with_nodelay_facts(mut runs: Vec<MeasuredRun>, factors: &Factors) -> Vec<MeasuredRun> {
     let cells = factors.factorial().cells();
     for run in &mut runs {
         let facts = vec![Fact::new("nodelay", cells[run.cell][2])];
@@ -163,53 +165,57 @@ fn tell_nodelay(mut runs: Vec<MeasuredRun>, factors: &Factors) -> Vec<MeasuredRu
 }
 
 #[test]
-fn cells_in_which_the_same_is_in_effect_are_one() {
+fn cells_with_equal_facts_are_merged() {
     let factors = factors(&["tcp_timestamps=0,1", "rcvbuf=1M,2M"]);
     let cells = factors.factorial().cells();
-    let mut runs = made_up(&factors, (6, 3), 0.001, |cell| 1.0 + 0.02 * cell[0] as f64);
+    let mut runs = simulated(&factors, (6, 3), 0.001, |cell| 1.0 + 0.02 * cell[0] as f64);
     for run in &mut runs {
         run.figures.facts = vec![
             Fact::new("timestamps", cells[run.cell][0]),
             Fact::new("receive buffer", 425_984),
         ];
     }
-    let told = judged(&factors, &runs);
+    let document = judged(&factors, &runs);
     assert_eq!(
-        (told.check.cells, told.check.different, told.check.rank),
+        (
+            document.check.cells,
+            document.check.different,
+            document.check.rank
+        ),
         (4, 2, 1)
     );
-    assert_eq!(told.check.idle.len(), 1);
-    assert_eq!(told.effects.len(), 1);
-    assert_eq!(told.effects[0].cpu.verdict, Verdict::Worse);
-    assert_eq!(told.effects[0].rate.verdict, Verdict::Worse);
-    assert_eq!(told.cells[1].same_as, 0);
-    assert_eq!(told.cells[3].same_as, 2);
-    // What runs of a cell do not agree in tells nothing of it, and is said.
+    assert_eq!(document.check.idle.len(), 1);
+    assert_eq!(document.effects.len(), 1);
+    assert_eq!(document.effects[0].cpu.verdict, Verdict::Worse);
+    assert_eq!(document.effects[0].rate.verdict, Verdict::Worse);
+    assert_eq!(document.cells[1].same_as, 0);
+    assert_eq!(document.cells[3].same_as, 2);
+    // Facts that differ between the runs of a cell are reported as changed.
     runs[0].figures.facts.clear();
-    let told = judged(&factors, &runs);
-    let odd = &told.cells[runs[0].cell];
+    let document = judged(&factors, &runs);
+    let odd = &document.cells[runs[0].cell];
     assert!(
         odd.facts
             .iter()
-            .any(|it| it.value == "changed between runs")
+            .any(|fact| fact.value == "changed between runs")
     );
 }
 
 #[test]
-fn blocks_that_are_counted_beforehand_find_the_effect() {
+fn the_planned_number_of_blocks_finds_the_effect() {
     assert_eq!(blocks_to_resolve(0.5, 0.000_001, 2), None);
     let few = blocks_to_resolve(0.01, 0.05, 2).unwrap();
     let many = blocks_to_resolve(0.01, 0.01, 12).unwrap();
     assert!((2..=4).contains(&few) && many > 10, "{few} {many}");
     let factors = factors(&["size=1k,64k"]);
-    let pilot = made_up(&factors, (3, 1), 0.02, |_| 1.0);
+    let pilot = simulated(&factors, (3, 1), 0.02, |_| 1.0);
     assert!(spread(&factors, &pilot).is_some());
     assert!(spread(&factors, &pilot[..4]).is_none());
-    // The noise of a block's effect: two runs of each of two cells.
+    // The noise of a block's effect: each of the two cells runs twice.
     let noise = 0.02_f64.exp_m1();
     let blocks = blocks_to_resolve(noise, 0.02, 2).unwrap();
     let found = (0..300).filter(|&seed| {
-        let runs = made_up(&factors, (blocks, seed), 0.02, |cell| {
+        let runs = simulated(&factors, (blocks, seed), 0.02, |cell| {
             1.02_f64.powf(cell[0] as f64)
         });
         judged(&factors, &runs).effects[0].cpu.verdict.differs()
@@ -219,53 +225,54 @@ fn blocks_that_are_counted_beforehand_find_the_effect() {
 }
 
 #[test]
-fn costs_of_units_are_found_where_they_go_apart() {
+fn independent_unit_costs_are_estimated() {
     let factors = factors(&["size=1k,64k", "mss=536,1460"]);
     let cells = factors.factorial().cells();
     let ns = |cell: &[usize]| {
-        let (of_calls, of_packets) = (
+        let (calls, packets) = (
             2.0 / [1_024.0, 65_536.0][cell[0]],
             1.0 / [536.0, 1_460.0][cell[1]],
         );
-        0.2 + 400.0 * of_calls + 300.0 * of_packets
+        0.2 + 400.0 * calls + 300.0 * packets
     };
-    let mut runs = made_up(&factors, (6, 5), 0.005, ns);
+    let mut runs = simulated(&factors, (6, 5), 0.005, ns);
     for run in &mut runs {
         let cell = &cells[run.cell];
         let figures = &mut run.figures;
         figures.facts = vec![Fact::new("segment data", [536, 1_460][cell[1]])];
         figures.calls = 2.0 / [1_024.0, 65_536.0][cell[0]];
         figures.packets = 1.0 / [536.0, 1_460.0][cell[1]];
-        // An acknowledgement for every other packet.
+        // One acknowledgement per two packets.
         let acks = (figures.packets / 2.0 * figures.bytes as f64).round();
         figures.connection.as_mut().unwrap().acks = format!("{acks}").parse().unwrap();
     }
-    let told = judged(&factors, &runs).costs;
-    assert_eq!((told.equations, told.refused), (4, None));
-    let of = |unit| {
-        told.costs
+    let costs = judged(&factors, &runs).costs;
+    assert_eq!((costs.equations, costs.refused), (4, None));
+    let cost_of = |unit| {
+        costs
+            .costs
             .iter()
-            .find(|it| it.unit == unit)
+            .find(|cost| cost.unit == unit)
             .unwrap()
             .ns
             .unwrap()
     };
-    // The machine drifts by 1 % on average until the end of the 48 runs.
+    // The machine drifts by 2.4 % on average over the 48 runs.
     for (unit, truth) in [
         (CostUnit::Byte, 0.2),
         (CostUnit::Packet, 300.0),
         (CostUnit::Call, 400.0),
     ] {
-        let ns = of(unit);
+        let ns = cost_of(unit);
         assert!((ns.value / truth - 1.0).abs() < 0.12, "{unit:?}: {ns:?}");
     }
-    assert_eq!(told.bound.len(), 1);
+    assert_eq!(costs.bound.len(), 1);
     assert_eq!(
-        (told.bound[0].unit, &*told.bound[0].with),
+        (costs.bound[0].unit, &*costs.bound[0].with),
         (CostUnit::Ack, &[CostUnit::Packet][..])
     );
-    assert!(told.misfit.unwrap() < 0.02);
-    // Time that goes by none of them.
+    assert!(costs.misfit.unwrap() < 0.02);
+    // A time that depends on none of the units.
     for run in &mut runs {
         run.figures.cpu.ns_per_byte = if run.cell == 1 || run.cell == 2 {
             9.0
@@ -273,7 +280,7 @@ fn costs_of_units_are_found_where_they_go_apart() {
             1.0
         };
     }
-    let told = judged(&factors, &runs).costs;
-    assert_eq!(told.refused, Some(CostRefusal::Misfit));
-    assert!(told.costs.is_empty());
+    let costs = judged(&factors, &runs).costs;
+    assert_eq!(costs.refused, Some(CostRefusal::Misfit));
+    assert!(costs.costs.is_empty());
 }

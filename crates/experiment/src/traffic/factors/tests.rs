@@ -1,4 +1,4 @@
-//! What is typed, and what is set and in effect of it.
+//! Tests of parsing factors, of cell settings, and of facts in effect.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol};
@@ -7,9 +7,9 @@ use ticktax_probes::net::Tuning;
 
 use super::{FACTORS, Factors, Setup, Vary, VaryError};
 
-/// What is typed, beside a stream of TCP of 300 ms over a pair.
+/// Parses factors over a base of 300 ms of TCP over a veth pair.
 pub(in super::super) fn read(typed: &[&str]) -> Result<Factors, String> {
-    let varied: Result<Vec<_>, _> = typed.iter().map(|it| it.parse::<Vary>()).collect();
+    let varied: Result<Vec<_>, _> = typed.iter().map(|text| text.parse::<Vary>()).collect();
     let base = Setup {
         protocol: Protocol::Tcp,
         size: None,
@@ -19,12 +19,12 @@ pub(in super::super) fn read(typed: &[&str]) -> Result<Factors, String> {
         link: LinkSpec::default(),
         tuning: Tuning::default(),
     };
-    Factors::read(&varied.map_err(|it: VaryError| it.to_string())?, base)
+    Factors::read(&varied.map_err(|error: VaryError| error.to_string())?, base)
         .map_err(|error| error.to_string())
 }
 
 #[test]
-fn each_row_takes_values_of_its_kind_and_no_other() {
+fn each_factor_accepts_only_values_of_its_kind() {
     for row in &FACTORS {
         let (good, bad) = match row.name {
             "size" | "mss" | "mtu" => ("536,1k", Some("536,many")),
@@ -54,7 +54,7 @@ fn each_row_takes_values_of_its_kind_and_no_other() {
 }
 
 #[test]
-fn what_cannot_be_varied_is_said_in_a_line() {
+fn invalid_factors_are_reported_in_one_line() {
     for (typed, why) in [
         (
             &["speed=1,2"][..],
@@ -72,13 +72,13 @@ fn what_cannot_be_varied_is_said_in_a_line() {
         let error = read(typed).unwrap_err();
         assert!(error.contains(why) && !error.contains('\n'), "{error}");
     }
-    let many: Vec<String> = (1..300).map(|it| it.to_string()).collect();
+    let many: Vec<String> = (1..300).map(|size| size.to_string()).collect();
     let error = read(&[&format!("size={}", many.join(","))]).unwrap_err();
     assert!(error.contains("more than 256 combinations"), "{error}");
 }
 
 #[test]
-fn what_is_in_effect_is_what_was_read_back() {
+fn facts_in_effect_are_those_read_back() {
     let factors = read(&[
         "tcp_timestamps=1,2",
         "size=512,1k",
@@ -90,7 +90,7 @@ fn what_is_in_effect_is_what_was_read_back() {
         Fact::new("net.ipv4.tcp_rmem", "4096 1 2"),
         Fact::new("timestamps", "on"),
     ];
-    // A device's own word stays, although it has the factor's name.
+    // A device's own fact is kept, although it has the factor's name.
     let device = read(&["tso=0,1"]).unwrap();
     let own = [Fact::new("tso", "off")];
     assert_eq!(device.in_effect(&[1], &own), own);

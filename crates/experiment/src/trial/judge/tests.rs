@@ -1,4 +1,4 @@
-//! Verdicts where the truth is known.
+//! Verdicts for trials with a known truth.
 
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::trial::{
@@ -8,7 +8,7 @@ use ticktax_model::trial::{
 use super::judge;
 use crate::trial::plan;
 
-/// A trial of a law, whose second arm takes longer by `effect`.
+/// A trial of a run-time law. The second arm takes longer by the share `effect`.
 fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
     let mut draws = Draws::new(seed);
     let slots = plan(arms, blocks, seed ^ 0xabba);
@@ -32,27 +32,33 @@ fn only(statement: &TrialStatement) -> &Comparison {
 }
 
 #[test]
-fn an_effect_is_told_with_its_size_and_side() {
-    let told = judge(trial(RunLaw::Normal, 2, 10, 0.1, 1), &[]);
-    let it = only(&told);
-    let effect = it.effect.unwrap();
-    assert_eq!((it.verdict, it.scale), (Verdict::Worse, Scale::Relative));
+fn an_effect_is_reported_with_its_size_and_direction() {
+    let statement = judge(trial(RunLaw::Normal, 2, 10, 0.1, 1), &[]);
+    let comparison = only(&statement);
+    let effect = comparison.effect.unwrap();
+    assert_eq!(
+        (comparison.verdict, comparison.scale),
+        (Verdict::Worse, Scale::Relative)
+    );
     assert!(effect.low < 0.1 && 0.1 < effect.high, "{effect:?}");
     assert!(effect.bound() < 0.13, "{effect:?}");
-    assert!((it.chance.unwrap() - 2.0 / 1024.0).abs() < 1e-12);
-    assert_eq!(it.chance, it.chance_corrected);
-    assert_eq!((it.blocks, it.first.unwrap().count), (Some(10), 20));
-    // The noise of a block is that of a run: two of each arm.
-    let noise = it.noise.unwrap();
+    assert!((comparison.chance.unwrap() - 2.0 / 1024.0).abs() < 1e-12);
+    assert_eq!(comparison.chance, comparison.chance_corrected);
+    assert_eq!(
+        (comparison.blocks, comparison.first.unwrap().count),
+        (Some(10), 20)
+    );
+    // A block's difference has the noise of one run: each arm ran twice.
+    let noise = comparison.noise.unwrap();
     assert!((0.01..0.04).contains(&noise), "{noise}");
-    let detectable = it.detectable.unwrap();
+    let detectable = comparison.detectable.unwrap();
     assert!((0.8..1.3).contains(&(detectable / noise)), "{detectable}");
     let shorter = judge(trial(RunLaw::Normal, 2, 10, -0.1, 1), &[]);
     assert_eq!(only(&shorter).verdict, Verdict::Better);
 }
 
 #[test]
-fn what_does_nothing_is_bounded_or_left_open() {
+fn no_effect_is_bounded_or_left_open() {
     let quiet = judge(trial(RunLaw::Normal, 2, 20, 0.0, 2), &[]);
     let Verdict::NoDifferenceBeyond { bound } = only(&quiet).verdict else {
         panic!("{:?}", only(&quiet));
@@ -77,42 +83,52 @@ fn what_does_nothing_is_bounded_or_left_open() {
 }
 
 #[test]
-fn several_arms_and_metrics_are_one_family() {
+fn p_values_are_corrected_for_all_arms_and_metrics() {
     let mut trial = trial(RunLaw::Normal, 3, 12, 0.1, 5);
     trial.metrics.push(Metric {
         id: "cpu".to_owned(),
         ..trial.metrics[0].clone()
     });
     for run in &mut trial.runs {
-        let half = run.values[0].map(|it| it / 2.0);
+        let half = run.values[0].map(|value| value / 2.0);
         run.values.push(half);
     }
-    let told = judge(trial, &[]);
-    let of: Vec<(&str, usize)> = told
+    let statement = judge(trial, &[]);
+    let compared: Vec<(&str, usize)> = statement
         .comparisons
         .iter()
-        .map(|it| (&*it.metric, it.arm))
+        .map(|comparison| (&*comparison.metric, comparison.arm))
         .collect();
-    assert_eq!(of, [("time", 1), ("cpu", 1), ("time", 2), ("cpu", 2)]);
-    for it in &told.comparisons {
-        assert_eq!(it.verdict, Verdict::Worse);
-        let (alone, together) = (it.chance.unwrap(), it.chance_corrected.unwrap());
+    assert_eq!(compared, [("time", 1), ("cpu", 1), ("time", 2), ("cpu", 2)]);
+    for comparison in &statement.comparisons {
+        assert_eq!(comparison.verdict, Verdict::Worse);
+        let (alone, together) = (
+            comparison.chance.unwrap(),
+            comparison.chance_corrected.unwrap(),
+        );
         assert!((together - 4.0 * alone).abs() < 1e-9, "{alone} {together}");
     }
 }
 
 #[test]
-fn what_must_not_be_is_answered() {
+fn fail_if_conditions_are_evaluated() {
     use Outcome::{CannotTell, DoesNotHold, Holds};
     let conditions = ["time > +2%", "time > +50%", "time < -2%", "time > +10%"];
-    let conditions: Vec<FailIf> = conditions.iter().map(|it| it.parse().unwrap()).collect();
-    let told = judge(trial(RunLaw::Normal, 2, 10, 0.1, 6), &conditions);
-    let outcomes: Vec<Outcome> = told.fail_if.iter().map(|it| it.outcome).collect();
+    let conditions: Vec<FailIf> = conditions
+        .iter()
+        .map(|condition| condition.parse().unwrap())
+        .collect();
+    let statement = judge(trial(RunLaw::Normal, 2, 10, 0.1, 6), &conditions);
+    let outcomes: Vec<Outcome> = statement
+        .fail_if
+        .iter()
+        .map(|result| result.outcome)
+        .collect();
     assert_eq!(outcomes, [Holds, DoesNotHold, DoesNotHold, CannotTell]);
 }
 
 #[test]
-fn failed_and_unmeasured_runs_are_left_out_and_told() {
+fn failed_and_unmeasured_runs_are_excluded_and_reported() {
     let mut trial = trial(RunLaw::Normal, 2, 12, 0.0, 7);
     let mut failed = 0;
     for run in &mut trial.runs {
@@ -125,37 +141,51 @@ fn failed_and_unmeasured_runs_are_left_out_and_told() {
             run.values[0] = None;
         }
     }
-    let told = judge(trial, &[]);
-    let it = only(&told);
-    assert_eq!((it.blocks, failed), (Some(6), 12));
-    assert!(it.second.unwrap().min > 80.0, "a failed run was compared");
-    assert_eq!(told.successes[1].succeeded, 12);
-    assert!(told.successes[1].chance.unwrap() < 0.001);
-    assert_eq!(told.successes[0].chance, None);
-    let has = |what: fn(&Check) -> bool| it.checks.iter().any(what);
+    let statement = judge(trial, &[]);
+    let comparison = only(&statement);
+    assert_eq!((comparison.blocks, failed), (Some(6), 12));
+    assert!(
+        comparison.second.unwrap().min > 80.0,
+        "a failed run was compared"
+    );
+    assert_eq!(statement.successes[1].succeeded, 12);
+    assert!(statement.successes[1].chance.unwrap() < 0.001);
+    assert_eq!(statement.successes[0].chance, None);
+    let has = |what: fn(&Check) -> bool| comparison.checks.iter().any(what);
     assert!(has(
-        |it| matches!(it, Check::Failures { second_share, .. } if *second_share > 0.49)
+        |check| matches!(check, Check::Failures { second_share, .. } if *second_share > 0.49)
     ));
-    assert!(has(|it| matches!(it, Check::Missing { runs } if *runs > 0)));
+    assert!(has(
+        |check| matches!(check, Check::Missing { runs } if *runs > 0)
+    ));
 }
 
 #[test]
-fn what_cannot_be_compared_has_no_verdict() {
+fn constant_and_missing_values_have_no_verdict() {
     let mut constant = trial(RunLaw::Normal, 2, 8, 0.0, 8);
     let mut absent = constant.clone();
     for run in &mut constant.runs {
         run.values[0] = Some(0.0);
     }
-    let it = judge(constant, &[]);
-    assert_eq!(only(&it).verdict, Verdict::CannotTell { more_blocks: None });
-    assert_eq!(only(&it).checks, [Check::Constant { value: 0.0 }]);
+    let statement = judge(constant, &[]);
+    assert_eq!(
+        only(&statement).verdict,
+        Verdict::CannotTell { more_blocks: None }
+    );
+    assert_eq!(only(&statement).checks, [Check::Constant { value: 0.0 }]);
     for run in &mut absent.runs {
         run.values.clear();
     }
-    let it = judge(absent.clone(), &["time > +1%".parse().unwrap()]);
-    let (it, answers) = (only(&it), &it.fail_if);
-    assert_eq!((it.first, it.effect, it.chance), (None, None, None));
-    assert_eq!(it.verdict, Verdict::CannotTell { more_blocks: None });
+    let statement = judge(absent.clone(), &["time > +1%".parse().unwrap()]);
+    let (comparison, answers) = (only(&statement), &statement.fail_if);
+    assert_eq!(
+        (comparison.first, comparison.effect, comparison.chance),
+        (None, None, None)
+    );
+    assert_eq!(
+        comparison.verdict,
+        Verdict::CannotTell { more_blocks: None }
+    );
     assert_eq!(answers[0].outcome, Outcome::CannotTell);
     absent.runs.clear();
     absent.arms.truncate(1);
@@ -163,35 +193,42 @@ fn what_cannot_be_compared_has_no_verdict() {
 }
 
 #[test]
-fn a_share_that_was_nothing_has_a_difference() {
+fn a_change_from_zero_is_an_absolute_difference() {
     let mut trial = trial(RunLaw::Normal, 2, 10, 0.0, 9);
     trial.metrics[0].unit = Unit::Share;
     for run in &mut trial.runs {
-        let noise = run.values[0].map_or(0.0, |it| (it - 100.0).abs() / 1e3);
+        let noise = run.values[0].map_or(0.0, |value| (value - 100.0).abs() / 1e3);
         run.values[0] = Some(if run.arm == 0 { 0.0 } else { 0.3 + noise });
     }
-    let told = judge(
+    let statement = judge(
         trial,
         &[
             "time > +20pt".parse().unwrap(),
             "time > +20%".parse().unwrap(),
         ],
     );
-    let it = only(&told);
-    assert_eq!((it.scale, it.verdict), (Scale::Absolute, Verdict::Worse));
-    assert!((it.effect.unwrap().value - 0.3).abs() < 0.01);
-    // A percentage of nothing is nothing.
-    let outcomes: Vec<Outcome> = told.fail_if.iter().map(|it| it.outcome).collect();
+    let comparison = only(&statement);
+    assert_eq!(
+        (comparison.scale, comparison.verdict),
+        (Scale::Absolute, Verdict::Worse)
+    );
+    assert!((comparison.effect.unwrap().value - 0.3).abs() < 0.01);
+    // A percentage of zero is undefined.
+    let outcomes: Vec<Outcome> = statement
+        .fail_if
+        .iter()
+        .map(|result| result.outcome)
+        .collect();
     assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
 }
 
-/// As many as chance may make of so many, at three standard deviations.
-fn at_most(share: f64, of: u32) -> f64 {
-    let of = f64::from(of);
-    of * share + 3.0 * (of * share * (1.0 - share)).sqrt()
+/// Upper limit for a count with probability `share` in `of` trials: three standard deviations.
+fn at_most(share: f64, trials: u32) -> f64 {
+    let trials = f64::from(trials);
+    trials * share + 3.0 * (trials * share * (1.0 - share)).sqrt()
 }
 
-/// What the benchmark `trial_benchmark` measures, of fewer trials.
+/// A smaller version of the benchmark `trial_benchmark`.
 #[test]
 fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
     const TRIALS: u32 = 400;
@@ -200,10 +237,10 @@ fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
             let (mut differ, mut missed) = (0, 0);
             for seed in 0..TRIALS {
                 let seed = u64::from(seed) * 1_000 + blocks;
-                let told = judge(trial(law, 2, blocks, 0.0, seed), &[]);
-                let it = only(&told);
-                differ += u32::from(it.verdict.differs());
-                missed += u32::from(!it.effect.unwrap().may_be_none());
+                let statement = judge(trial(law, 2, blocks, 0.0, seed), &[]);
+                let comparison = only(&statement);
+                differ += u32::from(comparison.verdict.differs());
+                missed += u32::from(!comparison.effect.unwrap().may_be_none());
             }
             let name = law.name();
             assert!(
@@ -218,18 +255,18 @@ fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
     }
 }
 
-/// An effect of the size that is called detectable is found in about four of five trials.
+/// Four of five trials find an effect of the detectable size.
 #[test]
-fn what_is_detectable_is_detected() {
+fn detectable_effects_are_detected() {
     const TRIALS: u32 = 400;
     for blocks in [10, 20] {
         let mut found = 0;
         for seed in 0..u64::from(TRIALS) {
-            // A block's difference has the standard deviation of a run.
-            let told = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
-            let at = only(&told).detectable.unwrap() * 0.02 / only(&told).noise.unwrap();
-            let told = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);
-            found += u32::from(only(&told).verdict.differs());
+            // A block's difference has the standard deviation of one run.
+            let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
+            let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
+            let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);
+            found += u32::from(only(&statement).verdict.differs());
         }
         let share = f64::from(found) / f64::from(TRIALS);
         assert!((0.73..0.88).contains(&share), "{blocks}: {share}");

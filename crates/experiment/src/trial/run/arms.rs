@@ -1,4 +1,4 @@
-//! What the arms of a trial are: `KNOB=A,B` as it was typed, and what that means on this machine.
+//! Arms of a trial: parses `KNOB=A,B` and resolves it on this machine.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use ticktax_model::knob::KnobScope;
 
 use super::{Subject, TryError};
 
-/// More arms than anybody reads.
+/// More arms would be unreadable.
 const MAX_ARMS: usize = 8;
-/// The word for what a setting is at present.
+/// Keyword for a setting's present value.
 const NOW: &str = "now";
 
-/// `KNOB=A,B`: what a setting is to be in each arm.
+/// Values of one setting for each arm, parsed from `KNOB=A,B`.
 #[derive(Debug)]
 pub struct Assignment {
     knob: &'static Knob,
@@ -22,10 +22,10 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Reads `KNOB=A,B`. Values that hold a comma are separated by `;`.
+    /// Parses `KNOB=A,B`. Values that contain a comma are separated by `;`.
     ///
     /// # Errors
-    /// It is none, or there is no such setting.
+    /// The syntax is wrong, or the setting does not exist.
     pub fn parse(text: &str) -> Result<Self, TryError> {
         let wrong = |why: &str| TryError::Senseless(format!("`{text}`: {why}"));
         let (id, list) = text
@@ -44,37 +44,37 @@ impl Assignment {
     }
 }
 
-/// Which CPUs, interrupt or disk, where a setting is of one of them.
+/// CPUs, interrupt and disk for settings that apply to one.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
-    /// `None`: all that are online.
+    /// `None` means all online CPUs.
     pub cpus: Option<CpuList>,
-    /// An interrupt line.
+    /// Interrupt line.
     pub irq: Option<u32>,
-    /// A disk.
+    /// Disk name.
     pub disk: Option<String>,
 }
 
-/// Of what a setting is.
+/// The objects that a setting applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Of what is there all the time.
+    /// Objects that exist throughout the trial.
     Fixed(Vec<Target>),
-    /// Of the command, each time it is run.
+    /// The command, set again for each run.
     Command,
-    /// Of a cgroup that is made for the command.
+    /// A cgroup created for the command.
     CommandGroup(Controller),
-    /// Of all threads of a process.
+    /// All threads of a process.
     Threads(i32),
 }
 
 impl Place {
-    /// In the words of a page.
+    /// Description for reports.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Fixed(targets) => match &**targets {
                 [Target::Cpu(_), _, ..] => {
-                    let cpus = targets.iter().filter_map(|it| match it {
+                    let cpus = targets.iter().filter_map(|target| match target {
                         Target::Cpu(cpu) => Some(ticktax_model::Cpu(*cpu)),
                         _ => None,
                     });
@@ -92,16 +92,16 @@ impl Place {
     }
 }
 
-/// What a setting is to be.
+/// Value of a setting in an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// What it was as the trial began.
+    /// The value before the trial.
     Now,
-    /// This, in the words that reading it gives.
+    /// A value, in the notation that reading the setting returns.
     Is(String),
 }
 
-/// A setting, of one sort of things, in each arm.
+/// The values of one setting in every arm, and the objects it applies to.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) knob: &'static Knob,
@@ -109,11 +109,11 @@ pub(super) struct Row {
     pub(super) values: Vec<Value>,
 }
 
-/// What every arm sets, checked as far as that can be without changing anything.
+/// Resolves the assignments and validates them as far as possible without changing anything.
 ///
 /// # Errors
-/// Lists of different lengths, values out of range, dangerous settings without consent, things that are not there,
-/// arms that are the same.
+/// Lists of different lengths, values out of range, dangerous settings without consent, missing
+/// objects, or equal arms.
 pub(super) fn rows(
     assignments: &[Assignment],
     subject: &Subject,
@@ -149,18 +149,21 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// How many arms there are.
+/// Number of arms.
 fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     let wrong = |why: String| Err(TryError::Senseless(why));
     for (at, assignment) in assignments.iter().enumerate() {
         let id = assignment.knob.id();
-        if assignments[..at].iter().any(|it| it.knob.id() == id) {
+        if assignments[..at].iter().any(|other| other.knob.id() == id) {
             return wrong(format!("{id} is named twice: name all its values at once"));
         }
     }
-    let lengths = assignments.iter().map(|it| it.values.len());
+    let lengths = assignments.iter().map(|assignment| assignment.values.len());
     let arms = lengths.max().unwrap_or_default();
-    let Some(longest) = assignments.iter().find(|it| it.values.len() == arms) else {
+    let Some(longest) = assignments
+        .iter()
+        .find(|assignment| assignment.values.len() == arms)
+    else {
         return wrong("name a setting, such as vm.swappiness=60,10".to_owned());
     };
     if arms < 2 {
@@ -173,7 +176,8 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     if arms > MAX_ARMS {
         return wrong(format!("these are {arms} arms: name {MAX_ARMS} at most"));
     }
-    let odd = |it: &&Assignment| it.values.len() != 1 && it.values.len() != arms;
+    let odd =
+        |assignment: &&Assignment| assignment.values.len() != 1 && assignment.values.len() != arms;
     match assignments.iter().find(odd) {
         Some(odd) => wrong(format!(
             "{} has {} values and {} has {arms}: name as many, or one for all arms",
@@ -185,14 +189,18 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     }
 }
 
-/// That no CPU, interrupt or disk is named for nothing.
+/// Rejects `--cpu`, `--irq` or `--disk` if no setting uses it.
 fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryError> {
     let options = [
         (named.cpus.is_some(), KnobScope::Cpu, "--cpu"),
         (named.irq.is_some(), KnobScope::Irq, "--irq"),
         (named.disk.is_some(), KnobScope::Disk, "--disk"),
     ];
-    let has = |scope| assignments.iter().any(|it| it.knob.scope() == scope);
+    let has = |scope| {
+        assignments
+            .iter()
+            .any(|assignment| assignment.knob.scope() == scope)
+    };
     let mut unused = options.iter().filter(|(is, scope, _)| *is && !has(*scope));
     match unused.next() {
         Some((_, scope, option)) => Err(TryError::Senseless(format!(
@@ -203,7 +211,7 @@ fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryErro
     }
 }
 
-/// Of what a setting is, in this trial.
+/// The objects that a setting applies to in this trial.
 fn place(
     knob: &Knob,
     subject: &Subject,
@@ -252,7 +260,8 @@ fn place(
     })
 }
 
-/// What can be asked before a command runs: for words that the kernel offers, and for what is inherited.
+/// An object that can be read before the command runs: for the values that the kernel offers, and
+/// for inherited values.
 fn asked_of(place: &Place) -> Target {
     let own = || Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
     match place {
@@ -263,7 +272,7 @@ fn asked_of(place: &Place) -> Target {
     }
 }
 
-/// What each row is at present, of each of its things. A group that is not made yet has no present.
+/// Present values of each row, one per object. Cgroups that do not exist yet have none.
 fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> {
     let mut all = Vec::new();
     for row in rows {
@@ -275,7 +284,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
         let mut values = Vec::new();
         for target in &targets {
             let value = row.knob.read(system, target)?;
-            // What is there now has to be written again.
+            // Restoring the present value requires that it can be written.
             if row.values.contains(&Value::Now) {
                 row.knob.parse(system, target, &value)?;
             }
@@ -286,7 +295,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
     Ok(all)
 }
 
-/// That no two arms set the same.
+/// Rejects arms with equal settings.
 fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(), TryError> {
     let of_arm = |arm: usize| -> Vec<Vec<String>> {
         let value = |(row, now): (&Row, &Vec<String>)| match &row.values[arm] {
@@ -300,7 +309,7 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
     for arm in 0..arms {
         let values = of_arm(arm);
         if let Some(&before) = seen.get(&values) {
-            let told = rows.iter().zip(&values).map(|(row, values)| {
+            let settings = rows.iter().zip(&values).map(|(row, values)| {
                 let value = values.first().map_or("", String::as_str);
                 format!("{} is {value}", row.knob.id())
             });
@@ -308,7 +317,7 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
                 "arms {} and {} are the same: {} in both",
                 label(before),
                 label(arm),
-                told.collect::<Vec<String>>().join(", "),
+                settings.collect::<Vec<String>>().join(", "),
             )));
         }
         seen.insert(values, arm);
@@ -316,13 +325,13 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
     Ok(())
 }
 
-/// What an arm is called: A, B, C, ….
+/// Label of an arm: A, B, C, ….
 pub(super) fn label(arm: usize) -> String {
     let letter = u8::try_from(arm).ok().map(|arm| char::from(b'A' + arm));
     letter.map_or_else(|| arm.to_string(), String::from)
 }
 
-/// The threads of a process, as things that have settings.
+/// The threads of a process as targets of settings.
 pub(super) fn threads(pid: i32) -> Vec<Target> {
     let threads = Proc::default().threads_of(pid).into_iter();
     threads.map(|thread| Target::Task(thread.tid)).collect()

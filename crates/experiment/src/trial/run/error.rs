@@ -1,12 +1,12 @@
-//! Why nothing can be tried, or not to the end.
+//! Errors of a trial.
 
 use ticktax_knobs::KnobError;
 use ticktax_observe::ObserveError;
 
-/// Why a trial cannot begin or go on. Each text is one line for a person.
+/// Reasons why a trial cannot start or continue. Each message is one line for users.
 #[derive(Debug, thiserror::Error)]
 pub enum TryError {
-    /// What was typed makes no sense together.
+    /// The arguments contradict each other.
     #[error("{0}")]
     Senseless(String),
     /// A setting cannot be read or changed.
@@ -15,46 +15,46 @@ pub enum TryError {
     /// A run cannot be observed, or the command cannot be run.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The kernel makes the same of two arms.
+    /// The kernel turned the values of two arms into the same value.
     #[error(
         "arms {first} and {second} come to the same: {settings} in both, whatever was asked for"
     )]
     SameInEffect {
-        /// An arm.
+        /// Label of one arm.
         first: String,
-        /// Another one.
+        /// Label of the other arm.
         second: String,
-        /// What is set in both.
+        /// Settings and values of both arms.
         settings: String,
     },
-    /// The command fails in every arm before anything is compared.
+    /// The command fails in every arm, so there is nothing to compare.
     #[error(
         "cannot compare: COMMAND fails in every arm ({ended}); see why with --show-output, or run it by itself"
     )]
     AlwaysFails {
-        /// How it ended.
+        /// How the command ended.
         ended: String,
     },
-    /// No run has a value of a metric.
+    /// No run has a value for a metric.
     #[error("cannot compare by {metric}: {why}")]
     NoMetric {
         /// The metric.
         metric: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: String,
     },
-    /// The process that is watched has ended.
+    /// The watched process has ended.
     #[error("cannot go on: process {pid} has ended")]
     ProcessEnded {
-        /// Which.
+        /// Its PID.
         pid: i32,
     },
     /// The command could not be started or waited for.
     #[error("cannot run `{command}`: {why}")]
     Start {
-        /// Which.
+        /// The command line.
         command: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

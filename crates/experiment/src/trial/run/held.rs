@@ -1,7 +1,8 @@
-//! A command that has been started and waits until everything is set that it is to run under.
+//! Starts a command that waits until all its settings are applied.
 //!
-//! What is started is this program again, with the words of [`Starter`]: it writes a byte to its standard input, a
-//! socket, waits for one, and becomes the command. Where the socket is closed instead, it ends.
+//! It starts this program again, with the arguments of [`Starter`]. The new process writes a byte
+//! to its standard input, which is a socket, and waits for a byte in return. Then it executes the
+//! command. If the socket closes instead, it exits.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,38 +24,38 @@ use ticktax_probes::clock::now;
 
 use super::TryError;
 
-/// How a command is started.
+/// How to start the held process.
 #[derive(Clone, Debug)]
 pub struct Starter {
     /// This program.
     pub program: PathBuf,
-    /// What it is told, before `--` and the command.
+    /// Arguments before `--` and the command.
     pub arguments: Vec<OsString>,
-    /// Whether the command writes where this process does; else what it writes is nobody's.
+    /// Whether the command's output is shown. Otherwise it is discarded.
     pub show_output: bool,
 }
 
 /// How a command ended.
 pub(super) struct CommandEnd {
-    /// When whoever waited for it was told.
+    /// When the waiting thread saw the end.
     pub(super) at: Nanos,
-    /// `None` where that cannot be known.
+    /// `None` if unknown.
     pub(super) status: Option<ExitStatus>,
 }
 
-/// A command that waits to be released, or runs.
+/// A command that waits for its release, or already runs.
 pub(super) struct Held {
     pid: i32,
     socket: UnixStream,
     end: Receiver<CommandEnd>,
-    /// What the process used before it became the command.
+    /// CPU time of the process before it executed the command.
     before: Nanos,
-    /// What all children of this process had used.
+    /// CPU time of all earlier children of this process.
     children_before: Nanos,
 }
 
 impl Held {
-    /// Starts the process that will be the command.
+    /// Starts the process that will execute the command.
     pub(super) fn start(starter: &Starter, command: &[OsString]) -> Result<Self, TryError> {
         let refused = |error: &io::Error| TryError::Start {
             command: shown(command),
@@ -69,14 +70,14 @@ impl Held {
         }
         let children_before = ticktax_host::children_cpu_time();
         let mut child = starting.spawn().map_err(|error| refused(&error))?;
-        // It holds the other end.
+        // It holds the child's end of the socket.
         drop(starting);
         let pid = i32::try_from(child.id()).unwrap_or(-1);
         let (tell, end) = channel();
         let wait = move || {
             let status = child.wait().ok();
             let at = now();
-            // Nobody may want to know any more.
+            // The receiver might have stopped listening.
             let _ = tell.send(CommandEnd { at, status });
         };
         let waiting = std::thread::Builder::new().spawn(wait);
@@ -92,24 +93,23 @@ impl Held {
         })
     }
 
-    /// Its number.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Lets it run; returns when that was.
+    /// Lets the command run. Returns the release time.
     pub(super) fn release(&mut self) -> Nanos {
         let used = Proc::default().usage(&[self.pid]);
         self.before = used.map_or(Nanos::ZERO, |used| {
             used.on_cpu.unwrap_or(used.user + used.system)
         });
         let begin = now();
-        // One that has ended meanwhile is told by its end.
+        // A process that already ended is noticed by its exit.
         let _ = self.socket.write_all(&[1]);
         begin
     }
 
-    /// Waits for its end, so long at most.
+    /// Waits for the end, for at most `time`.
     pub(super) fn wait(&self, time: Duration) -> Option<CommandEnd> {
         match self.end.recv_timeout(time) {
             Ok(end) => Some(end),
@@ -118,7 +118,7 @@ impl Held {
         }
     }
 
-    /// The end of one that nobody waits for any more.
+    /// End of a command whose exit status is unknown.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
@@ -126,38 +126,38 @@ impl Held {
         }
     }
 
-    /// What the command and all its children that it waited for used, once it has ended.
+    /// CPU time of the command and of the children it waited for. Valid after its end.
     pub(super) fn used(&self) -> Nanos {
         let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
         used.max(Nanos::ZERO)
     }
 
-    /// Passes a signal on, unless it ends of itself: a Ctrl-C at the terminal has reached it already. One that goes on
-    /// all the same is left alone.
+    /// Passes a signal on if the command does not end within a second. A Ctrl-C in the terminal has
+    /// already reached it. If it ignores the signal too, it is left running.
     pub(super) fn interrupt(&self, signal: i32) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if self.wait(PATIENCE).is_some() {
             return;
         }
         if let Ok(signal) = Signal::try_from(signal) {
-            // Nobody has waited for it yet, so its number is not another's.
+            // The process has not been reaped, so its PID has not been reused.
             let _ = kill(Pid::from_raw(self.pid), signal);
             self.wait(PATIENCE);
         }
     }
 }
 
-/// A command, for people.
+/// The command line for display.
 pub(super) fn shown(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|it| it.to_string_lossy()).collect();
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// That there is a program of this name, which may be run: a path, or a name in one of the folders of `search`, as
-/// `PATH` lists them.
+/// Checks that a program exists and is executable. `name` is a path, or a name in one of the
+/// folders of `search`, which has the format of `PATH`.
 ///
 /// # Errors
-/// As a shell would say it.
+/// The error that a shell would report.
 pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<(), ObserveError> {
     let refused = |kind| ObserveError::Command {
         command: name.to_string_lossy().into_owned(),
@@ -181,7 +181,7 @@ pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<()
     Err(refused(found))
 }
 
-/// Whether a file may be run, as far as its mode tells.
+/// Checks that a path is an executable file, judging by its mode bits.
 fn look(path: &Path) -> Result<(), io::ErrorKind> {
     const MAY_RUN: u32 = 0o111;
     match fs::metadata(path) {

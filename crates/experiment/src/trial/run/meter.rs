@@ -1,4 +1,4 @@
-//! What is measured of a run: the command's own time, or an audit of it.
+//! Metrics of a run: the command's time, its CPU time, or figures from an audit.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
@@ -12,29 +12,29 @@ use ticktax_observe::{Event, ObserveError, Plan, Program, Session};
 use super::Subject;
 use crate::measures;
 
-/// What arms are compared by. The words are those of `--metric`.
+/// Metrics for comparing arms. The names are those of `--metric`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialMetric {
-    /// How long the command takes.
+    /// Run time of the command.
     Time,
-    /// The CPU time that it and its children use.
+    /// CPU time of the command and its children.
     Cpu,
-    /// The part of the time that it wanted for which its CPU ran interrupts.
+    /// Share of the time that it needed the CPU, during which interrupts ran there.
     Noise,
-    /// The part for which it waited for a CPU.
+    /// Share of the time that it needed the CPU, spent in run-queue wait.
     Wait,
-    /// The part for which its cgroup's quota held it.
+    /// Share of the time that it needed the CPU, spent throttled by its cgroup's quota.
     Throttled,
-    /// What 99 of 100 waits from a wake-up until it ran stay below.
+    /// 99th percentile of the wake-up latency.
     P99,
-    /// Frames a second of its loop.
+    /// Frames per second of its loop.
     Fps,
-    /// Slots of its loop without a frame, a minute.
+    /// Frames that its loop skipped, per minute.
     Lost,
 }
 
 impl TrialMetric {
-    /// Every one.
+    /// All metrics.
     pub const ALL: [Self; 8] = [
         Self::Time,
         Self::Cpu,
@@ -46,7 +46,7 @@ impl TrialMetric {
         Self::Lost,
     ];
 
-    /// Its word.
+    /// Name, as on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -60,7 +60,7 @@ impl TrialMetric {
         }
     }
 
-    /// What it is, for help.
+    /// Description for the help text.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Time => "How long the command takes",
@@ -74,7 +74,7 @@ impl TrialMetric {
         }
     }
 
-    /// What it is in a trial of `subject`.
+    /// The metric with its unit, better direction and origin for `subject`.
     pub(super) fn of(self, subject: &Subject) -> Metric {
         let (unit, better) = match self {
             Self::Time | Self::Cpu | Self::P99 => (Unit::Ns, Better::Lower),
@@ -94,22 +94,22 @@ impl TrialMetric {
         }
     }
 
-    /// Whether it takes an audit of each run.
+    /// Whether each run must be audited.
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
             Self::Time => false,
-            // Nobody is told what a process used that goes on.
+            // Only an ended child reports its CPU time to its parent.
             Self::Cpu => matches!(subject, Subject::Process { .. }),
             _ => true,
         }
     }
 
-    /// Whether it asks for frames.
-    const fn is_of_frames(self) -> bool {
+    /// Whether the audit must follow frames.
+    const fn needs_frames(self) -> bool {
         matches!(self, Self::Fps | Self::Lost)
     }
 
-    /// Why a run may have none, and what to do.
+    /// Why a run might have no value, and the remedy.
     pub(super) const fn without(self) -> &'static str {
         match self {
             Self::Time | Self::Cpu => "it was not told; leave it out",
@@ -123,11 +123,11 @@ impl TrialMetric {
         }
     }
 
-    /// What a statement says of it.
-    fn of_statement(self, statement: &Statement) -> Option<f64> {
+    /// The metric's value in an audit's statement.
+    fn in_statement(self, statement: &Statement) -> Option<f64> {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
-        let of = |measure| measures::of_program(statement, wall, measure);
+        let value = |measure| measures::of_program(statement, wall, measure);
         match self {
             Self::Time => None,
             Self::Cpu => {
@@ -141,23 +141,23 @@ impl TrialMetric {
                 Some(measures::sum(victim, used)?.0 as f64)
             }
             Self::Noise => measures::share(statement.victim.as_ref()?, ThreadState::Interrupted),
-            Self::Wait => of(ChangeMeasure::WaitedShare),
-            Self::Throttled => of(ChangeMeasure::ThrottledShare),
-            Self::P99 => of(ChangeMeasure::LatencyP99Ns),
-            Self::Fps => of(ChangeMeasure::RateFps),
-            Self::Lost => of(ChangeMeasure::DroppedPerMinute),
+            Self::Wait => value(ChangeMeasure::WaitedShare),
+            Self::Throttled => value(ChangeMeasure::ThrottledShare),
+            Self::P99 => value(ChangeMeasure::LatencyP99Ns),
+            Self::Fps => value(ChangeMeasure::RateFps),
+            Self::Lost => value(ChangeMeasure::DroppedPerMinute),
         }
     }
 }
 
-/// What was measured of a run.
+/// Raw measurements of one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured<'a> {
-    /// How long the command took.
+    /// Run time of the command.
     pub(super) time: Option<Nanos>,
-    /// What it used.
+    /// CPU time of the command.
     pub(super) cpu: Option<Nanos>,
-    /// An audit of it.
+    /// Audit of the command or process.
     pub(super) statement: Option<&'a Statement>,
 }
 
@@ -167,7 +167,7 @@ impl Measured<'_> {
         match metric {
             TrialMetric::Time => Some(self.time?.0 as f64),
             TrialMetric::Cpu if self.cpu.is_some() => Some(self.cpu?.0 as f64),
-            metric => metric.of_statement(self.statement?),
+            metric => metric.in_statement(self.statement?),
         }
     }
 }
@@ -179,7 +179,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Begins to watch a process.
+    /// Starts to watch a process.
     pub(super) fn begin(
         pid: i32,
         length: Option<Nanos>,
@@ -191,13 +191,17 @@ impl Audit {
         if let Some(begin) = started.victim_begin {
             auditor.victim_since(begin);
         }
-        if let (Some(pid), true) = (started.process, metrics.iter().any(|it| it.is_of_frames())) {
+        if let (Some(pid), true) = (
+            started.process,
+            metrics.iter().any(|metric| metric.needs_frames()),
+        ) {
             auditor.frames_of(pid);
         }
         Ok(Self { session, auditor })
     }
 
-    /// Takes what there is; waits for it, some 50 ms at most. The header, once it has ended.
+    /// Processes available rows. Waits for them for about 50 ms at most. Returns the header at the
+    /// end.
     pub(super) fn step(&mut self) -> Option<Box<Header>> {
         match self.session.next_event() {
             Event::Rows { sources, rows } => {
@@ -211,13 +215,13 @@ impl Audit {
         }
     }
 
-    /// What it says.
+    /// Completes the audit.
     pub(super) fn finish(self, header: &Header) -> Statement {
         self.auditor.finish(header, self.session.sources(), 1)
     }
 }
 
-/// How a process is watched. Without the tracer nothing of it is known.
+/// The plan for watching a process. It needs the tracer: /proc does not provide these metrics.
 pub(super) fn plan(pid: i32, length: Option<Nanos>) -> Plan {
     Plan {
         length,

@@ -1,4 +1,4 @@
-//! Going from one arm to another: what is set where, and what it was.
+//! Applies the settings of arms, and remembers the original values.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,32 @@ use ticktax_model::trial::{Arm, ArmSetting};
 use super::TryError;
 use super::arms::{Place, Row, Value, label, threads};
 
-/// A setting of one thing.
+/// A setting of one object.
 type Key = (&'static str, Target);
 
-/// Sets arms, one after the other.
+/// Applies the settings of one arm after another.
 pub(super) struct Setter {
     system: System,
     session: Session,
     consent: Consent,
     rows: Vec<Row>,
-    /// What each was before the trial.
+    /// Values before the trial.
     originals: BTreeMap<Key, String>,
-    /// What each was left at.
+    /// Values last written.
     left: BTreeMap<Key, String>,
-    /// What the kernel made of a value.
+    /// Values that the kernel actually stored, by the value written.
     taken: BTreeMap<(&'static str, String), String>,
-    /// Threads that were started while their process had another arm's value: nothing but that is known of them.
+    /// Threads that started while their process had another arm's value. Their original value is
+    /// unknown, so they get that of the process.
     late: Vec<(&'static Knob, Target)>,
-    /// Whether an arm has been set.
+    /// Whether any arm has been applied.
     begun: bool,
-    /// The groups that the command joins.
+    /// Cgroups that the command joins.
     groups: BTreeMap<Controller, Target>,
 }
 
 impl Setter {
-    /// Makes the groups that are needed; sets nothing yet.
+    /// Creates the cgroups. Changes no settings yet.
     pub(super) fn new(
         system: System,
         mut session: Session,
@@ -50,7 +51,7 @@ impl Setter {
                 None => session.make_group(controller)?,
             };
             groups.insert(controller, target.clone());
-            // That this kernel has it, before anything runs.
+            // Checks that this kernel has the setting, before anything runs.
             row.knob.read(&system, &target)?;
         }
         Ok(Self {
@@ -67,8 +68,8 @@ impl Setter {
         })
     }
 
-    /// Sets what an arm sets of all that is there without the command. What has the arm's value already is looked
-    /// at instead: nobody else may have changed it.
+    /// Applies an arm's settings, except those of the command. Settings that already have the right
+    /// value are read, to detect changes by other programs.
     pub(super) fn enter(&mut self, arm: usize) -> Result<(), TryError> {
         for at in 0..self.rows.len() {
             let row = &self.rows[at];
@@ -84,7 +85,7 @@ impl Setter {
             };
             for target in targets {
                 let set = self.set(knob, &target, &value, of.map(Target::Task));
-                // A thread may end meanwhile.
+                // The thread might have ended in the meantime.
                 let has_ended = |pid| !threads(pid).contains(&target);
                 if set.is_err() && of.is_some_and(has_ended) {
                     continue;
@@ -107,7 +108,8 @@ impl Setter {
         if !self.originals.contains_key(&key) {
             let now = knob.read(&self.system, target)?;
             let inherited = process.filter(|_| self.begun);
-            let inherited = inherited.and_then(|it| self.originals.get(&(knob.id(), it)).cloned());
+            let inherited =
+                inherited.and_then(|process| self.originals.get(&(knob.id(), process)).cloned());
             let original = inherited.unwrap_or_else(|| now.clone());
             if original != now {
                 self.late.push((knob, target.clone()));
@@ -130,7 +132,7 @@ impl Setter {
         Ok(())
     }
 
-    /// Sets what an arm sets of the command, which has been started and waits.
+    /// Applies an arm's settings to the command, which has started and waits.
     pub(super) fn enter_command(&mut self, arm: usize, pid: i32) -> Result<(), TryError> {
         for group in self.groups.values() {
             self.session.join_group(group, pid)?;
@@ -146,12 +148,12 @@ impl Setter {
         Ok(())
     }
 
-    /// What has ended has no settings any more: the command, threads of a process.
+    /// Forgets the settings of processes and threads that have ended.
     pub(super) fn forget_gone(&mut self) -> Result<(), TryError> {
         Ok(self.session.forget_gone()?)
     }
 
-    /// The arms, with the values that the kernel took.
+    /// The arms, with the values that the kernel stored.
     pub(super) fn arms(&self) -> Vec<Arm> {
         let arms = self.rows.first().map_or(0, |row| row.values.len());
         let setting = |row: &Row, arm: usize| ArmSetting {
@@ -167,7 +169,7 @@ impl Setter {
             .collect()
     }
 
-    /// What a row is in an arm, as far as it has been set.
+    /// The value of a row in an arm, as far as it has been applied.
     fn shown(&self, row: &Row, arm: usize) -> String {
         let id = row.knob.id();
         match &row.values[arm] {
@@ -175,7 +177,7 @@ impl Setter {
                 let taken = self.taken.get(&(id, value.clone()));
                 taken.unwrap_or(value).clone()
             }
-            // What it inherits.
+            // The command inherits the value of this process.
             Value::Now if row.place == Place::Command => {
                 let own = Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
                 let inherited = row.knob.read(&self.system, &own);
@@ -197,32 +199,33 @@ impl Setter {
         }
     }
 
-    /// That the kernel did not make the same of two arms.
+    /// Checks that the kernel did not turn two arms into the same one.
     pub(super) fn require_different(&self) -> Result<(), TryError> {
         let arms = self.arms();
         for (at, arm) in arms.iter().enumerate() {
             let mut before = arms[..at].iter();
-            if let Some(same) = before.find(|it| it.settings == arm.settings) {
-                let told = arm.settings.iter();
-                let told = told.map(|it| format!("{} is {}", it.knob, it.value));
+            if let Some(same) = before.find(|other| other.settings == arm.settings) {
+                let settings = arm.settings.iter();
+                let settings =
+                    settings.map(|setting| format!("{} is {}", setting.knob, setting.value));
                 return Err(TryError::SameInEffect {
                     first: same.label.clone(),
                     second: arm.label.clone(),
-                    settings: told.collect::<Vec<String>>().join(", "),
+                    settings: settings.collect::<Vec<String>>().join(", "),
                 });
             }
         }
         Ok(())
     }
 
-    /// Puts everything back.
+    /// Restores every setting.
     pub(super) fn undo(mut self) -> UndoStatement {
         for (knob, target) in std::mem::take(&mut self.late) {
             let original = self.originals.get(&(knob.id(), target.clone()));
             let Some(original) = original.cloned() else {
                 continue;
             };
-            // It may have ended.
+            // The thread might have ended.
             let set = self.session.set(knob, &target, &original, self.consent);
             if set.is_ok() {
                 let _ = self.session.keep(knob, &target);

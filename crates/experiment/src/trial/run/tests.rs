@@ -1,4 +1,4 @@
-//! The order of runs.
+//! Tests of the run order.
 
 use ticktax_knobs::Consent;
 use ticktax_model::trial::RunPurpose;
@@ -23,29 +23,37 @@ fn wanted(warm_ups: u64, noise_runs: u64, blocks: u64) -> TrialPlan {
 }
 
 #[test]
-fn every_arm_is_warm_then_the_noise_is_known_then_blocks_follow() {
+fn warm_ups_come_first_then_noise_runs_then_blocks() {
     let steps = schedule(&wanted(2, 3, 5), 2);
-    let of = |purpose| -> Vec<(u64, usize)> {
-        let steps = steps.iter().filter(|it| it.purpose == purpose);
-        steps.map(|it| (it.position, it.arm)).collect()
+    let runs = |purpose| -> Vec<(u64, usize)> {
+        let steps = steps.iter().filter(|step| step.purpose == purpose);
+        steps.map(|step| (step.position, step.arm)).collect()
     };
     let warm_ups = [(0, 0), (1, 1), (2, 0), (3, 1)];
-    assert_eq!(of(RunPurpose::WarmUp), warm_ups);
-    assert_eq!(of(RunPurpose::Noise), [(0, 0), (1, 0), (2, 0)]);
-    let measured = of(RunPurpose::Measured);
+    assert_eq!(runs(RunPurpose::WarmUp), warm_ups);
+    assert_eq!(runs(RunPurpose::Noise), [(0, 0), (1, 0), (2, 0)]);
+    let measured = runs(RunPurpose::Measured);
     assert_eq!(measured.len(), 20);
     for block in measured.chunks(4) {
-        let arms: Vec<usize> = block.iter().map(|it| it.1).collect();
+        let arms: Vec<usize> = block.iter().map(|run| run.1).collect();
         assert!(arms == [0, 1, 1, 0] || arms == [1, 0, 0, 1], "{arms:?}");
     }
-    let purposes: Vec<RunPurpose> = steps.iter().map(|it| it.purpose).collect();
-    assert!(purposes[..4].iter().all(|it| *it == RunPurpose::WarmUp));
-    assert!(purposes[7..].iter().all(|it| *it == RunPurpose::Measured));
+    let purposes: Vec<RunPurpose> = steps.iter().map(|step| step.purpose).collect();
+    assert!(
+        purposes[..4]
+            .iter()
+            .all(|purpose| *purpose == RunPurpose::WarmUp)
+    );
+    assert!(
+        purposes[7..]
+            .iter()
+            .all(|purpose| *purpose == RunPurpose::Measured)
+    );
 }
 
-/// Once, when every arm has been run, with warm-ups and without.
+/// The check runs once, after every arm has run, with or without warm-ups.
 #[test]
-fn it_is_looked_once_whether_anything_can_be_compared() {
+fn comparability_is_checked_once() {
     for (warm_ups, noise_runs, blocks, expected) in [
         (2, 3, 5, 3),
         (2, 0, 5, 3),
@@ -74,8 +82,11 @@ fn the_documentation_has_a_row_for_every_metric() {
 }
 
 #[test]
-fn words_of_metrics_are_different() {
-    let mut names: Vec<&str> = TrialMetric::ALL.iter().map(|it| it.name()).collect();
+fn metric_names_are_unique() {
+    let mut names: Vec<&str> = TrialMetric::ALL
+        .iter()
+        .map(|metric| metric.name())
+        .collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), TrialMetric::ALL.len());

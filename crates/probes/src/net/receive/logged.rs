@@ -38,7 +38,7 @@ impl Listening {
     /// Turns on logging, with the requested buffer.
     pub(in crate::net) fn log(&mut self, logging: Logging) -> Result<(), NetError> {
         let buffer = logging.set(&self.datagrams)?;
-        let failed = NetError::errno("have a socket count what it drops");
+        let failed = NetError::errno("enable a socket's drop counter");
         setsockopt(&self.datagrams, sockopt::RxqOvfl, &1).map_err(failed)?;
         self.logged = Some(Logged {
             buffer,

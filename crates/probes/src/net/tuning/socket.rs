@@ -38,8 +38,8 @@ impl Options<'_> {
                 Errno::ENOENT => NetError::Option {
                     name: "congestion",
                     value: name.clone(),
-                    why: "this kernel has none of this name: see the sysctl \
-                          net.ipv4.tcp_available_congestion_control"
+                    why: "this kernel does not have it; the sysctl \
+                        net.ipv4.tcp_available_congestion_control lists the available ones"
                         .to_owned(),
                 },
                 error => refused("congestion", name)(error),

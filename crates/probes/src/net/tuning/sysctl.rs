@@ -11,27 +11,28 @@ use super::super::error::{NetError, reason};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
     /// The name is not valid for a sysctl below `net`.
-    #[error("`{name}` is no name of a sysctl below net")]
+    #[error("`{name}` is not the name of a sysctl below net")]
     Name {
         /// The requested name.
         name: String,
     },
     /// This kernel does not have the sysctl.
-    #[error("there is no sysctl {name} here: check its name, and whether its module is loaded")]
+    #[error("no sysctl {name}: check its name, and whether its module is loaded")]
     Absent {
         /// Name of the sysctl.
         name: String,
     },
     /// The sysctl belongs to the whole machine, not to a namespace.
     #[error(
-        "{name} is the whole machine's, not a network namespace's, and is left alone: try it with `ticktax try`"
+        "{name} belongs to the whole machine, not to a network namespace, and was not changed: try \
+         it with `ticktax try`"
     )]
     Shared {
         /// Name of the sysctl.
         name: String,
     },
     /// The kernel refuses the value.
-    #[error("{name} does not take `{value}`: {why}")]
+    #[error("cannot set {name} to `{value}`: {why}")]
     Refused {
         /// Name of the sysctl.
         name: String,
@@ -99,7 +100,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
     Err(SysctlError::Refused {
         name: name.to_owned(),
         value: value.to_owned(),
-        why: format!("it then is `{read}`"),
+        why: format!("the kernel changed it to `{read}`"),
     })
 }
 

@@ -179,7 +179,7 @@ fn time_of(json: &Value, is_one: impl Fn(&str, &str) -> bool) -> f64 {
 /// The number of findings on a page.
 fn findings(page: &str) -> f64 {
     let (_, section) = page.rsplit_once("Configured, and not in effect").unwrap();
-    let (section, _) = section.split_once("What could not be seen").unwrap();
+    let (section, _) = section.split_once("Limitations").unwrap();
     section.matches("In effect:").count() as f64
 }
 
@@ -225,7 +225,7 @@ fn timed(pages: &Pages, json: &Value, metrics: &str) -> Vec<Figure> {
     vec![
         figure(
             "elapsed",
-            pages.after("The books balance: ", "accounted for, ", 11),
+            pages.after("Accounts balance: ", "accounted for, ", 11),
             elapsed,
             recorded,
         ),
@@ -243,7 +243,7 @@ fn timed(pages: &Pages, json: &Value, metrics: &str) -> Vec<Figure> {
         ),
         figure(
             "kernel share",
-            pages.cell("Taken by the kernel", 2, 2),
+            pages.cell("Kernel work", 2, 2),
             100.0 * kernel / elapsed,
             100.0 * kernel_metrics / recorded,
         ),

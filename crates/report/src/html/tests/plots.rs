@@ -336,7 +336,7 @@ fn predictions_have_intervals_and_are_named() {
     let html = plot(&predicted().into(), "predicted");
     assert_eq!(count(&html, "class=\"over c2\""), 2, "{html}");
     assert!(
-        html.contains("measured as it was") && html.contains("predicted hz=1000"),
+        html.contains("measured unchanged") && html.contains("predicted hz=1000"),
         "{html}"
     );
     assert!(

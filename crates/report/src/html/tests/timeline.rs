@@ -12,10 +12,10 @@ use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::{Cpu, Kind, Moment, Nanos, Owner, Source, SourceTable};
 
 use super::reader::{Read, read};
+use crate::html::RowsEnded;
 use crate::html::policy::base64;
 use crate::html::timeline::{SCRIPT, STYLE, Timeline};
 use crate::html::{STYLE as PAGE_STYLE, page_with};
-use crate::rows::RowsEnded;
 use crate::text::tests::samples::kernel_level;
 use crate::text::tests::ticks::findings;
 

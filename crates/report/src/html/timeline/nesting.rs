@@ -95,7 +95,7 @@ mod tests {
         let mut intervals = Vec::new();
         let mut nesting = Nesting::default();
         let mut take = |interval: OwnInterval| {
-            intervals.push((interval.begin.0, interval.end.0, interval.source.0))
+            intervals.push((interval.begin.0, interval.end.0, interval.source.0));
         };
         for &(start, end, source) in rows {
             let span = span(0, start, end - start, 0, SourceId(source));

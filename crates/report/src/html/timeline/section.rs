@@ -15,8 +15,8 @@ use super::columns::Grid;
 use super::groups::{Class, source_name};
 use super::pack::Pack;
 use super::{Timeline, Woken, overview};
+use crate::html::RowsEnded;
 use crate::html::escape::{self, attribute, plain, text};
-use crate::rows::RowsEnded;
 use crate::text::numbers::{counted, grouped};
 
 /// Maximum number of columns per CPU, and for all CPUs together.

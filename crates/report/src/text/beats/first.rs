@@ -65,13 +65,14 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     );
     let costliest = others.first();
     let text = match costliest {
-        None => format!("Nothing repeats that could be seen, in {sources}."),
+        None => format!("No periodic activity found in {sources}."),
         Some(beat) if taken(beat) == 0.0 => {
-            format!("{} in {sources}.", counted(others.len() as u64, "beat"))
+            let found = counted(others.len() as u64, "period");
+            format!("{found} found in {sources}.")
         }
         Some(beat) => format!(
-            "{} in {sources}; the costliest is {}, every {}, {} of its CPUs' time.",
-            counted(others.len() as u64, "beat"),
+            "{} found in {sources}. The costliest is {}, every {}, {} of its CPUs' time.",
+            counted(others.len() as u64, "period"),
             beat_name(beat),
             tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),
@@ -89,8 +90,8 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
             Columns::right([(8, share)])
         }
     };
-    let heading = cells("each", "share", "longest");
-    page.headings(Tone::Strong, "WHAT REPEATS", &heading);
+    let heading = cells("each", "% CPU", "max");
+    page.headings(Tone::Strong, "PERIODIC", &heading);
     let shown = if beats.len() <= rows {
         beats.len()
     } else {
@@ -114,7 +115,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
     let left = beats.len() - shown;
     if left > 0 {
-        let text = format!("and {left} more (--section repeats)");
+        let text = format!("{left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
@@ -171,19 +172,16 @@ fn cause(beat: &BeatLine) -> Option<String> {
 
 fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
     let mut parts = vec![format!(
-        "Probability that any of these is chance: below {}.",
+        "The probability of any false alarm is below {}.",
         tied(percent(beats.family_alarm))
     )];
     if !own.is_empty() {
         let own = grouped(own.len() as u64);
-        parts.push(tied(format!("ticktax's own: {own}.")));
+        parts.push(tied(format!("Not listed: {own} of ticktax's own.")));
     }
     if !beats.unknown.is_empty() {
-        let unknown = grouped(beats.unknown.len() as u64);
-        parts.push(format!(
-            "{} (--section limits).",
-            tied(format!("{unknown} not known"))
-        ));
+        let unknown = counted(beats.unknown.len() as u64, "limitation");
+        parts.push(format!("{unknown} (--section limits)."));
     }
     page.paragraph(Tone::Plain, "", &parts.join(" "));
     if beats.beats.is_empty() {

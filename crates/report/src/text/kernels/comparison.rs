@@ -129,7 +129,7 @@ fn published(page: &mut String, comparison: &KernelComparison) {
     }
     section(
         page,
-        "Published, of another loop on Linux 2.6 (ticktax case show frame-rate-vs-hz)",
+        "Published for another loop on Linux 2.6 (ticktax case show frame-rate-vs-hz)",
     );
     for row in &comparison.published {
         line(
@@ -157,7 +157,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         .cells
         .iter()
         .filter(|cell| !cell.differs.is_empty());
-    section(page, "The model beside the kernel");
+    section(page, "Comparison of model and kernel");
     line(
         page,
         &format!(
@@ -173,8 +173,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
     line(
         page,
         &format!(
-            "  in {wide} of them the model's range is wider: the moment at which the loop began \
-             decides"
+            "  {wide} of them have a wider range in the model: the result depends on when the loop \
+             starts"
         ),
     );
     let silent = comparison.cells.len() - compared;
@@ -182,8 +182,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         line(
             page,
             &format!(
-                "  {silent} are compared with nothing: the kernel does not tell its tick rate, or \
-                 the loop has no step in the model"
+                "  {silent} are not compared: the kernel does not report its tick rate, or the \
+                 model has no such loop"
             ),
         );
     }

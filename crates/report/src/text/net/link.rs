@@ -8,9 +8,9 @@ use super::words::{bits, size};
 
 /// Writes the link's limits as read back from the kernel.
 pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
-    let mut parts = Vec::from([format!("{} each way", properties(&shaping.effective))]);
+    let mut parts = Vec::from([format!("{} in each direction", properties(&shaping.effective))]);
     if let Some(burst) = shaping.burst_bytes {
-        parts.push(format!("{} at once", size(burst)));
+        parts.push(format!("bursts of {}", size(burst)));
     }
     if let Some(queue) = shaping.queue_bytes {
         parts.push(format!(
@@ -26,7 +26,7 @@ pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
         ));
     }
     let text = format!(
-        "{} ({}, read back).",
+        "{} ({}, as read back).",
         parts.join(", "),
         shaping.shaper.name()
     );
@@ -37,7 +37,7 @@ pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
 fn holds_up(shaping: &Shaping, queue: u64) -> String {
     let rate = shaping.effective.rate.filter(|&rate| rate > 0.0);
     rate.map_or_else(String::new, |rate| {
-        format!(", which is {:.0} ms", queue as f64 * 8e3 / rate)
+        format!(", {:.0} ms long", queue as f64 * 8e3 / rate)
     })
 }
 

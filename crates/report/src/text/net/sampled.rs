@@ -16,7 +16,7 @@ pub(super) fn beside(
     soaked: Option<Nanos>,
 ) {
     let cells = |cells: [&str; 4]| Columns::right([8, 9, 10, 8].into_iter().zip(cells));
-    page.section("What a sampler says of the same time");
+    page.section("Comparison with a sampler");
     let head = cells(["traced", "by code", "by thread", "soaker"]);
     page.headings(Tone::Faint, "", &head);
     let soaked = soaked.map(|time| time.share_of(books.elapsed));
@@ -32,7 +32,7 @@ pub(super) fn beside(
     }
     let gone = soaked.map_or_else(String::new, |share| {
         format!(
-            " The soaker's column is what it got done, at the speed of its own undisturbed blocks: {} it did not get.",
+            " soaker: the CPU time left for it, by the work it did; it did not get {}.",
             percent(1.0 - share)
         )
     });
@@ -41,9 +41,9 @@ pub(super) fn beside(
         lost => format!(", {} lost", counted(lost, "sample")),
     };
     let text = format!(
-        "{}{lost}, one each {} of each CPU. By construction: the sampler's timer interrupts, and waits while another \
-         interrupt is handled, so it finds none; by thread, softirqs too are whoever's they run on top of, and on top \
-         of nobody they look idle.{gone}",
+        "{}{lost}, one every {} on each CPU. A sampler cannot see interrupts, because its own \
+         timer interrupt waits until they end. by thread: softirqs count for the thread that they \
+         interrupt, or as idle.{gone}",
         counted(sampled.samples(), "sample"),
         sampled.period,
     );
@@ -56,7 +56,7 @@ fn name(doing: Doing) -> &'static str {
         Doing::Receiver => "receiver",
         Doing::Softirq => "softirqs",
         Doing::Irq => "interrupts",
-        Doing::Other => "others, and unexplained",
-        Doing::Left => "left: idle, or the soaker's",
+        Doing::Other => "others and unexplained",
+        Doing::Left => "spare: idle or soaker",
     }
 }

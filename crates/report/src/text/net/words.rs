@@ -65,13 +65,13 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
         TrafficAccount::SoftirqSend => "softirq NET_TX",
         TrafficAccount::SoftirqPaced => "softirq HRTIMER, TASKLET",
         TrafficAccount::SoftirqOther => "other softirqs",
-        TrafficAccount::Irq => "interrupts, the tick's too",
+        TrafficAccount::Irq => "interrupts, including the tick",
         TrafficAccount::KernelThread => "kernel threads",
         TrafficAccount::Program => "other programs",
-        TrafficAccount::Tool => "ticktax, watching",
+        TrafficAccount::Tool => "ticktax, observing",
         TrafficAccount::Steal => "the hypervisor",
-        TrafficAccount::Soaker => "left: the soaker had it",
-        TrafficAccount::Idle => "left: idle",
+        TrafficAccount::Soaker => "spare: soaker",
+        TrafficAccount::Idle => "spare: idle",
         TrafficAccount::Unexplained => "unexplained",
     }
 }
@@ -79,8 +79,8 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
 /// The unit counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
-        Protocol::Tcp => "a TCP segment that was sent",
-        Protocol::Udp => "a datagram that was sent",
+        Protocol::Tcp => "a TCP segment sent",
+        Protocol::Udp => "a datagram sent",
     }
 }
 

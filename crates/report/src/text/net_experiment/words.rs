@@ -95,15 +95,15 @@ pub(super) fn unit(unit: CostUnit) -> &'static str {
 pub(super) fn refusal(why: CostRefusal, misfit: Option<f64>) -> String {
     match why {
         CostRefusal::TooFewBlocks => {
-            "of one block there is no spread: run two at least.".to_owned()
+            "one block has no spread: run at least two.".to_owned()
         }
         CostRefusal::Misfit => format!(
-            "{} of the combinations' CPU time does not follow from the numbers of bytes, packets, calls and \
-             acknowledgements: what was varied changes what each of them costs.",
+            "{} of the CPU time does not follow from the numbers of bytes, packets, calls and \
+             acknowledgements: the factors change the cost of each.",
             percent(misfit.unwrap_or_default())
         ),
         CostRefusal::Negative { unit: negative } => format!(
-            "a {} would cost less than nothing: what was varied changes what the others cost.",
+            "the cost per {} would be negative: the factors change the other costs.",
             unit(negative)
         ),
     }

@@ -14,7 +14,7 @@ use crate::view::View;
 pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(
-        "ticktax: {} to pace a loop{}, from {}",
+        "ticktax: {} to pace a loop{}, started {}",
         counted(statement.rows.len() as u64, "way"),
         head::in_world(statement.world),
         date(statement.began_unix),
@@ -24,7 +24,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     let policy = statement.policy.as_ref();
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let place = format!(
-        "on {}{policy}; {} of {} each, one after the other, round by round",
+        "on {}{policy}; {} of {} each, in rotation",
         tied(format!("CPU {}", statement.cpu)),
         counted(statement.rounds, "turn"),
         tied(statement.turn),
@@ -65,14 +65,14 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
             .replace("4 ms", &tied("4 ms")),
     };
     page.legend(&format!(
-        "lost: slots of the rate that got no frame, dropped (the one before ran into them, or the \
-         loop slept through them) or slipped (delays, and under fixed the work, put off all later \
-         frames). late: frames that began {late} after they were due. wait p99: 99 of 100 frames \
-         began within this time after they were due, lost slots included (p90, p50: 90 or 50, \
-         where one of the ways has too few frames for more). CPU: by the thread's own clock. \
-         Ranked by fewest frames lost or late, then shorter waits, then less CPU. What chance may \
-         make counts as equal, and so do CPU times within a tenth: differences are tested turn \
-         by turn, at 5 % for all pairs and criteria together.",
+        "lost: expected frames that are missing. They were dropped (the previous frame overran, or \
+         the loop was asleep) or slipped (delays, and the work under fixed, shifted all later \
+         frames). late: frames that started {late} after they were due. wait p99: 99 of 100 frames \
+         started within this time after they were due, lost frames included. p90 or p50 stand in \
+         if a variant has too few frames. CPU: by the thread's own clock. Variants are ranked by \
+         fewest frames lost or late, then shorter waits, then less CPU. Differences within chance \
+         count as equal, and so do CPU times within a tenth. Differences are tested turn by turn, \
+         at 5 % for all pairs and criteria together.",
     ));
     limitations(&mut page, &statement.limitations);
     let written = page.finish();
@@ -139,28 +139,30 @@ fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
         .map(|row| tied(format!("{} {}", row.spec.sleep, row.spec.rule)))
         .collect();
     let reason = match choice.by {
-        _ if names.is_empty() => return "no frame began, so there is nothing to choose".to_owned(),
-        _ if group == 1 => return "there was one way only; name several to choose from".to_owned(),
+        _ if names.is_empty() => return "no frame started, so there is nothing to \
+            choose".to_owned(),
+        _ if group == 1 => return "only one variant ran; name several to compare".to_owned(),
         None if turns < 3 => {
             let turns = counted(turns, "turn");
             return format!(
-                "a tie of {}: {turns} each cannot tell a difference from chance; take more rounds",
+                "a tie of {}: {turns} each are too few to tell a difference from chance; use more \
+                 rounds",
                 names.join(", ")
             );
         }
         None => return format!("a tie of {}: no measurable difference", names.join(", ")),
         Some(Criterion::LateFrames) => "fewest frames lost or late",
         Some(Criterion::Lateness) => {
-            "no more frames lost or late than any other, and shorter waits"
+            "as few frames lost or late as any other, and shorter waits"
         }
         Some(Criterion::Cpu) => {
-            "no more frames lost or late than any other, no longer waits, and less CPU time"
+            "as few frames lost or late as any other, equally short waits, and less CPU time"
         }
     };
     match &names[..] {
         [only] => format!("{only}: {reason}"),
         several => format!(
-            "a tie of {}, against the others: {reason}",
+            "a tie of {}, better than the others: {reason}",
             several.join(", ")
         ),
     }

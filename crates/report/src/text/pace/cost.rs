@@ -24,7 +24,7 @@ pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
         }
     }
     if let Some(wakeups) = &statement.wakeups {
-        page.section("Wakeups");
+        page.section("Wake-ups");
         page.paragraph(Tone::Plain, "", &wakeups_text(wakeups, cpu));
     }
 }
@@ -36,9 +36,9 @@ fn cells(time: &str, share: &str) -> Columns {
 fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
     match reading.clock {
         CpuClock::Thread => "true: the thread's own clock".to_owned(),
-        CpuClock::Runs => "true: sum of its runs, less interrupts".to_owned(),
-        CpuClock::Schedstat => "the scheduler's sum (/proc/PID/schedstat)".to_owned(),
-        CpuClock::Stat => "as top shows it (/proc/PID/stat)".to_owned(),
+        CpuClock::Runs => "true: sum of its runs, without interrupts".to_owned(),
+        CpuClock::Schedstat => "scheduler's sum (/proc/PID/schedstat)".to_owned(),
+        CpuClock::Stat => "as `top` shows it (/proc/PID/stat)".to_owned(),
         CpuClock::Machine => {
             format!("{}, all tasks (/proc/stat)", cpu.cpus.named())
         }
@@ -48,20 +48,19 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
 /// Describes how the loop's period distorts samples taken at the tick.
 fn rhythm(alias: &TickAlias) -> String {
     let frames = match alias.frames {
-        1 => "A frame is".to_owned(),
-        frames => format!("{frames} frames are"),
+        1 => "One frame takes".to_owned(),
+        frames => format!("{frames} frames take"),
     };
     let ticks = counted(alias.ticks, "tick");
     let phases = match alias.frames {
-        1 => "every frame begins at one phase of the tick".to_owned(),
-        frames => format!("frames keep to {frames} phases of the tick"),
+        1 => "every frame starts at the same phase of the tick".to_owned(),
+        frames => format!("frames start at {frames} phases of the tick"),
     };
     let range = if percent(alias.min) == percent(alias.max) {
-        format!("its samples are right: {}", tied(percent(alias.truth)))
+        format!("tick samples are right: {}", tied(percent(alias.truth)))
     } else {
         format!(
-            "samples at the tick show between {} and {} for what takes {}, depending on when the \
-             loop was started",
+            "tick samples show between {} and {} instead of {}, depending on when the loop started",
             tied(percent(alias.min)),
             tied(percent(alias.max)),
             tied(percent(alias.truth))
@@ -83,16 +82,16 @@ fn warning(cpu: &CpuStatement) -> Option<String> {
     }
     match cpu.sampled_at_tick {
         Some(true) => Some(
-            "This kernel samples /proc/stat at its tick (TICK_CPU_ACCOUNTING): the task running \
-             then is charged the whole tick. A loop that wakes on the tick and finishes before \
-             the next is shown too small, one that always runs at the tick too large. Trust the \
-             first line."
+            "This kernel samples /proc/stat at its tick (TICK_CPU_ACCOUNTING) and charges the \
+             whole tick to the task that runs then. A loop that wakes on the tick and finishes \
+             before the next one appears too small. A loop that always runs at the tick appears \
+             too large. Trust the first line."
                 .to_owned(),
         ),
         Some(false) => None,
         None => Some(
-            "Whether this kernel samples /proc/stat at its tick is not known: its configuration \
-             cannot be read. Trust the first line."
+            "This kernel may sample /proc/stat at its tick: its configuration cannot be read. \
+             Trust the first line."
                 .to_owned(),
         ),
     }
@@ -105,19 +104,18 @@ fn wakeups_text(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
     };
     let woken = per_second(wakeups.count);
     let idle = match wakeups.ended_idle {
-        None => "How often that woke an idle CPU, which costs energy, is unknown: this kernel has \
-            no idle-state counters (cpuidle)."
+        None => "This kernel has no idle-state counters (cpuidle), so the number of woken idle \
+            CPUs, which cost energy, is unknown."
             .to_owned(),
         Some(ended) if ended.own => format!(
-            "{} of them a second woke an idle CPU, which costs energy.",
+            "{} of them per second woke an idle CPU, which costs energy.",
             per_second(ended.count)
         ),
         Some(ended) => format!(
-            "{} left idle states {} times a second, for any reason: an upper bound for the \
-             loop.",
+            "{} left idle states {} times per second for any reason, an upper bound for the loop.",
             cpu.cpus.named(),
             per_second(ended.count)
         ),
     };
-    format!("The loop was woken {woken} times a second. {idle}")
+    format!("The loop was woken {woken} times per second. {idle}")
 }

@@ -17,15 +17,36 @@ use crate::text::numbers::{counted, grouped, percent, quantile_or_blank, rate};
 use crate::text::page::{Page, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// Levels of detail, in order of preference: the number of lines for frame rates, and whether empty
-/// lines separate the parts.
-const ROOMS: [(usize, bool); 6] = [
-    (6, true),
-    (4, true),
-    (4, false),
-    (2, false),
-    (1, false),
-    (0, false),
+/// A level of detail.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Number of lines for frame rates.
+    rates: usize,
+    /// Whether empty lines separate the parts.
+    spaced: bool,
+    /// Maximum number of lines in the table of times.
+    times: usize,
+}
+
+const fn room(rates: usize, spaced: bool, times: usize) -> Room {
+    Room {
+        rates,
+        spaced,
+        times,
+    }
+}
+
+/// Levels of detail, in order of preference.
+const ROOMS: [Room; 9] = [
+    room(6, true, 6),
+    room(4, true, 6),
+    room(4, false, 6),
+    room(2, false, 6),
+    room(1, false, 6),
+    room(0, false, 6),
+    room(0, false, 4),
+    room(0, false, 3),
+    room(0, false, 2),
 ];
 /// Minimum width for the table of times.
 const TABLE: usize = 70;
@@ -39,7 +60,7 @@ pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> Written {
     }
 }
 
-fn with(statement: &PaceStatement, style: &TextStyle, (lines, spaced): (usize, bool)) -> Written {
+fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
     let mut page = Page::new(narrowed(style));
     headline(&mut page, statement);
     subject(&mut page, statement);
@@ -49,20 +70,20 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, spaced): (usize, b
     match &statement.figures {
         None => nothing(&mut page, statement),
         Some(figures) => {
-            if spaced {
+            if room.spaced {
                 page.blank();
             }
-            times(&mut page, figures);
-            if lines > 0 && figures.fps.len() > 1 {
-                page.line(Tone::Strong, "FRAMES IN A SECOND, share of seconds");
-                seconds(&mut page, figures, lines);
+            times(&mut page, figures, room.times);
+            if room.rates > 0 && figures.fps.len() > 1 {
+                page.line(Tone::Strong, "FRAMES PER SECOND, share of seconds");
+                seconds(&mut page, figures, room.rates);
             }
-            if spaced {
+            if room.spaced {
                 page.blank();
             }
-            lost(&mut page, figures, &statement.subject);
+            dropped(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
-                late::write(&mut page, late, None);
+                late::table(&mut page, late);
                 late::ruled_out(&mut page, late);
                 late::possible_steal(&mut page, late);
             }
@@ -77,22 +98,22 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, spaced): (usize, b
 /// Writes the loop's name, its rate, and the verdict in capitals.
 fn headline(page: &mut Page, statement: &PaceStatement) {
     let whose = match &statement.subject {
-        Subject::Loop(report) => format!("Loop of {} Hz", number(report.spec.rate)),
+        Subject::Loop(report) => format!("{} Hz loop", number(report.spec.rate)),
         Subject::Process(report) => format!("{} ({})", report.name, report.pid),
     };
     let title = format!(
-        "{whose}{}, {} on {}",
+        "{whose}{} on {}, {}",
         head::in_world(statement.world),
-        statement.elapsed,
         match &*statement.machine.host {
             "" => "this machine",
             host => host,
-        }
+        },
+        statement.elapsed,
     );
     let (tone, word) = match &statement.figures {
         None => (Tone::Warning, "NO FRAMES"),
         Some(figures) if late_slots(figures) > 0 => (Tone::Alarm, "LAGGING"),
-        Some(_) => (Tone::Good, "ON TIME"),
+        Some(_) => (Tone::Good, "OK"),
     };
     page.row(tone, 0, &title, &format!("  {word}"));
 }
@@ -155,14 +176,15 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 let jitter = tied(rhythm.rhythm.jitter);
                 format!(", {}, jitter {jitter}", rate_in_words(rhythm, figures))
             });
-            let text = format!("Loop in thread {} ({}){rhythm}", thread.name, thread.tid);
+            let text = format!("Loop thread {} ({}){rhythm}", thread.name, thread.tid);
             page.paragraph(Tone::Plain, "", &text);
             let busier = report.threads.iter();
             let mut busier =
                 busier.filter(|other| other.rhythms.is_empty() && other.cpu > thread.cpu);
             if let Some(other) = busier.next() {
-                let text = format!("busier, and without a rhythm: {}", without_rhythm(other));
-                page.paragraph(Tone::Warning, "Besides: ", &text);
+                let other = without_rhythm(other);
+                let text = format!("uses more CPU time, but is not periodic: {other}");
+                page.paragraph(Tone::Warning, "Also: ", &text);
             }
         }
     }
@@ -180,27 +202,27 @@ fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
         return hz(counted);
     }
     format!(
-        "{} where nothing delays it, {} on average",
+        "{} without delays, {} on average",
         hz(counted),
         hz(average)
     )
 }
 
 /// Writes the frames' times as a table. On a narrow page only the median and the longest are shown.
-fn times(page: &mut Page, figures: &Figures) {
+fn times(page: &mut Page, figures: &Figures, most: usize) {
     if page.width() >= TABLE {
-        let heading = super::cells(["n", "median", "p90", "p99", "p99.9", "longest"]);
-        page.headings(Tone::Strong, "THE FRAMES", &heading);
-        distributions(page, figures);
+        let heading = super::cells(["count", "median", "p90", "p99", "p99.9", "max"]);
+        page.headings(Tone::Strong, "FRAMES", &heading);
+        distributions(page, figures, most);
         return;
     }
-    let cells = |median: &str, longest: &str| Columns::right([(8, median), (8, longest)]);
-    page.headings(Tone::Strong, "THE FRAMES", &cells("median", "longest"));
+    let cells = |median: &str, max: &str| Columns::right([(8, median), (8, max)]);
+    page.headings(Tone::Strong, "FRAMES", &cells("median", "max"));
     for (name, distribution) in [
         ("frame time", &figures.frame_time),
-        ("wait to begin", &figures.wait),
-        ("late wakeup", &figures.wakeup),
-        ("begin to end", &figures.busy),
+        ("start delay", &figures.wait),
+        ("wake-up latency", &figures.wakeup),
+        ("start to end", &figures.busy),
     ] {
         if let Some(distribution) = distribution {
             let median = quantile_or_blank(distribution, 0.5);
@@ -214,11 +236,11 @@ fn times(page: &mut Page, figures: &Figures) {
     }
 }
 
-/// Writes why slots had no frame.
-fn lost(page: &mut Page, figures: &Figures, subject: &Subject) {
+/// Writes why frames were dropped.
+fn dropped(page: &mut Page, figures: &Figures, subject: &Subject) {
     let parts = lost_in_words(figures, subject);
     if !parts.is_empty() {
-        page.paragraph(Tone::Plain, "Lost: ", &format!("{}.", parts.join("; ")));
+        page.paragraph(Tone::Plain, "Dropped: ", &format!("{}.", parts.join("; ")));
     }
 }
 
@@ -240,7 +262,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
             "its CPUs"
         };
         parts.push(tied(format!(
-            "top shows {} for all of {noun}",
+            "`top` shows {} for {noun}",
             // The counter can include one tick more than fits the interval. `top` never shows more
             // than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))
@@ -249,7 +271,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     if let Some(wakeups) = &statement.wakeups {
         let rate = rate(wakeups.count, wakeups.elapsed);
         if !rate.is_empty() {
-            parts.push(tied(format!("woken {rate} times a second")));
+            parts.push(tied(format!("{rate} wake-ups per second")));
         }
     }
     if !parts.is_empty() {
@@ -275,28 +297,28 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     let late = late_slots(figures) > 0;
     match subject {
         Subject::Loop(report) if late && crowded(cpu) => {
-            let text = "its CPU is busy with other work: see whose, or take another CPU.";
-            page.paragraph(Tone::Strong, "SO  ", text);
+            let text = "Other work keeps its CPU busy: see which, or use another CPU.";
+            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let command = format!("ticktax audit --cpus {}", report.cpu);
-            page.command("       $ ", &command);
+            page.command("  $ ", &command);
         }
         Subject::Process(report) if late => {
             let text = match &statement.late {
                 Some(late) if !late.causes.is_empty() => {
-                    "its worst delays one by one, and what to move:"
+                    "List its longest delays, and what to move."
                 }
-                _ => "who made it late, and its worst delays:",
+                _ => "See what delayed it, and its longest delays.",
             };
-            page.paragraph(Tone::Strong, "SO  ", text);
+            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let command = format!("ticktax audit --pid {}", report.pid);
-            page.command("       $ ", &command);
+            page.command("  $ ", &command);
         }
         Subject::Loop(report)
             if figures.slipped.is_some_and(|slipped| slipped > 0)
                 && report.spec.rule != PaceRule::Deadline =>
         {
-            let text = "its rule adds up delays: keep to a grid.";
-            page.paragraph(Tone::Strong, "SO  ", text);
+            let text = "Its rule adds up delays: use a fixed grid.";
+            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let sleep = match report.spec.sleep {
                 // This is the default.
                 SleepMethod::Nanosleep => None,
@@ -304,11 +326,11 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             };
             let rule = "--rule deadline".to_owned();
             let command = again(report, figures, [sleep, Some(rule)]);
-            page.command("       $ ", &command);
+            page.command("  $ ", &command);
         }
         Subject::Loop(report) if late => {
-            let text = "compare ways to sleep on this kernel:";
-            page.paragraph(Tone::Strong, "SO  ", text);
+            let text = "Compare ways to sleep on this kernel.";
+            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let rule = match report.spec.rule {
                 // This is the default.
                 PaceRule::Deadline => None,
@@ -316,13 +338,13 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             };
             let vary = "--vary sleep=nanosleep,timerfd,hybrid".to_owned();
             let command = again(report, figures, [rule, Some(vary)]);
-            page.command("       $ ", &command);
+            page.command("  $ ", &command);
         }
         Subject::Process(_) | Subject::Loop(_) => {
             page.paragraph(
                 Tone::Good,
-                "SO  ",
-                "nothing to change: no frame was lost or late.",
+                "WHAT TO DO: ",
+                "Nothing to change: no frame was dropped or late.",
             );
         }
     }
@@ -352,14 +374,14 @@ fn foot(page: &mut Page, statement: &PaceStatement) {
         && report.frames_lost > 0
     {
         let text = format!(
-            "{} overran the buffer and are in none of the figures.",
+            "{} overran the buffer and are missing from all figures.",
             counted(report.frames_lost, "frame")
         );
         page.paragraph(Tone::Warning, "", &text);
     }
     let unseen = statement.limitations.len() as u64;
     if unseen > 0 {
-        let text = format!("Not seen: {} (--section limits).", grouped(unseen));
+        let text = format!("{} (--section limits).", counted(unseen, "limitation"));
         page.paragraph(Tone::Warning, "", &text);
     }
     let more = format!(

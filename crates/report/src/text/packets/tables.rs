@@ -18,8 +18,8 @@ pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     }
     let row = |cells: [&str; 4]| Columns::right([8, 9, 8, 9].into_iter().zip(cells));
     let all: u64 = statement.causes.iter().map(|cause| cause.lost).sum();
-    let head = row(["bursts", "lost", "% lost", "longest"]);
-    page.headings(Tone::Strong, "WHAT HELD UP THE RECEIVER", &head);
+    let head = row(["bursts", "lost", "% lost", "max"]);
+    page.headings(Tone::Strong, "RECEIVER STALLED BY", &head);
     for cause in &statement.causes {
         let share = percent(cause.lost as f64 / all.max(1) as f64);
         let longest = cause.held_by.as_ref().map(|_| cause.longest);
@@ -39,10 +39,10 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     let Some(bursts) = statement.bursts.as_deref().filter(|all| !all.is_empty()) else {
         return;
     };
-    page.section("Burst by burst");
+    page.section("Bursts");
     let row = |cells: [&str; 5]| Columns::right([9, 8, 9, 8, 10].into_iter().zip(cells));
     let head = row(["at", "lost", "predicted", "stall", "read none"]);
-    page.headings(Tone::Faint, "  held up by", &head);
+    page.headings(Tone::Faint, "  receiver stalled by", &head);
     for burst in bursts.iter().take(LINES) {
         let most = burst.stall.as_ref().and_then(|stall| stall.held_by.first());
         let cells = row([
@@ -61,21 +61,21 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     let left = bursts.len().saturating_sub(LINES);
     if left > 0 {
         let text = format!(
-            "and {} (--format json has all)",
+            "{} more (--format json)",
             counted(left as u64, "burst")
         );
         page.paragraph(Tone::Faint, "  ", &text);
     }
     if statement.lost_in_no_burst > 0 {
         let text = format!(
-            "{} more were lost in bursts for which there was no room.",
+            "{} more were lost in bursts beyond the limit of this table.",
             grouped(statement.lost_in_no_burst)
         );
         page.paragraph(Tone::Warning, "  ", &text);
     }
-    let text = "A burst is what was lost until the receiver had read all that was waiting. Its stall is the time in \
-                which the receiver could not run while it read nothing and the first of the burst was lost. Predicted: \
-                max(0, rate × stall − what the buffer holds) + 1.";
+    let text = "burst: losses until the receiver had emptied its buffer. stall: time around the \
+        first loss in which the receiver could not run. predicted: max(0, rate × stall − buffer \
+        size) + 1. read none: time in which it read nothing.";
     page.paragraph(Tone::Faint, "", text);
 }
 
@@ -86,11 +86,11 @@ pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
     }
     let each = statement.by_time.len().div_ceil(LINES);
     let what = if statement.delays.is_some() {
-        "longest delay"
+        "max delay"
     } else {
-        "above shortest"
+        "above minimum"
     };
-    page.section("By the time of sending");
+    page.section("By sending time");
     let row = |cells: [&str; 3]| Columns::right([9, 9, 15].into_iter().zip(cells));
     page.headings(Tone::Faint, "", &row(["arrived", "lost", what]));
     for (place, slots) in statement.by_time.chunks(each).enumerate() {

@@ -5,7 +5,7 @@ use ticktax_model::net::{End, Link};
 use ticktax_model::packets::{HeldBy, PacketPlaces, PacketStatement};
 
 use super::super::late;
-use super::super::numbers::grouped;
+use super::super::numbers::{WAKE_UP, displayed, grouped};
 use super::super::page::{clean, tied};
 use super::is_pair;
 
@@ -54,8 +54,8 @@ pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
         return None;
     };
     Some(format!(
-        "No namespaces and no device of their own: the counters are of all that the machine sends to itself, and no \
-         device's queue is in the way ({}).",
+        "The stream had no namespaces or device of its own ({}). The counters include everything \
+         that the machine sends to itself, and there is no device queue.",
         clean(why)
     ))
 }
@@ -76,21 +76,21 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     } = *places;
     let losses = [
         (socket_buffer, buffer),
-        (udp_memory, "UDP's memory, net.ipv4.udp_mem"),
+        (udp_memory, "UDP memory limit (net.ipv4.udp_mem)"),
         (
             never_read,
-            "never read: in the buffer when the receiver ended",
+            "still in the buffer when the receiver ended",
         ),
-        (send_queue, "the sender's queueing discipline"),
+        (send_queue, "sender's queueing discipline"),
         (other_reason, "dropped by the kernel for another reason"),
-        (backlog, "a CPU's backlog, net.core.netdev_max_backlog"),
-        (ring, "a network card's ring"),
-        (device, "a device"),
-        (not_placed, "NOT PLACED: no counter here tells"),
+        (backlog, "backlog of a CPU (net.core.netdev_max_backlog)"),
+        (ring, "ring of a network card"),
+        (device, "device"),
+        (not_placed, "UNKNOWN (no counter shows it)"),
     ];
     let losses = losses.iter().filter(|(count, _)| *count > 0);
     let losses: Vec<String> = losses
-        .map(|(count, place)| format!("{} {place}", grouped(*count)))
+        .map(|(count, place)| format!("{place}: {}", grouped(*count)))
         .collect();
     format!("{}.", losses.join(", "))
 }
@@ -98,10 +98,10 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
 /// The process or kind of delay that stalled the receiver.
 pub(super) fn culprit_name(by: &HeldBy) -> String {
     match (by.source_kind, &*by.name, by.pid) {
-        (Kind::Idle, ..) => "waking an idle CPU".to_owned(),
+        (Kind::Idle, ..) => WAKE_UP.to_owned(),
         (_, "", _) => late::kind(by.kind).to_owned(),
         (_, name, Some(pid)) => format!("{} {}", clean(name), tied(format!("({pid})"))),
-        (_, name, None) => clean(name),
+        (_, name, None) => clean(displayed(name)),
     }
 }
 

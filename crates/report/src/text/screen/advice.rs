@@ -1,6 +1,7 @@
 //! Advice in words, each with a command that carries it out or proves it.
 
 mod commands;
+mod framing;
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CrowdingProgram};
@@ -15,6 +16,7 @@ use ticktax_model::waits::WaitingProgram;
 use self::commands::{
     BUSIEST, Lowered, REPEATS, and_audit, audit_again, is_plain, lower_all, page_faults, trial,
 };
+use self::framing::{capitalized, delayed_by_many};
 use super::Screen;
 use super::tables::ROOMY;
 use crate::text::beats::short_period;
@@ -28,12 +30,12 @@ const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// or if it waited for at least this share of the recording.
 const MUCH_WAITING: f64 = 0.01;
 
-/// Writes the block labelled SO.
+/// Writes what to do.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
         if let Some((tone, text)) = without_advice(screen) {
-            page.paragraph(tone, "SO  ", &text);
+            page.paragraph(tone, "WHAT TO DO: ", &capitalized(&text));
         }
         return;
     }
@@ -41,16 +43,17 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let is_live = statement.world == World::Live;
     for (i, advice) in statement.advice.iter().take(screen.room.advice).enumerate() {
         let (sentence, command) = words(advice, screen);
-        let label = if i == 0 { "SO  " } else { "    " };
-        let label = format!("{label}{}. ", i + 1);
-        page.paragraph(Tone::Strong, &label, &sentence);
+        if i == 0 {
+            page.line(Tone::Strong, "WHAT TO DO");
+        }
+        page.paragraph(Tone::Strong, &format!("  {}. ", i + 1), &sentence);
         let proof = proof(advice, screen).filter(|_| screen.names_processes());
         for command in command
             .filter(|line| is_live || line.starts_with('#'))
             .into_iter()
             .chain(proof)
         {
-            page.command("       $ ", &command);
+            page.command("     $ ", &command);
         }
     }
 }
@@ -65,11 +68,14 @@ fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
             let late = frames.and_then(|frames| frames.late.as_ref());
             return Some((Tone::Strong, late_without_waiting(late, screen)));
         }
-        (Level::Kernel, Some(_)) => "nothing to change: little kept it from running.",
+        (Level::Kernel, Some(victim)) => match delayed_by_many(victim) {
+            Some(text) => return Some((Tone::Strong, text)),
+            None => "nothing to change: little kept it from running.",
+        },
         (Level::Kernel, None) => match held_up(screen) {
             Some(text) => return Some((Tone::Strong, text)),
             None if statement.world != World::Live => "nothing to change.",
-            None => "nothing to change. Of one program: ticktax audit --pid N",
+            None => "nothing to change. To examine one program: ticktax audit --pid N",
         },
     };
     Some((Tone::Good, text.to_owned()))

@@ -1,4 +1,5 @@
-//! The last lines: what was not seen, whether the accounts balance, and where to find more.
+//! The last lines: the cost of observing, whether the accounts balance, the number of limitations,
+//! and the sections with more.
 
 use ticktax_model::document::DocumentKind;
 use ticktax_model::limitation::Limitation;
@@ -7,7 +8,7 @@ use ticktax_model::victim::ThreadTimes;
 
 use super::Screen;
 use crate::text::foot::items;
-use crate::text::numbers::grouped;
+use crate::text::numbers::counted;
 use crate::text::page::{Page, Tone, tied};
 use crate::view::Section;
 
@@ -19,42 +20,51 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         (Some(victim), Some(threads)) => super::program::observer(victim, threads),
         _ => super::machine::observer(statement),
     };
-    page.paragraph(Tone::Plain, "Observer: ", &cost);
-    let mut parts = Vec::new();
+    let mut parts = vec![cost];
     let balances = statement.balance.balances() && threads.is_none_or(ThreadTimes::balances);
     let tone = match (balances, &*statement.cpus) {
         (false, _) => {
-            parts.push("THE BOOKS DO NOT BALANCE (--section time,limits).".to_owned());
+            parts.push("ACCOUNTS DO NOT BALANCE (--section time,limits)".to_owned());
             Tone::Alarm
         }
         (true, []) => {
-            parts.push("No CPU was recorded.".to_owned());
+            parts.push("No CPU was recorded".to_owned());
             Tone::Warning
         }
         (true, _) => {
-            parts.push("The books balance.".to_owned());
+            parts.push("Accounts balance".to_owned());
             Tone::Good
         }
     };
-    for (count, what) in [
-        (items(statement).len() as u64, "Not seen"),
-        (statement.findings.len() as u64, "Findings"),
-    ] {
-        if count > 0 {
-            parts.push(tied(format!("{what}: {}.", grouped(count))));
-        }
+    let names = format!("--section {}", sections(statement));
+    let is_listed = names.len() + "More: --full, ".len() <= page.width();
+    let mut counts = Vec::new();
+    let limitations = items(statement).len() as u64;
+    if limitations > 0 {
+        // The last line points to the section if it lists all of them.
+        let pointer = if is_listed { "" } else { " (--section limits)" };
+        counts.push(format!("{}{pointer}", counted(limitations, "limitation")));
+    }
+    if !statement.findings.is_empty() {
+        counts.push(counted(statement.findings.len() as u64, "finding"));
+    }
+    let counts = match counts.join(", ") {
+        counts if counts.is_empty() => ".".to_owned(),
+        counts => format!("; {counts}."),
+    };
+    if let Some(last) = parts.last_mut() {
+        last.push_str(&counts);
     }
     if statement
         .coverage
         .limitations
         .contains(&Limitation::NotVerified)
     {
-        parts.push("The file is not verified: it has no checksums.".to_owned());
+        parts.push("The file has no checksums, so it is not verified.".to_owned());
     }
     page.paragraph(tone, "", &parts.join(" "));
-    let sections = format!("--section {}", sections(statement));
-    let sections = if sections.len() + "More: --full, ".len() <= page.width() {
-        sections
+    let sections = if is_listed {
+        names
     } else {
         "--section NAME".to_owned()
     };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::statement::{Account, Class};
-use ticktax_model::victim::Interferer;
+use ticktax_model::victim::{HoldUp, Interferer, LateCause};
 use ticktax_model::{Kind, Nanos};
 
-use crate::text::numbers::{counted, grouped};
+use crate::text::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
 use crate::view::Grouping;
 
 /// One group, shown as one line.
@@ -27,6 +27,10 @@ pub(super) struct Group {
     pub(super) period: Option<f64>,
     /// Time of the threads with that period.
     pub(super) in_period: Nanos,
+    /// Number of late frames that it caused.
+    pub(super) late: u64,
+    /// Number of frames dropped before them.
+    pub(super) dropped: u64,
     /// The scheduling policy shared by the whole group, if it is a special one.
     pub(super) policy: Option<SpecialPolicy>,
 }
@@ -46,7 +50,7 @@ impl Group {
             ([], threads) => format!("{}  {threads}", self.name),
             ([pid], "") => format!("{} ({pid})", self.name),
             ([pid], threads) => format!("{} ({pid})  {threads}", self.name),
-            (pids, _) => format!("{}  x{}", self.name, grouped(pids.len() as u64)),
+            (pids, _) => format!("{} x{}", self.name, grouped(pids.len() as u64)),
         };
         title.replace(crate::text::page::TIE, " ")
     }
@@ -108,7 +112,7 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
         };
         let group = Group {
             name: if culprit.moved {
-                MOVING.to_owned()
+                MIGRATION.to_owned()
             } else {
                 culprit_name(name, culprit.kind)
             },
@@ -120,22 +124,52 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
             period: culprit.period,
             in_period: culprit.period.map_or(Nanos::ZERO, |_| culprit.time),
             policy: culprit.policy,
+            ..Group::default()
         };
         ((name.clone(), pid), group)
     });
     merged(groups)
 }
 
-/// The name of idle time on the awaited CPU, if the thread then ran on another CPU.
-const MOVING: &str = "moving to another CPU";
-
-/// The name of a culprit. An idle CPU can keep a thread waiting while it wakes, or while the thread
-/// migrates to it.
+/// The name of a culprit. A thread that waits for an idle CPU waits for its wake-up.
 pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     match kind {
-        Kind::Idle => "idle CPU".to_owned(),
-        _ => name.to_owned(),
+        Kind::Idle => WAKE_UP.to_owned(),
+        _ => displayed(name).to_owned(),
     }
+}
+
+/// Adds the late frames to the groups that caused them. Returns the causes that match no group.
+pub(super) fn assign_frames<'a>(
+    groups: &mut [Group],
+    causes: &'a [LateCause],
+    by: Grouping,
+) -> Vec<&'a LateCause> {
+    let matches = |group: &Group, cause: &LateCause| match (&cause.by, cause.kind) {
+        (_, HoldUp::Migration) => group.name == MIGRATION,
+        (Some(culprit), HoldUp::Waiting) if culprit.kind == Kind::Idle => group.name == WAKE_UP,
+        (Some(culprit), HoldUp::Waiting) => {
+            let is_name = culprit_name(&culprit.name, culprit.kind) == group.name;
+            if culprit.pids.is_empty() {
+                return is_name && group.pids.is_empty();
+            }
+            // Threads of one process share its pid, so only the name tells them apart.
+            let is_part = culprit.pids.iter().all(|pid| group.pids.contains(pid));
+            is_part && (by != Grouping::Thread || is_name)
+        }
+        _ => false,
+    };
+    let mut others = Vec::new();
+    for cause in causes {
+        match groups.iter_mut().find(|group| matches(group, cause)) {
+            Some(group) => {
+                group.late += cause.frames;
+                group.dropped += cause.lost;
+            }
+            None => others.push(cause),
+        }
+    }
+    others
 }
 
 /// Groups the programs of a machine.

@@ -8,61 +8,86 @@ use crate::text::page::{Page, Tone};
 
 const PROGRAM: &[(&str, &str)] = &[
     (
-        "wanted a CPU",
-        "the time for which its threads could run, added up: running, waiting for a CPU, throttled, interrupted, in page faults.",
+        "LAGGING, DELAYED, OK",
+        "LAGGING: frames of its loop were late or dropped. DELAYED: it spent 1 % or more of the \
+         CPU time that it needed waiting or throttled (5 % if all frames were on time), a single \
+         wait took 10 ms or more, or advice names a delay. OK: none of these.",
     ),
     (
-        "who made it wait",
-        "who was on the CPU that it waited for, all processes of one name together (--by process, thread). % wait: of all its waiting. times: how often they ran meanwhile. pattern: the period of a process that runs at regular times.",
+        "needed the CPU",
+        "time in which its threads could have run, summed over all threads: running, waiting for a \
+         CPU, throttled, interrupted, in page faults.",
     ),
     (
-        "worst delays",
-        "the longest single waits: woken late, from a wake-up until it ran; preempted, from giving way to another until it ran again.",
+        "WAITED BEHIND",
+        "programs and kernel activities that ran on the CPU that it waited for, grouped by name \
+         (--by process, thread). % wait: share of all its waiting. count: number of times they ran \
+         during its waits. late+dropped: late frames of its loop that they caused, and frames \
+         dropped before those. pattern: the period, if it runs periodically, and a real-time \
+         policy. unknown: waiting during which no running thread was recorded.",
     ),
     (
-        "not the cause",
-        "what took less than 1 % of the time that it wanted. steal: from all CPUs, whatever ran there.",
+        "wake-up latency",
+        "time from a wake-up until the thread runs. In the table: the part in which its CPU was \
+         idle.",
+    ),
+    (
+        "LONGEST DELAYS",
+        "the longest single waits. woken late: from a wake-up until it ran. preempted: from losing \
+         its CPU until it ran again.",
+    ),
+    (
+        "ruled out",
+        "causes that took less than 1 % of the CPU time that it needed. steal: stolen from all \
+         CPUs, no matter what ran there.",
     ),
 ];
 
 const MACHINE: &[(&str, &str)] = &[
     (
-        "programs, kernel, hypervisor",
-        "shares of the time of all CPUs. hypervisor: what its own clock says, and gaps of a probe in which the kernel provably ran nothing.",
+        "programs, kernel, stolen, idle",
+        "shares of the time of all CPUs. stolen: by the steal clock, and gaps of a probe in which \
+         the kernel provably ran nothing.",
     ),
     (
-        "top CPU time",
-        "all processes of one name together (--by process, thread). % CPUs: of the time of all CPUs. times: how often they were put on a CPU.",
+        "CPU TIME",
+        "grouped by program name (--by process, thread). % CPU: share of the time of all CPUs. \
+         count: number of times it was put on a CPU.",
     ),
     (
-        "who waited for a CPU",
-        "threads that were woken, or had to give way, until they ran: of all programs, added up, but for ticktax. % wait: of all that waiting. behind: who ran meanwhile on the CPU that it then got, the one with the most first.",
+        "RUN-QUEUE WAITS",
+        "time from a wake-up or preemption until the thread runs, summed over the threads of a \
+         program, without ticktax. % wait: share of all such time. behind: the programs that ran \
+         on that CPU during the waits, largest first.",
     ),
     (
-        "taken from programs by",
-        "interrupts, softirqs, kernel threads, the hypervisor, and entering and leaving the kernel around them.",
+        "KERNEL AND HYPERVISOR",
+        "CPU time of interrupts, softirqs, kernel threads and the hypervisor, and of kernel entry \
+         and exit around them.",
     ),
     (
-        "repeats",
-        "sources with a period that take 0.05 % of their CPUs or more; of programs only the time for which others waited, or, where that is not known, their own where CPUs were scarce. each: half of them took less. % CPU: of the time of the CPUs that it ran on.",
+        "PERIODIC",
+        "periodic sources that take 0.05 % or more of their CPUs. A program counts with the time \
+         that others waited behind it, or with all its time if waits are unknown and CPUs were \
+         scarce. each: median length. % CPU: share of the time of the CPUs that it ran on.",
     ),
     (
-        "where top is wrong",
-        "the busy share of /proc/stat beside the one that was traced.",
+        "`top`",
+        "compares the busy share in /proc/stat, which `top` shows, with the traced share.",
     ),
 ];
 
 const BOTH: &[(&str, &str)] = &[
     (
-        "SO",
-        "what to do, by rules; the line below it is a command that does it or shows more.",
+        "WHAT TO DO",
+        "advice from fixed rules. The command below it carries it out, proves it, or shows more.",
     ),
     (
-        "not seen",
-        "what could not be observed, and why, is in --section limits.",
+        "limitations",
+        "what could not be observed, and why (--section limits).",
     ),
     (
-        "the books balance",
+        "accounts balance",
         "every nanosecond of every CPU is in exactly one account.",
     ),
 ];

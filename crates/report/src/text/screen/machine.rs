@@ -15,7 +15,7 @@ use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{beat_name, short_period};
 use crate::text::block::Columns;
-use crate::text::numbers::{counted, cpu_names, percent};
+use crate::text::numbers::{counted, cpu_names, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
@@ -61,11 +61,12 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         large: screen.room.large,
         rest: Rest::default(),
         unseen: Nanos::ZERO,
+        has_frames: false,
     };
     let groups = programs(&statement.accounts, screen.style.grouping);
     if !groups.is_empty() {
         screen.gap(page);
-        table("TOP CPU TIME").write(page, &groups, screen.room.rows);
+        table("CPU TIME").write(page, &groups, screen.room.rows);
     }
     waited_for(page, screen);
     let taken = taken(&statement.accounts);
@@ -83,15 +84,14 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     if !throttled.is_empty() {
         let table = Table {
             total: None,
-            ..table("THROTTLED UNTIL IT RAN")
+            ..table("THROTTLED")
         };
         table.write(page, &throttled, screen.room.other_rows);
     }
     repeats(page, screen);
     gaps(page, statement);
     screen.gap(page);
-    top(page, screen);
-    tick(page, statement);
+    top_and_tick(page, screen);
     advice::write(page, screen);
 }
 
@@ -131,7 +131,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         let mut text = String::new();
         for culprit in program.iter().flat_map(|program| &program.behind) {
             let separator = if text.is_empty() { "" } else { ", " };
-            let more = format!("{text}{separator}{}", culprit.name);
+            let more = format!("{text}{separator}{}", displayed(&culprit.name));
             if !text.is_empty() && columns(&more) > WORDS_WIDTH {
                 break;
             }
@@ -141,8 +141,8 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     };
     // Waits are recorded by program name only.
     let title = match screen.style.grouping {
-        Grouping::Name => "WHO WAITED FOR A CPU",
-        Grouping::Process | Grouping::Thread => "WHO WAITED, BY NAME",
+        Grouping::Name => "RUN-QUEUE WAITS",
+        Grouping::Process | Grouping::Thread => "RUN-QUEUE WAITS, BY NAME",
     };
     let table = Table {
         keep_from: LARGE,
@@ -155,6 +155,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         must_show: &|_| false,
         rest,
         unseen: Nanos::ZERO,
+        has_frames: false,
     };
     table.write(page, &groups, screen.room.other_rows + 1);
 }
@@ -188,7 +189,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
     let title = format!(
-        "{}: {} for {}",
+        "{}, {}, {}",
         screen.host(),
         counted(statement.cpus.len() as u64, "CPU"),
         tied(crate::text::wall(statement)),
@@ -197,36 +198,34 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         page.paragraph(
             Tone::Warning,
             "",
-            &format!("{title}. Nothing was recorded."),
+            &format!("{title}: nothing was recorded."),
         );
         return;
     }
     let share = |holder| percent(time_of(statement, holder).share_of(whole));
     let mut parts = vec![
-        tied(format!("programs {}", share(Holder::Programs))),
-        tied(format!("kernel {}", share(Holder::Kernel))),
+        tied(format!("{} programs", share(Holder::Programs))),
+        tied(format!("{} kernel", share(Holder::Kernel))),
     ];
     if statement.machine.hypervisor.is_some() {
-        parts.push(tied(format!("hypervisor {}", hypervisor(statement))));
+        parts.push(tied(hypervisor(statement)));
     }
     let unexplained = time_of(statement, Holder::Unexplained);
     if unexplained > Nanos::ZERO {
         let share = percent(unexplained.share_of(whole));
-        parts.push(tied(format!("UNEXPLAINED {share}")));
+        parts.push(tied(format!("{share} UNEXPLAINED")));
     }
     let tool = time_of(statement, Holder::Tool).share_of(whole);
     if tool >= OWN {
-        parts.push(tied(format!("ticktax {}", percent(tool))));
+        parts.push(tied(format!("{} ticktax", percent(tool))));
     }
-    parts.push(tied(format!("idle {}", share(Holder::Nothing))));
+    parts.push(tied(format!("{} idle", share(Holder::Nothing))));
+    let mut text = format!("{title}: {}", parts.join(", "));
     if let Some(share) = waited(statement) {
-        let share = percent(share);
-        parts.push(format!(
-            "some task waited for a CPU {}",
-            tied(format!("{share} of the time"))
-        ));
+        let share = tied(format!("{} of the time", percent(share)));
+        text = format!("{text}; tasks waited for a CPU {share}");
     }
-    page.paragraph(Tone::Strong, "", &format!("{title}: {}.", parts.join(", ")));
+    page.paragraph(Tone::Strong, "", &text);
 }
 
 /// The hypervisor's share: the steal that was seen, and the total by its clock if that is larger.
@@ -242,10 +241,13 @@ fn hypervisor(statement: &Statement) -> String {
     };
     match statement.stolen {
         Some(clock) if (clock - seen).share_of(whole) >= STOLEN => {
-            format!("{share} ({} by its clock)", percent(clock.share_of(whole)))
+            let clock = percent(clock.share_of(whole));
+            format!("{share} stolen ({clock} by the steal clock)")
         }
-        None if seen == Nanos::ZERO && !statement.cpus.iter().all(proven) => "not told".to_owned(),
-        _ => share,
+        None if seen == Nanos::ZERO && !statement.cpus.iter().all(proven) => {
+            "stolen time unknown".to_owned()
+        }
+        _ => format!("{share} stolen"),
     }
 }
 
@@ -319,30 +321,38 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         }
     };
     if !shown.is_empty() {
-        let heading = cells("each", "% CPU", "longest");
+        let heading = cells("each", CPUS, "max");
         let title = if screen.room.count_only && left > 0 {
-            format!("WHAT REPEATS, {} of {all}", shown.len())
+            format!("PERIODIC, {} of {all}", shown.len())
         } else {
-            "WHAT REPEATS".to_owned()
+            "PERIODIC".to_owned()
         };
         page.headings(Tone::Strong, &title, &heading);
     }
     for beat in &shown {
-        let every = format!("every {}  ", short_period(beat.rhythm.period));
+        let period = format!("{:<8}", short_period(beat.rhythm.period));
         let cpus = cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ");
-        let name = format!("{}  {cpus}", source_name(beat, statement));
+        let name = format!("{}, {cpus}", source_name(beat, statement));
         let share = percent(cost(beat));
         let (each, max) = (
             beat.lengths.median.to_string(),
             beat.lengths.max.to_string(),
         );
-        page.named_row(Tone::Plain, 2, (&every, &name), &cells(&each, &share, &max));
+        page.named_row(
+            Tone::Plain,
+            2,
+            (&period, &name),
+            &cells(&each, &share, &max),
+        );
     }
     if left > 0 && shown.is_empty() {
-        let text = format!("Repeats: {left} (--section repeats)");
+        let text = format!(
+            "{} (--section repeats)",
+            counted(left as u64, "periodic source")
+        );
         page.paragraph(Tone::Plain, "", &text);
     } else if left > 0 && !screen.room.count_only {
-        let text = format!("and {left} more (--section repeats)");
+        let text = format!("{left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
@@ -442,7 +452,7 @@ fn is_woken(beat: &BeatLine) -> bool {
     beat.chain.len() > 1
 }
 
-/// Writes the longest gap of the probe that was not yielded to a program.
+/// Writes the longest interruption of the probe by anything but a program.
 fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -456,14 +466,14 @@ fn gaps(page: &mut Page, statement: &Statement) {
         .iter()
         .take(2)
         .take_while(|part| part.time.share_of(most) >= LITTLE_OF_GAP)
-        .map(|part| tied(format!("{} {}", part.name, part.time)))
+        .map(|part| tied(format!("{} {}", displayed(&part.name), part.time)))
         .collect();
     // Gaps in which a program ran are not in the list of the worst.
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {
-        (ProbeKind::Spin, 0) => "Longest gap of the probe: ",
-        (ProbeKind::Spin, _) => "Longest gap not yielded: ",
-        (ProbeKind::Sleep, 0) => "Latest wake-up of the probe: ",
-        (ProbeKind::Sleep, _) => "Latest wake-up but behind programs: ",
+        (ProbeKind::Spin, 0) => "Longest interruption",
+        (ProbeKind::Spin, _) => "Longest interruption, not by a program",
+        (ProbeKind::Sleep, 0) => "Latest probe wake-up",
+        (ProbeKind::Sleep, _) => "Latest probe wake-up, not behind a program",
     };
     let parts = if parts.is_empty() {
         String::new()
@@ -471,21 +481,37 @@ fn gaps(page: &mut Page, statement: &Statement) {
         format!(": {}", parts.join(", "))
     };
     let text = format!(
-        "{} on CPU {} {}{parts}",
+        "{noun}: {} on CPU {} {}{parts}",
         tied(worst.length),
         worst.cpu,
         tied(format!("at {:.3} s", worst.at.as_secs_f64())),
     );
     page.place(worst.moment());
-    page.paragraph(Tone::Plain, noun, &text);
+    page.paragraph(Tone::Plain, "", &text);
 }
 
-/// Writes on which CPUs the kernel's own counters, which `top` shows, are wrong.
-fn top(page: &mut Page, screen: &Screen<'_>) {
+/// Writes whether `top` is right, and the cost of the tick. Both share a line if they fit.
+fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
+    let tick = tick(screen.statement);
+    match (top(screen), tick) {
+        (Some((Tone::Plain, top)), Some(tick)) if columns(&top) + columns(&tick) < page.width() => {
+            page.paragraph(Tone::Plain, "", &format!("{top} {tick}"));
+        }
+        (top, tick) => {
+            if let Some((tone, text)) = top {
+                page.paragraph(tone, "", &text);
+            }
+            if let Some(text) = tick {
+                page.paragraph(Tone::Plain, "", &text);
+            }
+        }
+    }
+}
+
+/// Describes on which CPUs the kernel's own counters, which `top` shows, are wrong.
+fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let check = screen.statement.accounting.as_ref();
-    let Some(check) = check.filter(|check| !check.cpus.is_empty()) else {
-        return;
-    };
+    let check = check.filter(|check| !check.cpus.is_empty())?;
     let mut off: Vec<_> = check
         .cpus
         .iter()
@@ -496,22 +522,19 @@ fn top(page: &mut Page, screen: &Screen<'_>) {
     let errors: Vec<String> = wrong
         .take(screen.room.wrong_cpus)
         .map(|(cpu, _, traced)| {
-            tied(format!(
-                "CPU {} shows {}, traced {}",
-                cpu.cpu,
-                percent(cpu.shown_share),
-                percent(*traced)
-            ))
+            let (shown, traced) = (percent(cpu.shown_share), percent(*traced));
+            tied(format!("CPU {} shows {shown}, traced {traced}", cpu.cpu))
         })
         .collect();
     if !errors.is_empty() {
-        let text = errors.join("; ");
-        page.paragraph(Tone::Warning, "Where top is wrong: ", &text);
-    } else if check.cpus.iter().all(is_right) {
-        page.paragraph(Tone::Plain, "", "top is right within 1 % on each CPU.");
-    } else if !off.is_empty() {
-        page.paragraph(Tone::Plain, "", &no_error(&check.cpus, off.len()));
+        let text = format!("`top` is wrong: {}", errors.join("; "));
+        return Some((Tone::Warning, text));
     }
+    if check.cpus.iter().all(is_right) {
+        let text = "`top` is accurate to 1 % on every CPU.".to_owned();
+        return Some((Tone::Plain, text));
+    }
+    (!off.is_empty()).then(|| (Tone::Plain, no_error(&check.cpus, off.len())))
 }
 
 /// Describes how many CPUs were compared, if no error was found.
@@ -519,7 +542,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");
         return format!(
-            "No error in top on {}: the others were not traced.",
+            "`top` is accurate on {}; the others were not traced.",
             tied(format!("{compared} of {all}"))
         );
     }
@@ -528,9 +551,9 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let most = most.map_or_else(String::new, |cpu| {
         let unexplained = format!("{} of CPU {}", percent(share(cpu)), cpu.cpu);
-        format!(" beyond what is unexplained: {}", tied(unexplained))
+        format!(" beyond the unexplained time ({})", tied(unexplained))
     });
-    format!("No error in top{most}.")
+    format!("No error of `top`{most}.")
 }
 
 /// Whether `top` is right about a CPU, no matter what the unexplained time was.
@@ -540,26 +563,21 @@ fn is_right(cpu: &CpuCheck) -> bool {
         .is_some_and(|off| off.abs() + unexplained < TOLERABLE)
 }
 
-/// Writes the cost of the tick on one line.
-fn tick(page: &mut Page, statement: &Statement) {
-    let Some(bill) = &statement.tick else {
-        return;
-    };
-    let Some(cost) = &bill.cost else {
-        return;
-    };
+/// Describes the cost of the tick in one line.
+fn tick(statement: &Statement) -> Option<String> {
+    let bill = statement.tick.as_ref()?;
+    let cost = bill.cost.as_ref()?;
     let cpus = bill.cpus.len().max(1) as f64;
     let rate = bill.all().rate().unwrap_or_default();
     let each = cost
         .ticks
         .median
         .map(|median| tied(format!("median {}", median.rough())));
-    let mut parts = vec![format!("{} a CPU", tied(format!("{rate:.0} Hz")))];
+    let mut parts = vec![tied(format!("Tick: {rate:.0} Hz per CPU"))];
     parts.extend(each);
     let share = percent(cost.cores.value / cpus);
-    parts.push(format!("{} of the CPUs' time.", tied(share)));
-    let text = parts.join(", ");
-    page.paragraph(Tone::Plain, "Tick: ", &text);
+    parts.push(tied(format!("{share} of CPU time.")));
+    Some(parts.join(", "))
 }
 
 /// The cost of observing. Traced time equals ticktax's share in the verdict. Its own clock also
@@ -576,6 +594,6 @@ pub(super) fn observer(statement: &Statement) -> String {
     format!(
         "ticktax used {} ({}){by_clock}.",
         tied(time),
-        tied(format!("{share} of the CPUs")),
+        tied(format!("{share} CPU")),
     )
 }

@@ -18,14 +18,14 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let why = match Untraced::from_statement(statement) {
         Untraced::NeedsRoot => {
-            "WITHOUT ROOT: the kernel's counters only. Run as root to see who waited, \
-                                and behind whom."
+            "WITHOUT ROOT: only the kernel's counters are available. Run as root to see which \
+             programs waited for a CPU, and behind which."
                 .to_owned()
         }
         Untraced::Because(why) => {
-            format!("NOT TRACED, the kernel's counters only: {}.", clean(why))
+            format!("NOT TRACED, only the kernel's counters: {}.", clean(why))
         }
-        Untraced::Unknown => "NOT TRACED: the kernel's counters only.".to_owned(),
+        Untraced::Unknown => "NOT TRACED: only the kernel's counters are available.".to_owned(),
     };
     page.paragraph(Tone::Warning, "", &why);
     screen.gap(page);
@@ -58,17 +58,18 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         let mut times = accounts.filter(|a| classes.contains(&a.class)).peekable();
         if times.peek().is_some() {
             let time: Nanos = times.map(|account| account.time).sum();
-            parts.push(tied(format!("{word} {}", percent(time.share_of(whole)))));
+            parts.push(tied(format!("{} {word}", percent(time.share_of(whole)))));
         }
     }
+    let mut waited = String::new();
     let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);
     if let Some(pressure) = statement.pressure.get("cpu").filter(|_| !loops) {
         let share = pressure.some.share_of(crate::text::wall(statement));
         let share = tied(format!("{} of the time", percent(share)));
-        parts.push(format!("some task waited for a CPU {share}"));
+        waited = format!("; tasks waited for a CPU {share}");
     }
     let text = format!(
-        "{}: {} for {}, by /proc/stat: {}.",
+        "{}, {}, {}, by /proc/stat: {}{waited}",
         screen.host(),
         counted(statement.cpus.len() as u64, "CPU"),
         tied(crate::text::wall(statement)),
@@ -96,7 +97,7 @@ fn program(page: &mut Page, victim: &VictimStatement) {
         )));
     }
     if parts.is_empty() {
-        parts.push("nothing is known of it".to_owned());
+        parts.push("no counters available".to_owned());
     }
     let label = format!("{}: ", super::program::program_name(victim));
     page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
@@ -124,7 +125,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
     let shown_time: Nanos = groups.iter().map(|group| group.time).sum();
     let table = Table {
         keep_from: MUCH,
-        title: "TOP CPU TIME, BY /proc/PID",
+        title: "CPU TIME, BY /proc/PID",
         total: Some(screen.statement.balance.elapsed),
         share_heading: CPUS,
         last_heading: "",
@@ -133,6 +134,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         large: screen.room.large,
         rest: Rest::default(),
         unseen: (ran - shown_time).max(Nanos::ZERO),
+        has_frames: false,
     };
     table.write(page, &groups, screen.room.rows);
 }
@@ -146,11 +148,11 @@ fn late(page: &mut Page, statement: &Statement) {
     };
     if let Some(lengths) = gaps.long.gaps.lengths() {
         let text = format!(
-            "{} late: median {}, longest {}",
-            counted(gaps.long.gaps.count, "wake-up"),
+            "{}: median {} late, max {}",
+            counted(gaps.long.gaps.count, "late wake-up"),
             tied(lengths.median.rough()),
             tied(lengths.max)
         );
-        page.paragraph(Tone::Plain, "Sleeping probe: ", &text);
+        page.paragraph(Tone::Plain, "Sleep probe: ", &text);
     }
 }

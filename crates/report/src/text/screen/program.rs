@@ -1,32 +1,43 @@
 //! The first screen about one program: how much it waited, behind whom, and its longest delays.
 
-use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
 use ticktax_model::pace::Figures;
+use ticktax_model::real_time::RealTimeLimit;
 use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     Delay, DelayKind, LostTo, PROBE, ProgramFrames, TOOL, Target, ThreadState, ThreadTimes,
     VictimStatement,
 };
+use ticktax_model::{Kind, Nanos};
 
-use super::groups::{Group, culprit_name, interferers};
-use super::tables::{LARGE, Rest, Table, WAIT};
+use super::groups::{Group, assign_frames, culprit_name, interferers};
+use super::tables::{LARGE, Rest, Table, WAIT, late_and_dropped};
 use super::{Screen, advice};
 use crate::text::beats::short_period;
 use crate::text::late;
-use crate::text::numbers::{grouped, percent, quantiles};
+use crate::text::numbers::{WAKE_UP, counted, grouped, percent, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
 /// The verdict names causes from this share of the wanted time on. Smaller ones are listed as not
 /// the cause.
 const CAUSE: f64 = 0.01;
+/// The share of ticktax's own delay is mentioned from this size on.
+const OWN: f64 = 0.001;
 /// Packet delays are mentioned from this length on.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// Width of a delay's line before the culprits.
-const DELAY: usize = 38;
+/// A program is delayed if it spent this share of the CPU time that it needed waiting or throttled,
+const DELAYED: f64 = 0.01;
+/// this share if all frames of its loop were on time,
+const DELAYED_IN_TIME: f64 = 0.05;
+/// or if a single wait took at least this long.
+const LONG_WAIT: Nanos = Nanos::from_millis(10);
+/// Minimum width for the verdict's threshold.
+const THRESHOLDS: usize = 72;
+/// Width of the time column of a delay.
+const DELAY: usize = 25;
 
 /// Writes the screen except for its foot.
 pub(super) fn write(
@@ -36,56 +47,116 @@ pub(super) fn write(
     threads: &ThreadTimes,
 ) {
     let statement = screen.statement;
-    headline(page, screen, victim);
+    let wanted = wanted(threads);
+    headline(page, screen, victim, threads);
     if let Some(frames) = &victim.frames {
         page.paragraph(Tone::Strong, "", &frames_in_words(frames));
-        if let Some(late) = &frames.late {
-            late::write(page, late, Some(frames.figures.late_from));
-            late::possible_steal(page, late);
-        }
     }
-    let wanted = wanted(threads);
     verdict(page, threads, wanted);
-    if !threads.behind.is_empty() {
-        screen.gap(page);
-        let groups = interferers(&threads.behind, screen.style.grouping);
-        let word = |group: &Group| pattern(group);
-        let whole = time_of(threads, ThreadState::Waiting);
-        let table = Table {
-            keep_from: LARGE,
-            title: "WHO MADE IT WAIT",
-            total: Some(whole),
-            share_heading: WAIT,
-            last_heading: "pattern",
-            last_cell: &word,
-            must_show: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
-            large: screen.room.large,
-            rest: Rest::default(),
-            unseen: whole - groups.iter().map(|group| group.time).sum::<Nanos>(),
-        };
-        table.write(page, &groups, screen.room.rows);
-    }
+    waited_behind(page, screen, victim, threads);
     if !threads.delays.is_empty() {
         screen.gap(page);
         delays(page, &threads.delays, screen.room.other_rows);
     }
     if let Some(latency) = &threads.latency {
         let text = format!(
-            "{}, longest {}, {}",
+            "{}, {} {}",
             quantiles(latency.lengths.median, latency.lengths.p99),
-            tied(latency.lengths.max),
-            tied(format!("n {}", grouped(latency.count))),
+            tied(format!("max {}", latency.lengths.max)),
+            tied(format!("({})", counted(latency.count, "wake-up"))),
         );
-        page.paragraph(Tone::Plain, "Woken to running: ", &text);
+        page.paragraph(Tone::Plain, "Wake-up latency: ", &text);
     }
     packets(page, statement);
     interrupted(page, threads, wanted);
-    let not = ruled_out(statement, victim, threads, wanted);
-    if !not.is_empty() {
-        page.paragraph(Tone::Plain, "Not the cause: ", &not.join(", "));
-    }
+    ruled_out(page, statement, victim, threads, wanted);
     screen.gap(page);
     advice::write(page, screen);
+}
+
+/// Writes the table of culprits, with the late and dropped frames that each caused. Other causes of
+/// late frames follow in a sentence.
+fn waited_behind(
+    page: &mut Page,
+    screen: &Screen<'_>,
+    victim: &VictimStatement,
+    threads: &ThreadTimes,
+) {
+    let late = victim
+        .frames
+        .as_ref()
+        .and_then(|frames| frames.late.as_ref());
+    let causes = late.map_or(&[][..], |late| &*late.causes);
+    let by = screen.style.grouping;
+    let mut groups = interferers(&threads.behind, by);
+    let other_causes = assign_frames(&mut groups, causes, by);
+    name_limit(&mut groups, threads);
+    if !groups.is_empty() {
+        screen.gap(page);
+        let word = |group: &Group| pattern(group);
+        let total = time_of(threads, ThreadState::Waiting);
+        let frames = |group: &Group| group.late + group.dropped;
+        let most = groups.iter().map(frames).max().unwrap_or_default();
+        // The table names the main cause of late frames, otherwise a periodic one.
+        let must_show = |group: &Group| {
+            if most > 0 {
+                return frames(group) == most;
+            }
+            group.time.share_of(total) >= CAUSE && !word(group).is_empty()
+        };
+        let table = Table {
+            keep_from: LARGE,
+            title: "WAITED BEHIND",
+            total: Some(total),
+            share_heading: WAIT,
+            last_heading: "pattern",
+            last_cell: &word,
+            must_show: &must_show,
+            large: screen.room.large,
+            rest: Rest::default(),
+            unseen: total - groups.iter().map(|group| group.time).sum::<Nanos>(),
+            has_frames: most > 0,
+        };
+        table.write(page, &groups, screen.room.rows);
+    }
+    if let Some(late) = late {
+        let mut parts: Vec<String> = other_causes
+            .iter()
+            .map(|cause| {
+                let frames = late_and_dropped(cause.frames, cause.lost);
+                format!("{} {}", late::name(cause), tied(frames))
+            })
+            .collect();
+        let not_judged = (late.not_judged > 0).then(|| late.not_judged);
+        parts.extend(not_judged.map(|frames| tied(format!("unknown {}", grouped(frames)))));
+        if !parts.is_empty() {
+            let label = if groups.is_empty() {
+                "Late+dropped frames by cause: "
+            } else {
+                "Other late+dropped frames: "
+            };
+            page.paragraph(Tone::Strong, label, &parts.join(", "));
+        }
+        late::possible_steal(page, late);
+    }
+}
+
+/// If a real-time limit accounts for most of the idle time on the awaited CPU, names the limit
+/// instead of wake-up latency.
+fn name_limit(groups: &mut [Group], threads: &ThreadTimes) {
+    let Some(longest) = threads.real_time.iter().max_by_key(|held| held.time) else {
+        return;
+    };
+    let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
+    let idle = groups.iter_mut().find(|group| group.name == WAKE_UP);
+    if let Some(group) = idle.filter(|group| held + held > group.time) {
+        let name = match longest.limit {
+            RealTimeLimit::Throttling => "real-time throttling",
+            RealTimeLimit::FairServer => "fair server",
+            RealTimeLimit::Either => "real-time limit",
+        };
+        name.clone_into(&mut group.name);
+    }
 }
 
 /// Writes the packet delays and the slowest step, if a packet took long.
@@ -100,17 +171,17 @@ fn packets(page: &mut Page, statement: &Statement) {
         return;
     }
     let mut text = format!(
-        "{}, longest {}, {}; the longest mostly {}",
+        "{}, {} {}; the longest was mostly {}",
         quantiles(lengths.median, lengths.p99),
-        tied(lengths.max),
-        tied(format!("n {}", grouped(packets.delay.count))),
+        tied(format!("max {}", lengths.max)),
+        tied(format!("({})", counted(packets.delay.count, "packet"))),
         tied(longest.longest.name()),
     );
     if let Some(first) = longest.by.first() {
         let behind = format!("behind {} {}", called_holder(first), first.time);
         text = format!("{text}, {}", tied(behind));
     }
-    page.paragraph(Tone::Plain, "Packets to running: ", &text);
+    page.paragraph(Tone::Plain, "Packet latency: ", &text);
 }
 
 /// Writes the interrupts that took most, if they took much.
@@ -132,26 +203,74 @@ fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
 }
 
 /// Writes the program, the length of the recording, and the verdict in capitals.
-fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
+fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, threads: &ThreadTimes) {
     let advice = screen.statement.advice.iter();
-    let held_up: Vec<Option<bool>> = advice.map(is_held_up).collect();
-    let (tone, word) = if lags(victim) {
-        (Tone::Alarm, "LAGGING")
-    } else if held_up.contains(&Some(true)) {
-        (Tone::Alarm, "HELD UP")
-    } else if held_up.contains(&None) {
-        (Tone::Strong, "")
+    let concerns: Vec<Option<bool>> = advice.map(concerns_delay).collect();
+    let delay = delay(victim, threads);
+    let (tone, word, threshold) = if lags(victim) {
+        // The line below has the threshold.
+        (Tone::Alarm, "LAGGING", String::new())
+    } else if delay.is_delayed() {
+        (Tone::Alarm, "DELAYED", delay.threshold())
+    } else if concerns.contains(&Some(true)) {
+        // Advice has its own thresholds.
+        (Tone::Alarm, "DELAYED", String::new())
+    } else if concerns.contains(&None) {
+        (Tone::Strong, "UNCLEAR", String::new())
     } else {
-        (Tone::Good, "NOT HELD UP")
+        (Tone::Good, "OK", delay.threshold())
+    };
+    let threshold = match &*threshold {
+        threshold if threshold.is_empty() || page.width() < THRESHOLDS => String::new(),
+        threshold => format!(" ({threshold})"),
     };
     let wall = crate::text::wall(screen.statement);
-    let title = format!("{}, {wall} on {}", program_name(victim), screen.host());
-    page.row(tone, 0, &title, &format!("  {word}"));
+    let title = format!("{} on {}, {wall}", program_name(victim), screen.host());
+    page.row(tone, 0, &title, &format!("  {word}{threshold}"));
 }
 
-/// Whether the advice concerns something that kept the program from running. `None` if only the
-/// machine-wide figure is known, so that it may have.
-fn is_held_up(advice: &Advice) -> Option<bool> {
+/// The share of its needed CPU time that a program spent waiting or throttled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DelayShare {
+    share: f64,
+    limit: f64,
+    max: Nanos,
+}
+
+impl DelayShare {
+    pub(super) fn is_delayed(self) -> bool {
+        self.share >= self.limit || self.max >= LONG_WAIT
+    }
+
+    /// The measured value and the threshold that decides between DELAYED and OK.
+    fn threshold(self) -> String {
+        if self.share < self.limit && self.max >= LONG_WAIT {
+            return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
+        }
+        let limit = self.limit * 100.0;
+        format!("{}, limit {limit:.0} %", rounded(self.share))
+    }
+}
+
+pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelayShare {
+    let delayed = time_of(threads, ThreadState::Waiting) + time_of(threads, ThreadState::Throttled);
+    let mut accounts = threads.accounts.iter();
+    let waiting = accounts.find(|account| account.state == ThreadState::Waiting);
+    let limit = if victim.frames.is_some() && !lags(victim) {
+        DELAYED_IN_TIME
+    } else {
+        DELAYED
+    };
+    DelayShare {
+        share: delayed.share_of(wanted(threads)),
+        limit,
+        max: waiting.and_then(|account| account.max).unwrap_or_default(),
+    }
+}
+
+/// Whether the advice concerns something that delayed the program. `None` if only the machine-wide
+/// figure is known, so that it may have.
+fn concerns_delay(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
         | Advice::CrowdingPrograms { .. }
@@ -177,19 +296,16 @@ pub(super) fn lags(victim: &VictimStatement) -> bool {
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// The loop's rate and its untimely frames. Late frames are left out if they have their own line.
+/// The loop's rate, and its dropped and late frames.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
     let rate = 1e9 / (figures.period.0.max(1) as f64);
     let mut parts = Vec::from_iter(fps);
-    parts.push(tied(dropped(figures)));
-    // Otherwise the line about late frames shows them.
-    if frames.late.is_none() {
-        parts.push(late::over(figures.late, figures.late_from));
-    }
+    parts.push(dropped(figures));
+    parts.push(late::over(figures.late, figures.late_from));
     format!(
-        "Loop of {} in {}: {}",
+        "{} loop (thread {}): {}",
         tied(format!("{rate:.1} Hz")),
         frames.thread,
         parts.join(", "),
@@ -198,10 +314,13 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
 
 /// The number of dropped frames, and how many of them may have run late.
 fn dropped(figures: &Figures) -> String {
-    let all = format!("{} dropped", grouped(figures.dropped));
+    let all = tied(format!("{} dropped", counted(figures.dropped, "frame")));
     match figures.caught_up() {
         0 => all,
-        caught_up => format!("{all} ({} perhaps caught up)", grouped(caught_up)),
+        caught_up => format!(
+            "{all} ({} may have run late, in a burst)",
+            grouped(caught_up)
+        ),
     }
 }
 
@@ -256,9 +375,9 @@ fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
         let longest = longest.filter(|_| state == ThreadState::Waiting);
         let part = tied(format!("{word} {time} ({})", rounded(share)));
         parts.push(part);
-        parts.extend(longest.map(|max| tied(format!("worst {max}"))));
+        parts.extend(longest.map(|max| tied(format!("max {max}"))));
     }
-    let head = tied(format!("Wanted the CPU {wanted}: "));
+    let head = tied(format!("Needed the CPU for {wanted}: "));
     page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
 }
 
@@ -275,7 +394,7 @@ fn rounded(share: f64) -> String {
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
-    let period = period.map(|period| format!("EVERY {}", short_period(period)));
+    let period = period.map(short_period);
     let policy = group.policy.filter(|policy| policy.goes_first());
     let parts = period
         .into_iter()
@@ -285,46 +404,67 @@ fn pattern(group: &Group) -> String {
 
 fn delays(page: &mut Page, delays: &[Delay], most: usize) {
     let wide = page.width() >= 72;
-    let heading = format!("{:<1$}", "WORST DELAYS", if wide { DELAY } else { 0 });
-    page.line(Tone::Strong, &format!("{heading} lost mainly to"));
+    page.line(Tone::Strong, "LONGEST DELAYS");
     for delay in delays.iter().take(most) {
-        let kind = match delay.kind {
-            DelayKind::Woken => "woken late",
-            DelayKind::Preempted => "preempted",
-            DelayKind::Interrupted => "interrupted",
-            DelayKind::Throttled => "throttled",
-            DelayKind::Unthrottled => "unthrottled",
-        };
         page.place(delay.moment());
         let at = delay.at.as_secs_f64();
-        let head = format!("{:>9}  at {at:>8.3} s", delay.length.to_string());
+        let head = format!("{:>9} at {at:.3} s", delay.length.to_string());
         if wide {
-            let head = format!("{head}  {kind:<12}");
-            let room = page.width().saturating_sub(columns(&head) + 1);
-            page.line(Tone::Plain, &format!("{head} {}", lost_to(delay, room)));
+            let head = format!("{head:<DELAY$}");
+            let room = page.width().saturating_sub(columns(&head));
+            page.line(
+                Tone::Plain,
+                &format!("{head}{}", delay_in_words(delay, room)),
+            );
         } else {
-            page.line(Tone::Plain, &format!("{head}  {kind}"));
-            let room = page.width() - 11;
-            page.line(Tone::Plain, &format!("{:11}{}", "", lost_to(delay, room)));
+            page.line(Tone::Plain, &head);
+            let room = page.width() - 6;
+            page.line(
+                Tone::Plain,
+                &format!("{:6}{}", "", delay_in_words(delay, room)),
+            );
         }
     }
 }
 
+/// The kind of a delay and its main causes, as many as fit.
+fn delay_in_words(delay: &Delay, room: usize) -> String {
+    if delay.kind == DelayKind::Throttled {
+        return "throttled by its CPU quota".to_owned();
+    }
+    let first = delay.lost_to.first().filter(|_| delay.limit.is_none());
+    // The unseen part comes first if it is the largest.
+    let is_behind = first.is_some_and(|first| first.kind != Kind::Idle && unseen(delay).is_none());
+    let kind = match (delay.kind, is_behind) {
+        (DelayKind::Woken, true) => "woken late behind ",
+        (DelayKind::Woken, false) => "woken late: ",
+        (DelayKind::Preempted, true) => "preempted by ",
+        (DelayKind::Preempted, false) => "preempted: ",
+        (DelayKind::Interrupted, true) => "interrupted by ",
+        (DelayKind::Interrupted, false) => "interrupted: ",
+        (DelayKind::Throttled | DelayKind::Unthrottled, true) => "after throttling, behind ",
+        (DelayKind::Throttled | DelayKind::Unthrottled, false) => "after throttling: ",
+    };
+    format!(
+        "{kind}{}",
+        lost_to(delay, room.saturating_sub(columns(kind)))
+    )
+}
+
+/// The part of a delay without a known cause, if it is more than half.
+fn unseen(delay: &Delay) -> Option<Nanos> {
+    let seen: Nanos = delay.lost_to.iter().map(|lost| lost.time).sum();
+    let unseen = delay.length - seen;
+    (unseen + unseen > delay.length).then_some(unseen)
+}
+
 /// Names the main causes of a delay, as many as fit.
 fn lost_to(delay: &Delay, room: usize) -> String {
-    if delay.kind == DelayKind::Throttled {
-        return "its CPU quota".to_owned();
-    }
     if let Some(limit) = delay.limit {
         return elide(crate::text::victim::limit_name(limit), room);
     }
-    let seen: Nanos = delay.lost_to.iter().map(|lost| lost.time).sum();
-    let unseen = delay.length - seen;
-    let mut text = if unseen + unseen > delay.length {
-        format!("nothing seen {unseen}")
-    } else {
-        String::new()
-    };
+    let mut text =
+        unseen(delay).map_or_else(String::new, |unseen| format!("unknown cause {unseen}"));
     for lost in &delay.lost_to {
         // Small parts are not main causes.
         if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
@@ -356,13 +496,14 @@ fn fitting(lost: &LostTo, room: usize) -> String {
     format!("{name} {time}")
 }
 
-/// Lists the possible causes that took little or no time, and those that are unknown.
+/// Writes which possible causes took little or no time, and which are unknown.
 fn ruled_out(
+    page: &mut Page,
     statement: &Statement,
     victim: &VictimStatement,
     threads: &ThreadTimes,
     wanted: Nanos,
-) -> Vec<String> {
+) {
     let watched = |hook| statement.coverage.attached.contains(&hook);
     let moving = threads.behind.iter().filter(|culprit| culprit.moved);
     let moving: Nanos = moving.map(|culprit| culprit.time).sum();
@@ -399,13 +540,14 @@ fn ruled_out(
     if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
         add("steal", stolen);
     }
+    let mut parts = Vec::new();
+    if !small.is_empty() {
+        parts.push(small.join(", "));
+    }
     if let [rest @ .., last] = &*none {
         let names = rest.iter().map(|name| format!("{name}, "));
-        small.push(format!(
-            "{}{}",
-            names.collect::<String>(),
-            tied(format!("{last} 0"))
-        ));
+        let names: String = names.collect();
+        parts.push(format!("{names}{}", tied(format!("{last} 0"))));
     }
     let mut unknown = Vec::new();
     // The model has no page faults.
@@ -415,10 +557,14 @@ fn ruled_out(
     if guest && victim.stolen.is_none() {
         unknown.push("steal".to_owned());
     }
-    if let Some(last) = small.last_mut().filter(|_| !unknown.is_empty()) {
-        *last = format!("{last}; unknown: {}", unknown.join(", "));
+    let mut text = match parts.join("; ") {
+        parts if parts.is_empty() => return,
+        parts => format!("{parts}."),
+    };
+    if !unknown.is_empty() {
+        text = format!("{text} Unknown: {}.", unknown.join(", "));
     }
-    small
+    page.paragraph(Tone::Plain, "Ruled out: ", &text);
 }
 
 /// The cost of observing to the program itself.
@@ -426,11 +572,10 @@ pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> Strin
     let own = |name: &str| matches!(name, TOOL | PROBE);
     let behind = threads.behind.iter().filter(|culprit| own(&culprit.name));
     let time: Nanos = behind.map(|culprit| culprit.time).sum();
-    let share = percent(time.share_of(wanted(threads)));
-    format!(
-        "{} waited {} behind ticktax ({}).",
-        victim.name,
-        tied(time),
-        tied(share)
-    )
+    // The share matters only if there is one.
+    let share = match time.share_of(wanted(threads)) {
+        share if share < OWN => String::new(),
+        share => format!(" ({})", tied(percent(share))),
+    };
+    format!("ticktax delayed {} by {}{share}.", victim.name, tied(time))
 }

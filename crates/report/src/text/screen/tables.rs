@@ -8,7 +8,7 @@ use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
 /// Minimum width for the column with counts.
-const TIMES: usize = 56;
+const COUNTS: usize = 56;
 /// A group with at least this share of CPU time keeps its line.
 pub(super) const MUCH: f64 = 0.05;
 /// A group with at least this share of a table's total is never folded into the others before a
@@ -17,7 +17,7 @@ pub(super) const LARGE: f64 = 0.1;
 /// A missing part of the total below this share gets no line.
 const UNSEEN: f64 = 0.005;
 /// Heading of shares of all CPU time.
-pub(super) const CPUS: &str = "% CPUs";
+pub(super) const CPUS: &str = "% CPU";
 /// Heading of shares of the waiting time.
 pub(super) const WAIT: &str = "% wait";
 /// Minimum width for the column of words.
@@ -28,6 +28,10 @@ pub(super) const ROOMY: usize = 100;
 pub(super) const WORDS_WIDTH: usize = 13;
 /// Its width on wide pages.
 const MORE_WORDS: usize = 22;
+/// Its width next to the column of late frames.
+const FEWER_WORDS: usize = 9;
+/// Heading of the column of late and dropped frames.
+const FRAMES: &str = "late+dropped";
 
 /// A table of groups.
 pub(super) struct Table<'a> {
@@ -53,6 +57,8 @@ pub(super) struct Table<'a> {
     pub(super) rest: Rest,
     /// Time that belongs to no group that was seen.
     pub(super) unseen: Nanos,
+    /// Whether to show how many late and dropped frames each group caused.
+    pub(super) has_frames: bool,
 }
 
 /// The sum of groups that are not available one by one.
@@ -74,14 +80,15 @@ impl Table<'_> {
     /// More lines are written if a group that must have one would otherwise be left out.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
         // Counters provide neither counts nor maxima.
-        let times = groups.iter().any(|group| group.count > 0);
-        let longest = groups.iter().any(|group| group.max > Nanos::ZERO);
+        let has_counts = groups.iter().any(|group| group.count > 0);
+        let has_max = groups.iter().any(|group| group.max > Nanos::ZERO);
         let shown = |is_shown, word| if is_shown { word } else { "" };
         let words = [
             "time",
             shown(self.total.is_some(), self.share_heading),
-            shown(times, "times"),
-            shown(longest, "longest"),
+            shown(has_counts, "count"),
+            shown(has_max, "max"),
+            shown(self.has_frames, FRAMES),
         ];
         let heading = self.cells(page, words, self.last_heading);
         page.headings(Tone::Strong, self.title, &heading);
@@ -98,7 +105,7 @@ impl Table<'_> {
                 ..Group::default()
             };
             let cells = self.group_cells(page, &unseen, "");
-            page.row(Tone::Faint, 2, "not seen", &cells);
+            page.row(Tone::Faint, 2, "unknown", &cells);
         }
     }
 
@@ -151,6 +158,8 @@ impl Table<'_> {
         let sum = Group {
             time: rest.time + others.iter().map(|group| group.time).sum::<Nanos>(),
             count: rest.count + others.iter().map(|group| group.count).sum::<u64>(),
+            late: others.iter().map(|group| group.late).sum(),
+            dropped: others.iter().map(|group| group.dropped).sum(),
             max: if longest < rest.unknown {
                 Nanos::ZERO
             } else {
@@ -185,20 +194,40 @@ impl Table<'_> {
         let time = group.time.to_string();
         let share = self.total.map(|total| percent(group.time.share_of(total)));
         let share = share.unwrap_or_default();
-        self.cells(page, [&time, &share, &count, &max], words)
+        let frames = match (group.late, group.dropped) {
+            (0, 0) => String::new(),
+            (late, dropped) => late_and_dropped(late, dropped),
+        };
+        self.cells(page, [&time, &share, &count, &max, &frames], words)
     }
 
-    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], words: &str) -> Columns {
-        let mut cells = Columns::right([(9, time), (7, share)]);
-        if page.width() >= TIMES {
-            cells = cells.and_right(1, 9, count);
+    fn cells(
+        &self,
+        page: &Page,
+        [time, share, count, max, frames]: [&str; 5],
+        words: &str,
+    ) -> Columns {
+        // The column of frames takes room from the others.
+        let is_tight = self.has_frames && page.width() < ROOMY;
+        let number = if is_tight { 8 } else { 9 };
+        let mut cells = Columns::right([(number, time)]);
+        if page.width() >= COUNTS || !self.has_frames {
+            cells = cells.and_right(1, 7, share);
         }
-        if page.width() >= TIMES - 10 {
-            cells = cells.and_right(1, 9, max);
+        if page.width() >= COUNTS {
+            cells = cells.and_right(1, number, count);
+        }
+        if page.width() >= COUNTS - 10 {
+            cells = cells.and_right(1, number, max);
+        }
+        if self.has_frames {
+            cells = cells.and_right(1, columns(FRAMES), frames);
         }
         if page.width() >= WORDS && !self.last_heading.is_empty() {
             let room = if page.width() >= ROOMY {
                 MORE_WORDS
+            } else if self.has_frames {
+                FEWER_WORDS
             } else {
                 WORDS_WIDTH
             };
@@ -210,6 +239,11 @@ impl Table<'_> {
         }
         cells
     }
+}
+
+/// Formats numbers of late and dropped frames.
+pub(super) fn late_and_dropped(late: u64, dropped: u64) -> String {
+    format!("{}+{}", grouped(late), grouped(dropped)).replace(TIE, " ")
 }
 
 #[cfg(test)]
@@ -256,6 +290,7 @@ mod tests {
             rest,
             large: 2,
             unseen: Nanos::ZERO,
+            has_frames: false,
         };
         let mut page = Page::new(TextStyle::default());
         table.write(&mut page, &groups, most);

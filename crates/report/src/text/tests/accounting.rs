@@ -185,14 +185,15 @@ fn failed_soakers_and_changes_of_speed_are_reported() {
     assert!(
         has(
             &page,
-            "what was left on CPU 2: its soaker's figure is not usable: its thread was moved"
+            "spare time of CPU 2: the figure of its soaker is not usable: its thread was moved"
         ),
         "{page}"
     );
     assert!(
         has(
             &page,
-            "a block of work on CPU 3 took 25.00 µs before, 24.00 µs meanwhile and 25.10 µs after (4.6 % apart)"
+            "a block of work on CPU 3 took 25.00 µs before, 24.00 µs during and 25.10 µs after \
+             (4.6 % apart)"
         ),
         "{page}"
     );

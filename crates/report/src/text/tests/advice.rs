@@ -6,7 +6,7 @@ use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
 use ticktax_model::recording::{Loss, RecordingPart, World};
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo, Target};
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime, LostTo, Target, ThreadState};
 use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::samples::{kernel_level, many_cpus};
@@ -67,21 +67,45 @@ fn finding() -> Advice {
     }
 }
 
-/// A problem of the machine alone does not make the verdict HELD UP.
-#[test]
-fn only_advice_about_the_program_makes_the_verdict_held_up() {
-    let first = |advice: Vec<Advice>| {
-        let page = text(&advised(advice), &TextStyle::default());
-        page.lines().next().unwrap().to_owned()
-    };
-    assert!(first(vec![]).ends_with("NOT HELD UP"));
-    assert!(first(vec![finding()]).ends_with("NOT HELD UP"));
-    let held_up = first(vec![finding(), crowd()]);
-    assert!(held_up.ends_with("  HELD UP"), "{held_up}");
-    for unknown in [stolen(), Advice::EventsLost { events: 9_000 }] {
-        let line = first(vec![unknown]);
-        assert!(!line.contains("HELD UP"), "{line}");
+/// The first line of a program's screen. The program waited for this share of the CPU time that it
+/// needed.
+fn headline(advice: Vec<Advice>, waited: f64) -> String {
+    let mut statement = advised(advice);
+    let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
+    for account in &mut threads.accounts {
+        match account.state {
+            ThreadState::Running => account.time = Nanos::from_secs(10),
+            ThreadState::Waiting => {
+                account.time = Nanos::from_secs(10).times(waited / (1.0 - waited));
+                account.max = Some(Nanos::from_millis(1));
+            }
+            _ => account.time = Nanos::ZERO,
+        }
     }
+    let page = text(&statement, &TextStyle::default());
+    page.lines().next().unwrap().to_owned()
+}
+
+/// A problem of the machine alone does not make the verdict DELAYED.
+#[test]
+fn only_the_programs_own_delays_make_the_verdict_delayed() {
+    let verdict = |advice| headline(advice, 0.002);
+    let ok = "  OK (0.2 %, limit 1 %)";
+    assert!(verdict(vec![]).ends_with(ok), "{}", verdict(vec![]));
+    assert!(verdict(vec![finding()]).ends_with(ok));
+    let delayed = verdict(vec![finding(), crowd()]);
+    assert!(delayed.contains("  DELAYED"), "{delayed}");
+    for unknown in [stolen(), Advice::EventsLost { events: 9_000 }] {
+        let line = verdict(vec![unknown]);
+        assert!(line.ends_with("  UNCLEAR"), "{line}");
+    }
+}
+
+/// A program that waited much is never called OK, even if no rule gives advice.
+#[test]
+fn a_long_wait_makes_the_verdict_delayed_without_advice() {
+    let line = headline(Vec::new(), 0.7);
+    assert!(line.ends_with("  DELAYED (70 %, limit 1 %)"), "{line}");
 }
 
 fn own_threads() -> Advice {
@@ -387,18 +411,42 @@ fn the_cause_of_late_frames_is_named() {
     use HoldUp::{OwnSleep, OwnWork, Unexplained, Waiting};
     let page_with = |late| flat(&lagging(late));
     let waited = page_with(Some(late(&[(OwnWork, None), (Waiting, Some("loadtest"))])));
-    let words = "SO little kept it from running in all, yet loadtest (812) held up 5 of 10 late frames \
+    let words = "WHAT TO DO: Little kept it from running in all, yet loadtest (812) held up 5 of 10 late frames \
                  (ticktax pace --pid 4121)";
     assert!(waited.contains(words), "{waited}");
     let own = page_with(Some(late(&[(OwnWork, None), (OwnSleep, None)])));
     assert!(own.contains("it worked longer, or was asleep"), "{own}");
     assert!(
-        own.contains("10 over 4.00 ms late: longer work 5; asleep 5"),
+        own.contains(
+            "Other late+dropped frames: its own work took longer 5+0, asleep when due 5+0"
+        ),
         "{own}"
     );
     for unseen in [None, Some(late(&[(OwnWork, None), (Unexplained, None)]))] {
         let page = page_with(unseen);
         assert!(page.contains("was not seen"), "{page}");
+    }
+}
+
+#[test]
+fn late_frames_are_a_column_of_the_table() {
+    let late = late(&[(HoldUp::Waiting, Some("backup")), (HoldUp::OwnWork, None)]);
+    let mut statement = lagging(Some(late));
+    statement.advice = held_up().advice;
+    let page = flat(&statement);
+    assert!(page.contains("max late+dropped pattern"), "{page}");
+    let row = "backup (812) 200 ms 18.3 % 310 66.7 ms 5+0 3.03 s";
+    assert!(page.contains(row), "{page}");
+    let others = "Other late+dropped frames: its own work took longer 5+0";
+    assert!(page.contains(others), "{page}");
+    for width in [40, 80] {
+        let style = TextStyle {
+            width,
+            ..TextStyle::default()
+        };
+        let page = text(&statement, &style);
+        assert!(width == 40 || page.lines().count() <= 23, "{page}");
+        insta::assert_snapshot!(format!("late_frames_{width}"), page);
     }
 }
 
@@ -411,11 +459,11 @@ fn unplaced_steal_is_a_possible_cause_of_late_frames() {
     };
     let page = flat(&lagging(Some(stolen)));
     assert!(
-        page.contains("Perhaps: the hypervisor took 300 ms"),
+        page.contains("Possible cause: steal; the hypervisor took 300 ms"),
         "{page}"
     );
     assert!(
-        page.contains("7 over 4.00 ms late: asleep 5; not looked at 2"),
+        page.contains("frames: asleep when due 5+0, unknown 2"),
         "{page}"
     );
 }

@@ -129,7 +129,7 @@ fn a_probe_is_not_counted_as_an_account() {
     statement.accounts.remove(0);
     let page = statement.page(&TextStyle::default());
     assert!(page.starts_with("0 of 1 account changed"), "{page}");
-    let none = "no account by more than chance or rounding";
+    let none = "no account changed by more than chance or rounding";
     assert!(page.contains(none), "{page}");
 }
 
@@ -141,10 +141,13 @@ fn chance_is_only_mentioned_if_it_was_tested() {
         account.share.certain = None;
     }
     let page = statement.page(&TextStyle::default());
-    assert!(page.contains("no account by 0.1 pt or more"), "{page}");
+    assert!(
+        page.contains("no account changed by 0.1 pt or more"),
+        "{page}"
+    );
     statement.accounts[0].share.certain = Some(false);
     let page = statement.page(&TextStyle::default());
-    assert!(page.contains("where that is not tested"), "{page}");
+    assert!(page.contains("if not tested"), "{page}");
 }
 
 #[test]
@@ -157,7 +160,7 @@ fn without_intervals_nothing_is_called_a_change() {
     statement.second.blocks = None;
     let page = statement.page(&TextStyle::default());
     assert!(page.contains("without intervals"), "{page}");
-    assert!(!page.contains(" changed, "), "{page}");
+    assert!(!page.contains(" changed; "), "{page}");
 }
 
 /// An account whose own interval excludes 0 contradicts neither the verdict nor the certain
@@ -168,18 +171,21 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     statement.accounts[2].share.certain = Some(false);
     let page = statement.page(&TextStyle::default());
     assert!(page.starts_with("2 of 4 accounts changed"), "{page}");
-    let expected = "not certain: 1 more, with intervals without 0 (--section time)";
+    let expected = "1 more may have changed, or it is chance (--section time)";
     assert!(page.contains(expected), "{page}");
     let full = statement.page(&everything(&TextStyle::default()));
     assert!(full.contains("+1.80 to +4.20 pt ?"), "{full}");
-    assert!(full.contains("? is not certain: of 4 accounts"), "{full}");
+    assert!(
+        full.contains("?: may be chance; among 4 accounts"),
+        "{full}"
+    );
     // Numbers are complete at 40 columns, too.
     let narrow = TextStyle {
         width: 40,
         ..TextStyle::default()
     };
     assert!(
-        statement.page(&narrow).contains("went   31.0 s  kworker"),
+        statement.page(&narrow).contains("gone   31.0 s  kworker"),
         "{page}"
     );
     (statement.first.blocks, statement.second.blocks) = (None, None);
@@ -189,7 +195,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
         .for_each(|account| account.share.certain = None);
     let page = statement.page(&TextStyle::default());
     assert!(
-        page.contains("without intervals: both have sums only."),
+        page.contains("without intervals: both recordings have only sums."),
         "{page}"
     );
 }

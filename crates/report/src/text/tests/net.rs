@@ -146,14 +146,14 @@ fn unknown_figures_are_not_shown() {
     statement.sender = None;
     let page = page(statement).replace('\n', " ");
     for words in [
-        "The other end went away",
+        "The other end closed the connection",
         "loopback device of vm",
-        "How many were lost is not known",
+        "The number of losses is unknown",
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
     assert!(
-        page.contains("there are no cycles") && !page.contains("Lost:"),
+        page.contains("cycles are missing") && !page.contains("Dropped at:"),
         "{page}"
     );
 }
@@ -232,6 +232,7 @@ fn page_with_sampled_and_traced_shares() {
     let page = page(statement);
     let page: Vec<&str> = page.split_whitespace().collect();
     let page = page.join(" ");
-    let expected = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost each way, a queue of 578 packets (netem, read back).";
+    let expected = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost in each direction, a queue of \
+        578 packets (netem, as read back).";
     assert!(page.contains(expected), "{page}");
 }

@@ -209,14 +209,14 @@ fn a_busier_thread_without_a_rhythm_is_named() {
     };
     let mut statement = a_process(vec![rhythm]);
     let page = |statement: &PaceStatement| pace(statement, &TextStyle::default());
-    assert!(!page(&statement).contains("without a rhythm"));
+    assert!(!page(&statement).contains("not periodic"));
     let Subject::Process(report) = &mut statement.subject else {
         panic!("{statement:?}")
     };
     report.threads[1].cpu = Nanos::from_secs(9);
     let page = page(&statement);
     assert!(
-        page.contains("busier, and without a rhythm: net (4124)"),
+        page.contains("uses more CPU time, but is not periodic: net (4124)"),
         "{page}"
     );
 }
@@ -242,7 +242,7 @@ fn the_undelayed_rate_is_shown_next_to_the_average() {
         page.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let late = first(30_000_000.0);
-    let expected = "35.000 Hz where nothing delays it, 33.333 Hz on average, jitter";
+    let expected = "35.000 Hz without delays, 33.333 Hz on average, jitter";
     assert!(late.contains(expected), "{late}");
     let in_time = first(counted * 1.001);
     assert!(in_time.contains("35.000 Hz, jitter"), "{in_time}");
@@ -255,12 +255,12 @@ fn slipped_frames_are_explained_by_the_loops_rule() {
         let text = pace(statement, &TextStyle::default());
         text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert!(page(&statement).contains("2 slipped: each delay put off"));
+    assert!(page(&statement).contains("2 more slipped: each delay shifted"));
     let Subject::Loop(report) = &mut statement.subject else {
         panic!("{statement:?}")
     };
     report.spec.rule = PaceRule::Fixed;
-    assert!(page(&statement).contains("2 slipped: the rule adds each frame's work"));
+    assert!(page(&statement).contains("2 more slipped: the rule adds each frame's work"));
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn page_that_compares_loops() {
         }),
     };
     let first = pace_comparison(&statement, &TextStyle::default());
-    assert!(!first.contains("lost: slots"), "{first}");
+    assert!(!first.contains("lost: expected frames"), "{first}");
     let full = pace_comparison(&statement, &everything(&TextStyle::default()));
     insta::assert_snapshot!(full);
 }
@@ -468,13 +468,13 @@ fn steal_that_no_frame_shows_is_neither_blamed_nor_ruled_out() {
     };
     let little = page_with(Nanos::from_micros(10));
     assert!(little.contains("steal 10.0 µs"), "{little}");
-    assert!(!little.contains("Perhaps"), "{little}");
+    assert!(!little.contains("Possible cause"), "{little}");
     let much = page_with(Nanos::from_millis(300));
     assert!(
-        much.contains("Perhaps: the hypervisor took 300 ms"),
+        much.contains("Possible cause: steal; the hypervisor took 300 ms"),
         "{much}"
     );
-    assert!(!much.contains("steal"), "{much}");
+    assert_eq!(much.matches("steal").count(), 1, "{much}");
 }
 
 #[test]
@@ -521,8 +521,8 @@ fn the_proposed_command_only_changes_what_it_proposes() {
         (figures.slipped, figures.overshot_from) = (Some(0), Some(Nanos::from_millis(4)));
     }
     let second = wide(&statement);
-    let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 --overshot-from 4ms \
-                   --rule remaining --vary sleep=nanosleep,timerfd,hybrid More:";
+    let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 \
+        --overshot-from 4ms --rule remaining --vary sleep=nanosleep,timerfd,hybrid More:";
     assert!(second.contains(command), "{second}");
     for width in 60..=120 {
         let narrow = at(&statement, width);
@@ -565,7 +565,7 @@ fn sections_of_a_loop_are_parts_of_its_full_page() {
         for line in part.lines() {
             assert!(full.contains(line), "{}: {line}", section.name());
         }
-        let explained = part.contains("dropped: slots in which no frame began");
+        let explained = part.contains("dropped: slots in which no frame started");
         assert_eq!(explained, *section == Section::Legend, "{part}");
     }
 }

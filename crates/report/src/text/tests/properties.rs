@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use ticktax_model::advice::Advice;
 use ticktax_model::document::DocumentKind;
+use ticktax_model::hidden::is_hidden;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Cpu, Nanos};
@@ -12,7 +13,6 @@ use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level, s
 use super::screens::held_up;
 use super::ticks::with_ticks;
 use super::victims::with_victim;
-use crate::clean::is_hidden;
 use crate::text::page::columns;
 use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
@@ -193,7 +193,7 @@ proptest! {
     ) {
         let page = text(&small_change(&times), &TextStyle::default());
         let mut sums = [0, 0, 0];
-        for line in page.lines().skip_while(|line| !line.contains("longest")).skip(1) {
+        for line in page.lines().skip_while(|line| !line.contains("p99")).skip(1) {
             let Some((name, cells)) = line.split_once(" ns ") else { break };
             let time: i64 = name.rsplit(' ').next().unwrap().parse().unwrap();
             let indent = name.len() - name.trim_start().len();

@@ -479,7 +479,7 @@ pub(crate) fn proc_level() -> Statement {
                 },
                 Limitation::Other {
                     what: "steal time".to_owned(),
-                    why: "the hypervisor does not tell it".to_owned(),
+                    why: "the hypervisor does not report it".to_owned(),
                 },
             ],
             ..Coverage::default()

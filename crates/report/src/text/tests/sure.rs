@@ -19,8 +19,8 @@ use crate::text::statement::statement as text;
 /// The causes that the screen rules out.
 fn ruled_out(statement: &Statement) -> String {
     let page = flat(statement);
-    let (_, rest) = page.split_once("Not the cause: ").unwrap();
-    let (causes, _) = rest.split_once(" SO ").unwrap();
+    let (_, rest) = page.split_once("Ruled out: ").unwrap();
+    let (causes, _) = rest.split_once(" WHAT TO DO ").unwrap();
     causes.to_owned()
 }
 
@@ -40,10 +40,10 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     let mut statement = held_up();
     statement.victim.as_mut().unwrap().stolen = Some(Nanos::ZERO);
     let causes = ruled_out(&statement);
-    assert!(causes.ends_with("steal 0"), "{causes}");
+    assert!(causes.ends_with("steal 0."), "{causes}");
     statement.victim.as_mut().unwrap().stolen = None;
     let causes = ruled_out(&statement);
-    assert!(causes.ends_with("; unknown: steal"), "{causes}");
+    assert!(causes.ends_with(" Unknown: steal."), "{causes}");
     statement.machine.hypervisor = None;
     let causes = ruled_out(&statement);
     assert!(!causes.contains("steal"), "{causes}");
@@ -61,7 +61,7 @@ fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
 
 #[test]
 fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
-    const RIGHT: &str = "top is right within 1 % on each CPU.";
+    const RIGHT: &str = "`top` is accurate to 1 % on every CPU.";
     let right = topped(|_| {});
     assert!(right.contains(RIGHT), "{right}");
     // Either top shows too much, or the unexplained time was busy.
@@ -73,17 +73,17 @@ fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
         (calmer.cpu, calmer.unexplained) = (Cpu(1), calmer.elapsed.times(0.055));
         check.cpus.push(calmer);
     });
-    let beyond = "No error in top beyond what is unexplained: 6.0 % of CPU 0.";
+    let beyond = "No error of `top` beyond the unexplained time (6.0 % of CPU 0).";
     assert!(unexplained.contains(beyond), "{unexplained}");
     let unknown = topped(|check| {
         let mut other = check.cpus[0].clone();
         (other.cpu, other.busy, other.busy_share) = (Cpu(1), None, None);
         check.cpus.push(other);
     });
-    let some = "No error in top on 1 of 2 CPUs: the others were not traced.";
+    let some = "`top` is accurate on 1 of 2 CPUs; the others were not traced.";
     assert!(unknown.contains(some), "{unknown}");
     let wrong = topped(|check| check.cpus[0].shown_share += 0.05);
-    assert!(wrong.contains("Where top is wrong: CPU 0"), "{wrong}");
+    assert!(wrong.contains("`top` is wrong: CPU 0"), "{wrong}");
     for page in [&unexplained, &unknown, &wrong] {
         assert!(!page.contains(RIGHT), "{page}");
     }
@@ -111,12 +111,12 @@ fn periodic_sources_without_a_line_are_only_counted() {
     let others = beats.beats.iter().filter(|beat| !beat.own).count();
     statement.beats = Some(beats.clone());
     let page = flat(&statement);
-    let expected = format!("Repeats: {others} (--section repeats) Longest");
+    let expected = format!("{others} periodic sources (--section repeats) Longest");
     assert!(page.contains(&expected), "{page}");
     beats.beats.iter_mut().for_each(|beat| beat.own = true);
     statement.beats = Some(beats);
     let page = flat(&statement);
-    assert!(!page.contains("Repeats:"), "{page}");
+    assert!(!page.contains("periodic source"), "{page}");
 }
 
 /// Root does not help if the kernel is locked down.
@@ -163,7 +163,7 @@ fn lost_time_is_reported_at_the_top() {
         ..Loss::none(Cpu(0))
     });
     let page = flat(&statement);
-    let expected = "LOST: 945 444 events, and with them 18.3 % of the CPUs' time.";
+    let expected = "LOST 945 444 events. 18.3 % of the CPU time is unknown.";
     assert!(page.starts_with(expected), "{page}");
 }
 
@@ -178,9 +178,9 @@ fn ticktaxs_own_time_is_the_same_everywhere() {
     own.time = statement.balance.elapsed.times(0.02);
     statement.cost.cpu = statement.balance.elapsed.times(0.03);
     let page = flat(&statement);
-    assert!(page.contains("ticktax 2.0 %, idle"), "{page}");
+    assert!(page.contains("2.0 % ticktax, "), "{page}");
     assert!(
-        page.contains("(2.0 % of the CPUs), ") && page.contains(" by its own clock."),
+        page.contains("(2.0 % CPU), ") && page.contains(" by its own clock."),
         "{page}"
     );
 }

@@ -209,9 +209,7 @@ pub(crate) fn with_victim(statement: Statement) -> Statement {
 /// Only the section about the program.
 fn section(statement: &Statement) -> String {
     let page = text(statement, &TextStyle::default());
-    let lines = page
-        .lines()
-        .skip_while(|line| !line.starts_with("What happened to"));
+    let lines = page.lines().skip_while(|line| !line.starts_with("Time of"));
     let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
     lines.join("\n")
 }
@@ -229,7 +227,7 @@ fn an_imbalance_of_the_watched_program_is_reported() {
     threads.off = vec![(4_122, Nanos(17))];
     let page = section(&statement);
     assert!(
-        page.contains("ITS BOOKS DO NOT BALANCE: off by 17 ns in thread 4122"),
+        page.contains("ITS ACCOUNTS DO NOT BALANCE: off by 17 ns in thread 4122"),
         "{page}"
     );
 }

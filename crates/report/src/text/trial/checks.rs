@@ -37,7 +37,7 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
     };
     match *check {
         Check::TooFew { have, need } => format!(
-            "{about} has {}: no difference can count with fewer than {need}",
+            "{about} has {}; a verdict needs at least {need}",
             counted(have, "block")
         ),
         Check::Missing { runs } => {
@@ -46,14 +46,15 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
         Check::Constant { value } => {
             format!("{about} was {} in every run", shown.of_metric(value))
         }
-        Check::Identical => format!("{about} has the same values in {a} and {b}, one by one"),
+        Check::Identical => format!("{about} has identical values in {a} and {b}"),
         Check::Drift { change, chance } => format!(
-            "{about} drifted by {} over the trial ({}); mirrored blocks keep a steady drift out of the effect",
+            "{about} drifted by {} over the trial ({}); mirrored blocks cancel a steady drift",
             tied(shown.change(change)),
             p(chance)
         ),
         Check::Order { change, chance } => format!(
-            "the effect on {about} depends on which arm begins the block: {} ({}); settle longer, or warm up",
+            "the effect on {about} depends on which arm starts the block: {} ({}); use a longer \
+             settling time or warm-up",
             tied(shown.change(change)),
             p(chance)
         ),
@@ -62,7 +63,8 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
             second,
             chance,
         } => format!(
-            "the values of {} come sorted ({}): {about} rose or fell from every run to the next",
+            "the values of {} are in sorted order ({}): {about} rose or fell from each run to the \
+             next",
             which(first, second),
             p(chance)
         ),
@@ -71,7 +73,7 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
             second_share,
             chance,
         } => format!(
-            "{} of {a}'s runs failed, {} of {b}'s ({}): only those that succeeded are compared",
+            "{} of {a}'s runs and {} of {b}'s failed ({}); only successful runs are compared",
             tied(percent(first_share)),
             tied(percent(second_share)),
             p(chance)

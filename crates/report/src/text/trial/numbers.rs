@@ -12,18 +12,19 @@ use super::value::{Shown, chance, value};
 use crate::view::View;
 
 /// Explains the terms.
-const WORDS: &str = "The difference is the ratio of the means less one, of values that are not all above 0 the difference of \
-    the means. Its 95 % interval is drawn from both lists again and again (percentile-t), of fewer than 8 values or more \
-    than 500 it is Welch's. p: the probability that chance alone sets the lists so far apart (Mann-Whitney, exact for few values). A difference is told where p is at most \
-    5 % and the interval leaves 0 out. Nothing pairs the values: what the machine did between the two lists is in \
-    the difference.";
+const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of the \
+    means if not all values are above 0. Its 95 % interval is bootstrapped from both lists \
+    (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: probability of such a \
+    difference by chance alone (Mann-Whitney, exact for few values). A difference counts if p is \
+    at most 5 % and the interval excludes 0. The values are not paired, so changes of the machine \
+    between the two lists are part of the difference.";
 
 pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(narrowed(style));
     let comparison = &document.comparison;
     let shown = Shown::new(document.unit, comparison.scale);
     verdict(&mut page, document, shown);
-    let headings = cells(&page, ["n", "mean", "median", "deviation", "min", "max"]);
+    let headings = cells(&page, ["count", "mean", "median", "deviation", "min", "max"]);
     page.headings(Tone::Strong, "", &headings);
     side(
         &mut page,
@@ -46,12 +47,12 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
             tied(format!("95 %: {}", shown.interval_with_unit(effect))),
             tied(format!("p = {}", chance(p)))
         );
-        page.paragraph(Tone::Plain, "B less A: ", &text);
+        page.paragraph(Tone::Plain, "B minus A: ", &text);
     }
     for (label, side) in [("A", &document.first), ("B", &document.second)] {
         if side.failed > 0 {
             let text = format!(
-                "{label}: {} failed and left out",
+                "{label}: {} failed and do not count",
                 counted(side.failed, "run")
             );
             page.paragraph(Tone::Warning, "Check: ", &text);
@@ -62,10 +63,10 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
             page.paragraph(Tone::Warning, "Check: ", &text);
         }
     }
-    let between = "What the machine did between the two lists is in the difference as well.";
+    let between = "Changes of the machine between the two lists are part of the difference.";
     page.paragraph(Tone::Faint, "", between);
     if style.view != View::First {
-        page.section("Words");
+        page.section("Terms");
         page.legend(WORDS);
     } else if style.explain {
         page.blank();
@@ -92,19 +93,19 @@ fn verdict(page: &mut Page, document: &NumbersComparison, shown: Shown) {
         Verdict::CannotTell { more_blocks } => {
             let more = match (more_blocks, comparison.effect) {
                 _ if is_constant(comparison) => "every value is the same".to_owned(),
-                (_, None) => "one of the two has a single value".to_owned(),
+                (_, None) => "one list has a single value".to_owned(),
                 (Some(more), _) => format!(
-                    "about {} of each would tell",
+                    "about {} in each list would",
                     tied(format!("{} more values", grouped(more)))
                 ),
-                (None, _) => "10 000 values of each would not".to_owned(),
+                (None, _) => "even 10 000 values in each list would not".to_owned(),
             };
             (Tone::Warning, format!("Cannot tell A and B apart: {more}."))
         }
     };
     page.paragraph(tone, "", &text);
     if document.better == Better::Unknown && comparison.verdict == Verdict::Differs {
-        let text = "Say which way is better: --better lower or --better higher.";
+        let text = "Set --better lower or --better higher for a verdict.";
         page.paragraph(Tone::Faint, "", text);
     }
 }
@@ -151,7 +152,7 @@ fn check_words(check: &Check, document: &NumbersComparison) -> Option<String> {
             second,
             chance: p,
         } => format!(
-            "{} sorted ({} if values come in any order): sorted before they were written down, or the machine \
+            "{} in sorted order ({} by chance): the values were sorted before, or the machine \
              drifted",
             which(first, second),
             tied(format!("p = {}", chance(p)))
@@ -159,9 +160,9 @@ fn check_words(check: &Check, document: &NumbersComparison) -> Option<String> {
         Check::Constant { value: constant } => {
             format!("every value is {}", value(document.unit, constant))
         }
-        Check::Identical => "both lists have the same values, one by one".to_owned(),
+        Check::Identical => "both lists have identical values".to_owned(),
         Check::TooFew { have, need } => format!(
-            "{} in one of them: with fewer than {need} no difference can count",
+            "{} in one list; a verdict needs at least {need}",
             counted(have, "value")
         ),
         // The other checks concern runs, which a list does not have.

@@ -57,8 +57,8 @@ pub(super) fn chance(p: f64) -> String {
         p if p >= 0.0995 => format!("{p:.2}"),
         p if p >= 0.00995 => format!("{p:.3}"),
         p if p >= 0.000_1 => format!("{p:.4}"),
-        p if p > 0.0 => format!("{p:.0e}"),
-        _ => "0".to_owned(),
+        p if p >= 1e-12 => format!("{p:.0e}"),
+        _ => "<1e-12".to_owned(),
     }
 }
 

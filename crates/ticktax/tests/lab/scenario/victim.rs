@@ -234,7 +234,7 @@ fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
     check(fits, || format!("no room for it:\n{page}"))?;
     for words in [
         "victim (",
-        "HELD UP",
+        "DELAYED",
         "THROTTLED",
         "thief",
         "The CPU quota of",

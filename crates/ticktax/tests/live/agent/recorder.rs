@@ -8,7 +8,7 @@ use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use ticktax_model::recording::RecordingReader;
+use ticktax_store::recording::RecordingReader;
 
 use super::running::{AS_NOBODY, Agent, recorded_in_classes, sum_of};
 use super::{NOBODY, facts_rows, has_no_rights, place_for_nobody};

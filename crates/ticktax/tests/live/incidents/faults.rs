@@ -269,7 +269,7 @@ pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
         )
     })?;
     check(
-        messages.contains("triggers: more of them than are handed out"),
+        messages.contains("triggers: too many to report each one"),
         || messages.clone(),
     )
 }

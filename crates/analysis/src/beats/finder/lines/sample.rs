@@ -1,4 +1,5 @@
-//! Data for drawing the costliest beats: a sample of their events, and the spectral peaks of those.
+//! Data for drawing the costliest beats: samples of their events, and the spectral peaks of these
+//! events.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
@@ -7,7 +8,7 @@ use super::super::super::{Events, knowable, spectrum};
 use super::super::search::{Found, events};
 use super::Lines;
 
-/// Fewer events do not make a meaningful spectrum.
+/// Minimum number of events for a meaningful spectrum.
 const FEWEST: usize = 8;
 
 /// A spectral peak, and the index of the sampled source whose events it comes from.
@@ -18,8 +19,8 @@ struct Peak {
 }
 
 impl Lines<'_> {
-    /// Attaches a sample of the source's events to the costliest beats; returns the spectral peaks
-    /// of all of them. Other programs come first, then ticktax, then threads' sleeps.
+    /// Attaches a sample of the source's events to each of the costliest beats. Returns the
+    /// spectral peaks of all of them. Programs are preferred to ticktax, and running to sleeping.
     pub(super) fn sample(&self, lines: &mut [BeatLine]) -> Option<PeriodSpectrum> {
         let later = |line: &BeatLine| (line.own, line.kind == BeatKind::OffCpu);
         let mut order: Vec<usize> = (0..lines.len()).collect();
@@ -51,7 +52,8 @@ impl Lines<'_> {
         Some(in_columns(sources, &peaks, ends?))
     }
 
-    /// The beat that a line was made from; for a merged line, the one whose period it has.
+    /// The beat that `line` was made from. If the line was merged, this is the beat that gave it
+    /// its period.
     fn found_of(&self, line: &BeatLine) -> Option<&Found> {
         let mut all = self.found.iter();
         all.find(|found| {
@@ -78,8 +80,8 @@ impl Lines<'_> {
     }
 }
 
-/// At most `max` of these: one at random from each of `max` equal groups, the same ones each time.
-/// Every n-th would all be of one kind if kinds alternate.
+/// Returns at most `max` of `times`: a random one from each of `max` equal groups, reproducibly.
+/// Taking every n-th could pick only one kind of event if kinds alternate.
 fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     if times.len() <= max {
         return times.to_vec();
@@ -99,7 +101,7 @@ fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     (0..max).filter_map(one).collect()
 }
 
-/// The range of periods searched, ns, and the peaks in it.
+/// The range of periods searched (ns) and the peaks in it.
 fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     let (shortest, longest) = knowable(events).ok()?;
     let (shortest, longest) = (shortest.0 as f64, longest.0 as f64);
@@ -117,7 +119,7 @@ fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     Some(((shortest, longest), peaks))
 }
 
-/// Keeps the strongest peak in each of equal steps of the logarithm of the period.
+/// Divides the logarithm of the period into equal steps, and keeps the strongest peak in each.
 fn in_columns(
     sources: Vec<String>,
     peaks: &[Peak],
@@ -148,8 +150,8 @@ fn in_columns(
     }
 }
 
-/// Rounds to `digits` significant digits: a peak is not known better, and each digit takes room in
-/// every file.
+/// Rounds to `digits` significant digits. A peak is not known more precisely, and each digit takes
+/// space in every file.
 fn rounded(value: f64, digits: usize) -> f64 {
     let written = format!("{value:.*e}", digits.saturating_sub(1));
     written.parse().unwrap_or(value)
@@ -168,7 +170,7 @@ mod tests {
         for (run, time) in (0..).zip(&kept) {
             assert!((run * 100..(run + 1) * 100).contains(&time.0), "{kept:?}");
         }
-        // Both of two alternating kinds are in the sample.
+        // The sample contains both of two alternating kinds.
         let odd = kept.iter().filter(|time| time.0 % 2 == 1).count();
         assert!((25..75).contains(&odd), "{odd}");
         assert_eq!(sampled(&times[..7], 100), times[..7]);

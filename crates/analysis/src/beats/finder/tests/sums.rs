@@ -1,4 +1,4 @@
-//! Beats in recordings that keep sums, in which only long events have times.
+//! Tests recordings that keep sums, in which only long events have times.
 
 use ticktax_fixture::{Summing, books, process, replay};
 use ticktax_model::beats::{BeatKind, BeatStatement};
@@ -10,7 +10,7 @@ use super::super::BeatFinder;
 use super::{MS, Story, US, every, header, near};
 
 impl Story {
-    /// Searches these rows as a recording with sums would contain them.
+    /// Searches the story's rows as a recording with sums would contain them.
     fn search_sums(mut self, length: i64) -> BeatStatement {
         self.rows.sort_by_key(|row| (row.span().end(), row.cpu()));
         let mut summing = Summing::new(BeatFinder::new().with_halves());
@@ -64,8 +64,8 @@ fn long_beats_and_gaps_are_found_over_hours() {
     assert!(!limits.iter().any(other), "{limits:?}");
 }
 
-/// A thread that runs 2 ms per second for 200 s. From the fiftieth second on, its runs were summed
-/// in this many one-second windows.
+/// A thread that runs 2 ms per second for 200 s. From the fiftieth second on, its runs are only
+/// summed in `windows` one-second windows.
 fn with_full_buffer(windows: i64) -> BeatStatement {
     let (second, length) = (1_000 * MS, 200_000 * MS);
     let mut world = Story::default();

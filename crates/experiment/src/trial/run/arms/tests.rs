@@ -1,4 +1,4 @@
-//! What is typed for arms, and what it means. Everything is read on this machine, and nothing changed.
+//! Tests of parsing and resolving arms. They read this machine's settings and change nothing.
 
 use ticktax_knobs::{Consent, System};
 use ticktax_model::{Cpu, Nanos};
@@ -11,10 +11,10 @@ fn command() -> Subject {
 }
 
 fn parsed(texts: &[&str]) -> Result<Vec<Row>, TryError> {
-    of(texts, &command(), &Named::default())
+    resolved(texts, &command(), &Named::default())
 }
 
-fn of(texts: &[&str], subject: &Subject, named: &Named) -> Result<Vec<Row>, TryError> {
+fn resolved(texts: &[&str], subject: &Subject, named: &Named) -> Result<Vec<Row>, TryError> {
     let assignments: Result<Vec<Assignment>, TryError> =
         texts.iter().map(|text| Assignment::parse(text)).collect();
     let system = System::default();
@@ -30,7 +30,7 @@ fn values(row: &Row) -> Vec<&str> {
 }
 
 #[test]
-fn lists_of_one_length_are_arms_and_one_value_is_in_all() {
+fn a_single_value_applies_to_every_arm() {
     let rows = parsed(&["proc.nice=0, 5,10", "proc.timer_slack=1000"]).unwrap();
     assert_eq!(values(&rows[0]), ["0", "5", "10"]);
     assert_eq!(values(&rows[1]), ["1000"; 3]);
@@ -44,18 +44,18 @@ fn lists_of_one_length_are_arms_and_one_value_is_in_all() {
 }
 
 #[test]
-fn settings_of_a_process_are_of_all_its_threads() {
+fn settings_of_a_process_apply_to_all_its_threads() {
     let pid = i32::try_from(std::process::id()).unwrap();
     let each = Nanos::from_secs(1);
     let own = Subject::Process { pid, each };
-    let rows = of(&["proc.nice=0,5"], &own, &Named::default()).unwrap();
+    let rows = resolved(&["proc.nice=0,5"], &own, &Named::default()).unwrap();
     assert_eq!(rows[0].place, Place::Threads(pid));
-    let told = rows[0].place.words();
-    assert_eq!(told, format!("all threads of process {pid}"));
+    let words = rows[0].place.words();
+    assert_eq!(words, format!("all threads of process {pid}"));
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_changed() {
+fn senseless_assignments_are_refused() {
     let mut wrong = Vec::new();
     for (texts, why) in [
         (&["vm.swappiness"][..], "write KNOB=A,B"),
@@ -80,7 +80,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_changed() {
             Err(error) if error.to_string().contains(why) => {}
             other => wrong.push(format!(
                 "{texts:?}: {:?}",
-                other.map_err(|it| it.to_string())
+                other.map_err(|error| error.to_string())
             )),
         }
     }
@@ -88,7 +88,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn an_arm_that_is_as_it_is_now_is_no_other_arm() {
+fn an_arm_equal_to_the_present_value_is_refused() {
     let now = ticktax_knobs::registry::find("vm.swappiness").unwrap();
     let now = now.read(&System::default(), &ticktax_knobs::Target::Machine);
     let Ok(now) = now else {
@@ -103,11 +103,11 @@ fn an_arm_that_is_as_it_is_now_is_no_other_arm() {
 }
 
 #[test]
-fn a_cpu_that_nothing_is_of_is_named_for_nothing() {
+fn a_cpu_without_a_per_cpu_setting_is_refused() {
     let named = Named {
         cpus: Some([Cpu(0)].into_iter().collect()),
         ..Named::default()
     };
-    let unused = of(&["proc.nice=0,1"], &command(), &named).unwrap_err();
+    let unused = resolved(&["proc.nice=0,1"], &command(), &named).unwrap_err();
     assert!(unused.to_string().contains("--cpu"), "{unused}");
 }

@@ -1,0 +1,159 @@
+//! Files and folders: folders held by a handle, files that appear complete or not at all, output to
+//! files and devices, locks, checksummed lines, and messages for I/O errors.
+
+mod folder;
+mod input;
+mod output;
+mod temporary;
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::ops::{Deref, DerefMut};
+
+use nix::errno::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use folder::{Distrust, Folder};
+pub use input::{open_input, read_input};
+pub use output::{check_output, write_output};
+pub use temporary::{Temporary, remove_abandoned};
+
+/// A file or folder with an exclusive lock (flock(2)). Dropping it unlocks, and so does the end of
+/// the process, even after SIGKILL.
+#[derive(Debug)]
+pub struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks an open file or folder.
+    ///
+    /// # Errors
+    /// Another process holds the lock, or a system error.
+    pub fn lock(file: File) -> Result<Self, TryLockError> {
+        file.try_lock()?;
+        Ok(Self(file))
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl DerefMut for LockedFile {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+impl Drop for LockedFile {
+    /// Unlocks explicitly. A child that another thread has just forked holds a copy of the
+    /// descriptor until it executes its program, so closing ours would leave the file locked.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+/// Writes a line of a journal: the CRC-32 of its JSON in eight hexadecimal digits, a space, the
+/// JSON.
+///
+/// # Errors
+/// The content cannot be JSON: it holds a path that is not UTF-8.
+pub fn checked_line(content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let json = serde_json::to_string(content)?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
+}
+
+/// Reads a [`checked_line`], which includes its line end. Returns `None` if the line is cut short
+/// or damaged, or holds another type.
+pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (sum, json) = text.split_once(' ')?;
+    let right = u32::from_str_radix(sum, 16).ok()? == crc32fast::hash(json.as_bytes());
+    right.then(|| serde_json::from_str(json).ok()).flatten()
+}
+
+/// Reason and remedy if an output file cannot be started.
+pub fn creation_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "its folder does not exist; make it first, or choose another".to_owned()
+        }
+        io::ErrorKind::InvalidInput => {
+            "it is a device or a pipe, not a file; name a file".to_owned()
+        }
+        _ => error_words(error),
+    }
+}
+
+/// Reason and remedy of an I/O error, without the system's number. A [`Distrust`] has both already.
+pub fn error_words(error: &io::Error) -> String {
+    // The standard library has no kind for these.
+    let full = [Errno::EMFILE, Errno::ENFILE].map(|errno| errno as i32);
+    if error
+        .raw_os_error()
+        .is_some_and(|number| full.contains(&number))
+    {
+        return "too many files are open; raise `ulimit -n`".to_owned();
+    }
+    let distrust = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Distrust>());
+    distrust.map_or_else(|| words(error.kind()), ToString::to_string)
+}
+
+/// Reason and remedy of a kind of I/O error. The system's number is left out.
+pub fn words(kind: io::ErrorKind) -> String {
+    let words = match kind {
+        io::ErrorKind::NotFound => "no such file or folder; check the path",
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; choose a folder of your own, or run as the owner"
+        }
+        io::ErrorKind::IsADirectory => "it is a folder; name a file in it",
+        io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder",
+        io::ErrorKind::StorageFull => "the disk is full; free some space, or choose another disk",
+        io::ErrorKind::QuotaExceeded => {
+            "your disk quota is used up; free some space, or choose another disk"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "it grew past the largest file allowed; raise `ulimit -f`, or write less"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "the file system is read-only; choose a folder elsewhere"
+        }
+        io::ErrorKind::InvalidFilename => "the name is too long or not allowed; choose another",
+        io::ErrorKind::UnexpectedEof => "it ends too early; copy it again in full",
+        // `ErrorKind` has words of its own for the rest, without a number.
+        other => return format!("{other}; try another folder or disk"),
+    };
+    words.to_owned()
+}
+
+/// Whether an I/O error says that there is no space left, on the disk or of a quota.
+pub fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_owner_whoever_has_a_copy_of_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || LockedFile::lock(File::open(folder.path()).expect("a folder"));
+        let first = open().expect("it is free");
+        assert!(matches!(open(), Err(TryLockError::WouldBlock)));
+        // A child that another thread is starting has such a copy.
+        let copy = first.try_clone().expect("a copy");
+        drop(first);
+        open().expect("it is free again");
+        drop(copy);
+    }
+}

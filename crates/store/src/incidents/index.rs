@@ -1,0 +1,245 @@
+//! The index: a file of JSON lines, one per event. It only grows, until its older half is dropped.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use ticktax_model::hidden::escape_in_json;
+use ticktax_model::incident::{IncidentIndex, IndexLine, LossCause};
+
+use super::INDEX_MAX;
+use super::name::time_in;
+use crate::disk::{self, Folder, Temporary};
+
+pub(super) const NAME: &str = "index.jsonl";
+/// The first bytes of every line.
+const LINE_START: &[u8] = br#"{"line":""#;
+
+/// The latest accepted time of an incident, in the year 2242.
+const LATEST_UNIX_MS: u64 = 1_000 << 33;
+/// The longest accepted incident: 9 years, in ns.
+const LONGEST: i64 = 1 << 58;
+
+/// Why an index cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IndexError {
+    /// A system error, or a file that another user can change.
+    #[error("{}", disk::error_words(.0))]
+    Io(#[from] io::Error),
+    /// A line cannot be written as JSON.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// None of the file's lines is one of ours.
+    #[error("{} is not an index of incidents: move it away", .0.display())]
+    Foreign(PathBuf),
+    /// The file is larger than ticktax lets an index grow.
+    #[error("{} is larger than {} MiB: move it away", .0.display(), INDEX_MAX >> 20)]
+    TooLong(PathBuf),
+}
+
+/// The index of a folder. The file is open only while a line is written, because a file open for
+/// writing keeps its file system from being made read-only.
+#[derive(Debug)]
+pub(super) struct IndexFile {
+    folder: Folder,
+    /// Length of the file. Anything beyond belongs to a line that could not be written completely.
+    length: u64,
+    /// Inode of the file with this length. The file can be replaced.
+    inode: u64,
+}
+
+impl IndexFile {
+    /// Reads the index of a folder, or creates it. An unterminated last line is cut off.
+    pub(super) fn open(folder: Folder) -> Result<(Self, IncidentIndex), IndexError> {
+        let file = writable(&folder)?;
+        let mut index = Self {
+            folder,
+            length: 0,
+            inode: 0,
+        };
+        let contents = index.load(&file)?;
+        // Sync, so that a power failure does not lose the name of a new file.
+        index.folder.sync();
+        Ok((index, contents))
+    }
+
+    /// Reads a file of unknown length. It is only truncated if its lines are ours.
+    fn load(&mut self, file: &File) -> Result<IncidentIndex, IndexError> {
+        let path = || self.folder.path().join(NAME);
+        let bytes = read_all(file)?.ok_or_else(|| IndexError::TooLong(path()))?;
+        let complete = complete_lines(&bytes);
+        let contents = parse(complete);
+        let is_ours = if complete.is_empty() {
+            let shared = bytes.len().min(LINE_START.len());
+            bytes[..shared] == LINE_START[..shared]
+        } else {
+            !contents.lines.is_empty()
+        };
+        if !is_ours {
+            return Err(IndexError::Foreign(path()));
+        }
+        self.length = complete.len() as u64;
+        self.inode = file.metadata()?.ino();
+        if complete.len() < bytes.len() {
+            file.set_len(self.length)?;
+        }
+        file.sync_all()?;
+        Ok(contents)
+    }
+
+    /// Appends a line and syncs it to the disk. If that fails, no part of the line stays.
+    pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
+        // People read the file with `cat`.
+        let mut text = escape_in_json(&serde_json::to_string(line)?).into_bytes();
+        text.push(b'\n');
+        let mut file = self.current()?;
+        if self.length + text.len() as u64 > INDEX_MAX {
+            self.shorten(file)?;
+            file = self.current()?;
+        }
+        file.seek(SeekFrom::Start(self.length))?;
+        let written = file.write_all(&text).and_then(|()| file.sync_data());
+        if written.is_ok() {
+            self.length += text.len() as u64;
+        } else {
+            file.set_len(self.length)?;
+        }
+        Ok(written?)
+    }
+
+    /// Opens the file for writing, truncated to its complete lines.
+    fn current(&mut self) -> Result<File, IndexError> {
+        let file = writable(&self.folder)?;
+        let found = file.metadata()?;
+        if found.ino() != self.inode {
+            self.load(&file)?;
+            return Ok(file);
+        }
+        // The file is longer if a failed line could not be removed, and shorter if another program
+        // truncated it.
+        if found.len() > self.length {
+            file.set_len(self.length)?;
+        }
+        self.length = self.length.min(found.len());
+        Ok(file)
+    }
+
+    /// Drops the older half, and notes how many incidents it contained.
+    fn shorten(&mut self, file: File) -> Result<(), IndexError> {
+        let mut bytes = Vec::new();
+        file.take(self.length).read_to_end(&mut bytes)?;
+        let half = bytes.len() / 2;
+        let rest = bytes[half..].iter().position(|&byte| byte == b'\n');
+        let (old, new) = bytes.split_at(rest.map_or(bytes.len(), |place| half + place + 1));
+        let mut text = Vec::new();
+        for line in left_out(&parse(old)) {
+            serde_json::to_writer(&mut text, &line)?;
+            text.push(b'\n');
+        }
+        text.extend_from_slice(new);
+        let folder = self.folder.try_clone()?;
+        let temporary = Temporary::in_folder(folder, OsStr::new(NAME), 0o600)?;
+        let mut file = temporary.handle()?;
+        file.write_all(&text)?;
+        let inode = file.metadata()?.ino();
+        temporary.appear()?;
+        self.length = text.len() as u64;
+        self.inode = inode;
+        Ok(())
+    }
+}
+
+/// Reads the index in any user's folder. A missing index is empty.
+pub(super) fn read(folder: &Folder) -> Result<IncidentIndex, IndexError> {
+    let file = match folder.read(OsStr::new(NAME)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(IncidentIndex::default());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let bytes = read_all(&file)?;
+    let bytes = bytes.ok_or_else(|| IndexError::TooLong(folder.path().join(NAME)))?;
+    Ok(parse(&bytes))
+}
+
+fn writable(folder: &Folder) -> io::Result<File> {
+    folder.write(OsStr::new(NAME), true, 0o600)
+}
+
+/// Reads an index completely. `None` if it is larger than an index can be.
+fn read_all(file: &File) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let length = file.take(INDEX_MAX + 1).read_to_end(&mut bytes)?;
+    Ok((length as u64 <= INDEX_MAX).then_some(bytes))
+}
+
+/// Lines with the counts of the dropped lines: incidents, and recordings that were not kept.
+fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
+    let mut counts = std::collections::BTreeMap::new();
+    for line in &old.lines {
+        let (cause, count) = match line {
+            IndexLine::Incident(_) => (LossCause::IndexFull, 1),
+            IndexLine::Removed { cause, .. } => (*cause, 1),
+            IndexLine::Lost { cause, count } => (*cause, *count),
+            // Recording outcomes belong to incidents that are already counted.
+            IndexLine::Recorded { .. }
+            | IndexLine::NotRecorded { .. }
+            | IndexLine::Began { .. }
+            | IndexLine::Ended { .. } => continue,
+        };
+        let sum: &mut u64 = counts.entry(cause).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    let counts = counts.into_iter();
+    counts
+        .map(|(cause, count)| IndexLine::Lost { cause, count })
+        .collect()
+}
+
+/// The terminated lines.
+fn complete_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n');
+    &bytes[..end.map_or(0, |end| end + 1)]
+}
+
+/// Parses all complete lines. A line counts as damaged if it names anything but a recording of this
+/// folder, or if its time is impossible.
+pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
+    let mut contents = IncidentIndex::default();
+    let lines = complete_lines(bytes).split(|&byte| byte == b'\n');
+    for line in lines.filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line) {
+            Ok(line) if names_our_recording(&line) && is_possible(&line) => contents.add(line),
+            _ => contents.damaged += 1,
+        }
+    }
+    contents
+}
+
+/// Whether an incident's time and length can be added to others without overflow.
+fn is_possible(line: &IndexLine) -> bool {
+    let IndexLine::Incident(entry) = line else {
+        return true;
+    };
+    let incident = &entry.incident;
+    incident.at_unix_ms.unsigned_abs() <= LATEST_UNIX_MS
+        && (0..=LONGEST).contains(&incident.lasted.0)
+}
+
+/// Whether a line names no recording, or one with a name of our own form.
+fn names_our_recording(line: &IndexLine) -> bool {
+    let name = match line {
+        IndexLine::Incident(entry) => entry.recording.as_ref(),
+        IndexLine::Recorded { recording, .. } | IndexLine::NotRecorded { recording, .. } => {
+            Some(recording)
+        }
+        IndexLine::Began { .. }
+        | IndexLine::Ended { .. }
+        | IndexLine::Removed { .. }
+        | IndexLine::Lost { .. } => None,
+    };
+    name.is_none_or(|name| time_in(name).is_some())
+}

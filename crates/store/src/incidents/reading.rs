@@ -1,0 +1,172 @@
+//! Reads a folder of incidents of any user: the index, the recordings, and the recordings that the
+//! index lacks.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ticktax_model::incident::{Incident, IncidentEntry, IncidentIndex, IndexLine};
+
+use super::IncidentStoreError;
+use super::index::{self, IndexError};
+use super::name::time_in;
+use crate::disk::Folder;
+use crate::recording::{RecordingError, RecordingReader};
+
+/// A recording that the index lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unindexed {
+    /// The name of its file in the folder.
+    pub name: String,
+    /// When its incident was noticed, according to that name, in ms since 1970.
+    pub at_unix_ms: i64,
+}
+
+/// An open folder of incidents. Recordings are opened by name, relative to the folder's handle and
+/// never through a link. An index written by somebody else therefore cannot lead to other files.
+#[derive(Debug)]
+pub struct IncidentFolder {
+    folder: Folder,
+}
+
+impl IncidentFolder {
+    /// Opens a folder of any user.
+    ///
+    /// # Errors
+    /// Fails if the folder does not exist or cannot be read.
+    pub fn open(path: &Path) -> Result<Self, IncidentStoreError> {
+        let folder = Folder::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => IncidentStoreError(format!(
+                "no incidents in {}: `ticktax record --trigger 'wait>5ms'` keeps them there",
+                path.display()
+            )),
+            _ => cannot_read(path, error),
+        })?;
+        Ok(Self { folder })
+    }
+
+    /// Wraps a folder that is already open.
+    pub(super) fn new(folder: Folder) -> Self {
+        Self { folder }
+    }
+
+    /// The folder's handle.
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// The folder's path, for messages.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Reads the index and finds the recordings that it lacks. A recorder may write to the folder
+    /// at the same time.
+    ///
+    /// # Errors
+    /// Fails if the folder or its index cannot be read.
+    pub fn read(&self) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
+        // List the folder first. A recorder adds a recording to the index before the file appears,
+        // so an index read afterwards contains every file in the list.
+        let listed = self
+            .recordings()
+            .map_err(|error| cannot_read(self.path(), error))?;
+        let contents =
+            index::read(&self.folder).map_err(|error| cannot_read(self.path(), error))?;
+        let unindexed = lacking(listed, &contents);
+        Ok((contents, unindexed))
+    }
+
+    /// The size of a recording. `None` if it is missing or not a regular file.
+    pub fn size(&self, name: &str) -> Option<u64> {
+        time_in(name)?;
+        self.folder.size(OsStr::new(name))
+    }
+
+    /// The path of a recording, for messages.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// Fails if it is missing, a link, or not a recording.
+    pub fn recording(&self, name: &str) -> Result<RecordingReader, RecordingError> {
+        let path = self.path_of(name);
+        let opened = match time_in(name) {
+            Some(_) => self.folder.read(OsStr::new(name)),
+            None => Err(io::ErrorKind::InvalidFilename.into()),
+        };
+        let file = opened.map_err(|error| RecordingError::read(&path, &error))?;
+        RecordingReader::from_file(path, file)
+    }
+
+    /// Adds an incident from a recording that the index lacks.
+    pub fn add_found(&self, contents: &mut IncidentIndex, found: &Unindexed, incident: Incident) {
+        let bytes = self.size(&found.name).unwrap_or(0);
+        let number = contents.last_number().saturating_add(1);
+        let entry = entry_of(found, number, bytes, incident);
+        contents.lines.push(IndexLine::Incident(Box::new(entry)));
+        contents.found_again += 1;
+    }
+
+    /// The recordings that the index lacks.
+    pub(super) fn unindexed(&self, contents: &IncidentIndex) -> io::Result<Vec<Unindexed>> {
+        Ok(lacking(self.recordings()?, contents))
+    }
+
+    /// All recordings, oldest first.
+    fn recordings(&self) -> io::Result<Vec<Unindexed>> {
+        let names = self.folder.names()?.into_iter();
+        let mut found: Vec<Unindexed> = names
+            .filter_map(|name| {
+                let name = name.into_string().ok()?;
+                let at_unix_ms = time_in(&name)?;
+                Some(Unindexed { name, at_unix_ms })
+            })
+            .collect();
+        found.sort_unstable_by_key(|recording| recording.at_unix_ms);
+        Ok(found)
+    }
+}
+
+/// Reads the index of a folder of any user, and finds the recordings that it lacks.
+///
+/// # Errors
+/// Fails like [`IncidentFolder::open`] and [`IncidentFolder::read`].
+pub fn read_incidents(
+    folder: &Path,
+) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
+    IncidentFolder::open(folder)?.read()
+}
+
+fn cannot_read(folder: &Path, error: impl Into<IndexError>) -> IncidentStoreError {
+    IncidentStoreError::new("read the incidents in", folder, &error.into())
+}
+
+/// The index entry of a recording that the index lacked.
+pub(super) fn entry_of(
+    found: &Unindexed,
+    number: u64,
+    bytes: u64,
+    incident: Incident,
+) -> IncidentEntry {
+    IncidentEntry {
+        number,
+        recording: Some(found.name.clone()),
+        bytes,
+        not_kept: None,
+        incident,
+    }
+}
+
+fn lacking(mut recordings: Vec<Unindexed>, contents: &IncidentIndex) -> Vec<Unindexed> {
+    let known: HashSet<&str> = contents
+        .entries()
+        .filter_map(|entry| entry.recording.as_deref())
+        .collect();
+    recordings.retain(|recording| !known.contains(&*recording.name));
+    recordings
+}

@@ -1,0 +1,189 @@
+//! Parquet files: what recordings, tables and facts have in common.
+//!
+//! A file may come from anybody. [`Unopened`] checks its sizes before the Parquet library believes
+//! them, and [`decode`] turns the library's panics on damaged bytes into errors.
+
+mod bounds;
+mod output;
+
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
+use parquet::record::reader::RowIter;
+
+use crate::disk::error_words;
+
+pub use bounds::Excess;
+pub(crate) use bounds::{Bounds, Fetch, Footer};
+pub(crate) use output::{column_type, message, put_cells, put_column};
+
+/// A file whose footer was read but not parsed.
+pub(crate) struct Unopened {
+    bounds: Bounds,
+    fetch: Box<Fetch>,
+    footer: Option<Footer>,
+}
+
+impl Unopened {
+    /// Reads the footer of a file.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read.
+    pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, String> {
+        let bounds = Bounds::new(bytes.len());
+        let fetch: Box<Fetch> =
+            Box::new(move |start, length| decode(|| bytes.get_bytes(start, length)));
+        let footer = Footer::read(bounds.size(), &*fetch)?;
+        Ok(Self {
+            bounds,
+            fetch,
+            footer,
+        })
+    }
+
+    /// The bytes of the footer. `None` if the file is too short for one.
+    pub(crate) fn footer(&self) -> Option<&Footer> {
+        self.footer.as_ref()
+    }
+
+    /// Reads bytes of the file.
+    pub(crate) fn fetch(&self) -> &Fetch {
+        &*self.fetch
+    }
+
+    /// Checks the footer, opens the file with the Parquet library, and checks what that found.
+    pub(crate) fn open<R: ChunkReader + 'static>(self, file: R) -> Result<ParquetFile, OpenFault> {
+        if let Some(footer) = &self.footer {
+            self.bounds.check_footer(&footer.bytes)?;
+        }
+        let file = decode(|| SerializedFileReader::new(file)).map_err(OpenFault::Footer)?;
+        self.bounds.check_metadata(file.metadata())?;
+        Ok(ParquetFile {
+            file: Box::new(file),
+            bounds: self.bounds,
+            fetch: self.fetch,
+        })
+    }
+}
+
+/// Why a file cannot be opened.
+pub(crate) enum OpenFault {
+    /// The footer cannot be decoded, for this reason.
+    Footer(String),
+    /// It exceeds a limit.
+    Excess(Excess),
+}
+
+impl From<Excess> for OpenFault {
+    fn from(excess: Excess) -> Self {
+        match excess {
+            Excess::Nonsense { .. } => Self::Footer(NONSENSE.to_owned()),
+            excess => Self::Excess(excess),
+        }
+    }
+}
+
+/// An open file whose sizes are checked.
+pub(crate) struct ParquetFile {
+    file: Box<dyn FileReader>,
+    bounds: Bounds,
+    fetch: Box<Fetch>,
+}
+
+impl ParquetFile {
+    /// The parsed footer.
+    pub(crate) fn metadata(&self) -> &ParquetMetaData {
+        self.file.metadata()
+    }
+
+    /// The limits for a file of its size.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// Reads bytes of the file.
+    pub(crate) fn fetch(&self) -> &Fetch {
+        &*self.fetch
+    }
+
+    /// Opens a row group. Its pages must be checked before they are read.
+    pub(crate) fn row_group(&self, index: usize) -> Result<Box<dyn RowGroupReader + '_>, String> {
+        decode(|| self.file.get_row_group(index))
+    }
+
+    /// Checks the pages of some columns of a row group.
+    pub(crate) fn check_pages(
+        &self,
+        group: usize,
+        columns: impl Iterator<Item = usize>,
+    ) -> Result<(), Excess> {
+        let group = self.metadata().row_group(group);
+        self.bounds.check_pages(group, columns, self.fetch())
+    }
+
+    /// All rows, one value after the other. Their pages must be checked before, and [`decode`] must
+    /// surround the reading.
+    pub(crate) fn rows(&self) -> Result<RowIter<'_>, ParquetError> {
+        self.file.get_row_iter(None)
+    }
+}
+
+/// Description of bytes that cannot be decoded.
+const NONSENSE: &str = "its bytes make no sense";
+
+/// The cause of a Parquet error, on one line and without the layers around it.
+pub(crate) fn parquet_words(error: &ParquetError) -> String {
+    let text = match error {
+        ParquetError::General(text) | ParquetError::NYI(text) | ParquetError::EOF(text) => {
+            text.clone()
+        }
+        ParquetError::External(inner) => match inner.downcast_ref::<io::Error>() {
+            Some(error) => error_words(error),
+            None => inner.to_string(),
+        },
+        other => other.to_string(),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+thread_local! {
+    /// Whether [`decode`] runs on this thread.
+    static DECODING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread comes from damaged bytes and will become an error. A panic hook
+/// should not print it.
+pub fn is_decoding() -> bool {
+    DECODING.get()
+}
+
+/// Runs code of the Parquet library on bytes that may be damaged. The library returns an error for
+/// most of them and panics for some. What it was working on is not used again after a panic.
+pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+    let outer = DECODING.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    DECODING.set(outer);
+    match done {
+        Ok(done) => done.map_err(|error| parquet_words(&error)),
+        Err(_) => Err(NONSENSE.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_while_decoding_is_known_as_such() {
+        let panicked: Result<(), String> = decode(|| {
+            assert!(is_decoding());
+            panic!("damaged bytes")
+        });
+        assert!(panicked.is_err());
+        assert!(!is_decoding());
+    }
+}

@@ -1,0 +1,389 @@
+//! Bounds on a Parquet file of unknown origin, checked before the Parquet library reads it.
+//!
+//! The library believes the sizes in a file: a page header of ten bytes can make it allocate
+//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] look at the sizes alone. Most
+//! bounds grow with the file, so that reading N bytes takes at most a constant plus a multiple of
+//! N.
+
+mod skim;
+
+use bytes::Bytes;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+
+use self::skim::{PageHeader, Skimmer, Stop};
+
+/// Reads bytes of the file, given their offset and number.
+pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Sync;
+
+/// Why a file is not read: it would take too much memory, or holds a number that cannot be true.
+///
+/// Each message says what is wrong and what to do, as the second half of a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Excess {
+    /// There are too many of something.
+    #[error(
+        "it has more than {most} {of}, the most that a file of its size may have; record a shorter \
+         time"
+    )]
+    TooMany {
+        /// Plural noun: `rows`, `sources`.
+        of: &'static str,
+        /// The largest number accepted.
+        most: u64,
+    },
+    /// Something takes more bytes than it may.
+    #[error("{part} takes more than {most} bytes; record anew")]
+    TooLarge {
+        /// Which part of the file.
+        part: String,
+        /// The largest number of bytes accepted.
+        most: u64,
+    },
+    /// A number is outside its range.
+    #[error("{field} is {found}: it must be {allowed}; copy it again, or record anew")]
+    Value {
+        /// Which number.
+        field: String,
+        /// The number found.
+        found: String,
+        /// The range.
+        allowed: &'static str,
+    },
+    /// Decoding a column could take any amount of memory.
+    #[error("column {column} is stored in an unsupported encoding; write it with a dictionary")]
+    Encoding {
+        /// Its number, counted from 0.
+        column: usize,
+    },
+    /// The bytes have no meaning.
+    #[error("{part} has no meaning; copy it again, or record anew")]
+    Nonsense {
+        /// Which part of the file.
+        part: String,
+    },
+    /// The file cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// The footer of a file.
+#[derive(Debug)]
+pub(crate) struct Footer {
+    /// Its offset in the file.
+    pub(crate) begin: u64,
+    /// Its bytes, without the length and the magic number that follow.
+    pub(crate) bytes: Bytes,
+}
+
+impl Footer {
+    /// Reads the footer of a file of `length` bytes. Returns `None` if the file is too short for
+    /// one.
+    pub(crate) fn read(length: u64, fetch: &Fetch) -> Result<Option<Self>, String> {
+        // A Parquet file ends with its footer, the footer's length in four bytes, and four more.
+        let Some(rest) = length.checked_sub(8) else {
+            return Ok(None);
+        };
+        let footer = fetch(rest, 4)?;
+        let footer = <[u8; 4]>::try_from(&footer[..]).map_or(0, u32::from_le_bytes);
+        let Some(begin) = rest.checked_sub(footer.into()) else {
+            return Ok(None);
+        };
+        let bytes = fetch(begin, footer as usize)?;
+        Ok(Some(Self { begin, bytes }))
+    }
+}
+
+/// The bounds for a file of one size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    size: u64,
+}
+
+/// Columns, and groups of columns, in a file: a recording has 19, and other tools may add some.
+const COLUMNS: u64 = 256;
+/// Bytes fetched for a page header. A recording's takes 20; statistics may make it longer.
+const HEADER: u64 = 128;
+/// The longest page header accepted.
+const LONGEST_HEADER: u64 = 64 * 1024;
+/// Memory that a value of a decoded dictionary takes in addition to its bytes.
+const DICTIONARY_VALUE: u64 = 40;
+
+const MIB: u64 = 1 << 20;
+
+impl Bounds {
+    /// The bounds for a file of `size` bytes.
+    pub(crate) const fn new(size: u64) -> Self {
+        Self { size }
+    }
+
+    /// The size of the file.
+    pub(crate) const fn size(self) -> u64 {
+        self.size
+    }
+
+    /// Maximum number of structures in the footer. A column of a row group has five. They take
+    /// about 1 KiB of memory and 100 bytes of the file.
+    const fn structures(self) -> u64 {
+        16_384 + self.size / 32
+    }
+
+    /// Maximum number of rows. Rows are read one at a time, so this bounds time, not memory. Rows
+    /// of an idle simulated machine compress to almost nothing.
+    const fn rows(self) -> u64 {
+        256 * MIB + 64 * self.size
+    }
+
+    /// Maximum bytes of decompressed pages in memory at once.
+    const fn pages(self) -> u64 {
+        16 * MIB + 4 * self.size
+    }
+
+    /// Checks the bytes of the footer before the library decodes them.
+    pub(crate) fn check_footer(self, footer: &[u8]) -> Result<(), Excess> {
+        let mut columns = 0;
+        let mut skimmer = Skimmer::new(footer);
+        let result = skimmer.structure(self.structures(), &mut |path, value| {
+            if path == SCHEMA {
+                columns = value;
+            }
+        });
+        match result {
+            Ok(()) if columns > COLUMNS.cast_signed() => Err(Excess::TooMany {
+                of: "columns",
+                most: COLUMNS,
+            }),
+            Ok(()) => Ok(()),
+            Err(Stop::TooMany) => Err(Excess::TooMany {
+                of: "parts in its footer",
+                most: self.structures(),
+            }),
+            Err(Stop::Short | Stop::Nonsense) => Err(Excess::Nonsense {
+                part: "its footer".to_owned(),
+            }),
+        }
+    }
+
+    /// Checks the numbers of the decoded footer.
+    pub(crate) fn check_metadata(self, metadata: &ParquetMetaData) -> Result<(), Excess> {
+        let (mut rows, mut bytes) = (0_u64, 0_u64);
+        for group in metadata.row_groups() {
+            rows = rows.saturating_add(unsigned(group.num_rows(), "a number of rows")?);
+            for column in group.columns() {
+                let size = unsigned(column.compressed_size(), "a column's size")?;
+                bytes = bytes.saturating_add(size);
+                unsigned(column.data_page_offset(), "a column's place")?;
+                unsigned(
+                    column.dictionary_page_offset().unwrap_or(0),
+                    "a column's place",
+                )?;
+            }
+        }
+        if rows > self.rows() {
+            let most = self.rows();
+            return Err(Excess::TooMany { of: "rows", most });
+        }
+        // Columns that share bytes could be read any number of times.
+        if bytes > self.size {
+            return Err(Excess::TooLarge {
+                part: "all columns together".to_owned(),
+                most: self.size,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks the page headers of some columns of a row group before its pages are decompressed.
+    pub(crate) fn check_pages(
+        self,
+        group: &RowGroupMetaData,
+        columns: impl Iterator<Item = usize>,
+        fetch: &Fetch,
+    ) -> Result<(), Excess> {
+        let rows = unsigned(group.num_rows(), "a number of rows")?;
+        let mut held = 0;
+        for number in columns {
+            let column = Column {
+                number,
+                rows,
+                bounds: self,
+            };
+            let (start, length) = group.column(number).byte_range();
+            let end = start.saturating_add(length);
+            held += column.check(start..end.min(self.size), fetch)?;
+            if held > self.pages() {
+                return Err(Excess::TooLarge {
+                    part: "a decompressed row group".to_owned(),
+                    most: self.pages(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path of the list of columns in a footer.
+const SCHEMA: &[i16] = &[2];
+
+/// A column of a row group.
+struct Column {
+    number: usize,
+    rows: u64,
+    bounds: Bounds,
+}
+
+impl Column {
+    /// Checks the pages in this part of the file. Returns the memory needed for its dictionary and
+    /// its largest page.
+    fn check(&self, place: std::ops::Range<u64>, fetch: &Fetch) -> Result<u64, Excess> {
+        let (mut dictionary, mut largest) = (0, 0);
+        let mut at = place.start;
+        while at < place.end {
+            let (header, length) = self.header(at, place.end, fetch)?;
+            let nonsense = || self.nonsense();
+            let packed = u64::try_from(header.packed).map_err(|_| nonsense())?;
+            let unpacked = u64::try_from(header.unpacked).map_err(|_| nonsense())?;
+            let values = u64::try_from(header.values).map_err(|_| nonsense())?;
+            if header.is_dictionary() {
+                dictionary = values
+                    .saturating_mul(DICTIONARY_VALUE)
+                    .saturating_add(unpacked);
+                if dictionary > self.bounds.pages() {
+                    return Err(self.too_large());
+                }
+            } else {
+                self.check_data(&header, values)?;
+                largest = u64::max(largest, unpacked);
+            }
+            at = at.saturating_add(length).saturating_add(packed);
+        }
+        if largest > self.bounds.pages() {
+            return Err(self.too_large());
+        }
+        Ok(dictionary + largest)
+    }
+
+    fn check_data(&self, header: &PageHeader, values: u64) -> Result<(), Excess> {
+        if !header.has_bounded_encoding() {
+            let column = self.number;
+            return Err(Excess::Encoding { column });
+        }
+        if values > self.rows {
+            return Err(self.nonsense());
+        }
+        Ok(())
+    }
+
+    /// The page header at `at`, and its length.
+    fn header(&self, at: u64, end: u64, fetch: &Fetch) -> Result<(PageHeader, u64), Excess> {
+        for most in [HEADER, LONGEST_HEADER] {
+            let length = usize::try_from(most.min(end - at)).unwrap_or(0);
+            let bytes = fetch(at, length).map_err(Excess::Unreadable)?;
+            match PageHeader::read(&bytes) {
+                Ok((header, length)) => return Ok((header, length as u64)),
+                Err(Stop::Short) if most < end - at => {}
+                Err(_) => break,
+            }
+        }
+        Err(self.nonsense())
+    }
+
+    fn nonsense(&self) -> Excess {
+        Excess::Nonsense {
+            part: format!("a page header of column {}", self.number),
+        }
+    }
+
+    fn too_large(&self) -> Excess {
+        Excess::TooLarge {
+            part: format!("a decompressed page of column {}", self.number),
+            most: self.bounds.pages(),
+        }
+    }
+}
+
+fn unsigned(number: i64, field: &str) -> Result<u64, Excess> {
+    u64::try_from(number).map_err(|_| Excess::Value {
+        field: field.to_owned(),
+        found: number.to_string(),
+        allowed: "0 or more",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{Bounds, Column, Excess, Fetch};
+
+    /// Checks a column of 10 rows with these pages, in a file of `size` bytes.
+    fn check(pages: &'static [u8], size: u64) -> Result<u64, Excess> {
+        let column = Column {
+            number: 3,
+            rows: 10,
+            bounds: Bounds::new(size),
+        };
+        let fetch: Box<Fetch> = Box::new(|start, length| {
+            let start = usize::try_from(start).unwrap();
+            Ok(Bytes::from_static(&pages[start..start + length]))
+        });
+        column.check(0..pages.len() as u64, &*fetch)
+    }
+
+    /// A page without bytes: its type, its decompressed size, the header of its type.
+    const fn page(kind: u8, field: u8, values: u8, encoding: u8) -> [u8; 14] {
+        [
+            0x15, kind, 0x15, 200, 1, 0x15, 0, field, 0x15, values, 0x15, encoding, 0, 0,
+        ]
+    }
+
+    #[test]
+    fn pages_are_counted_by_what_they_take_in_memory() {
+        // A dictionary of 2 values, and 10 values.
+        static PAGES: [u8; 28] = {
+            let (dictionary, data) = (page(4, 0x4c, 4, 0), page(0, 0x2c, 20, 16));
+            let mut both = [0; 28];
+            let mut at = 0;
+            while at < 14 {
+                both[at] = dictionary[at];
+                both[14 + at] = data[at];
+                at += 1;
+            }
+            both
+        };
+        assert_eq!(check(&PAGES, 0), Ok(100 + 2 * 40 + 100));
+    }
+
+    static MANY_VALUES: [u8; 14] = page(0, 0x2c, 22, 0);
+    static DELTA_LENGTH: [u8; 14] = page(0, 0x2c, 20, 12);
+    /// A dictionary of 2^30 values.
+    static DICTIONARY: [u8; 17] = [
+        0x15, 4, 0x15, 2, 0x15, 2, 0x4c, 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0x15, 0, 0, 0,
+    ];
+    /// A page of 2^30 bytes.
+    static LARGE: [u8; 17] = [
+        0x15, 0, 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0x15, 2, 0x2c, 0x15, 2, 0x15, 0, 0, 0,
+    ];
+
+    #[test]
+    fn a_page_that_claims_too_much_is_refused() {
+        let refused = |pages: &'static [u8]| check(pages, 0).unwrap_err();
+        assert!(matches!(refused(&MANY_VALUES), Excess::Nonsense { .. }));
+        assert_eq!(refused(&DELTA_LENGTH), Excess::Encoding { column: 3 });
+        assert!(matches!(refused(&DICTIONARY), Excess::TooLarge { .. }));
+        assert!(matches!(refused(&LARGE), Excess::TooLarge { .. }));
+        // A larger file may hold it.
+        assert!(check(&LARGE, 1 << 30).is_ok());
+    }
+
+    #[test]
+    fn a_footer_may_not_have_more_parts_than_its_file_can_have() {
+        let list = [0x29, 0xfc, 0xff, 0xff, 0x0f];
+        let footer = [&list[..], &vec![0; 100_000]].concat();
+        let bounds = Bounds::new(200_000);
+        assert!(matches!(
+            bounds.check_footer(&footer),
+            Err(Excess::TooMany { .. })
+        ));
+    }
+}

@@ -1,0 +1,76 @@
+//! Writes schemas and columns.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
+use parquet::file::writer::SerializedRowGroupWriter;
+use parquet::schema::types::{Type, TypePtr};
+
+/// Definition levels, which mark the rows with a value. For lists, also repetition levels, which
+/// mark elements that continue a list.
+pub(crate) type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
+
+/// A column with at most one value per row.
+pub(crate) fn column_type(
+    name: &str,
+    physical: Physical,
+    logical: Option<LogicalType>,
+    optional: bool,
+) -> Result<TypePtr, ParquetError> {
+    let repetition = if optional {
+        Repetition::OPTIONAL
+    } else {
+        Repetition::REQUIRED
+    };
+    Type::primitive_type_builder(name, physical)
+        .with_logical_type(logical)
+        .with_repetition(repetition)
+        .build()
+        .map(Arc::new)
+}
+
+/// The schema of a file with these columns.
+pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
+    Type::group_type_builder("ticktax")
+        .with_fields(columns)
+        .build()
+        .map(Arc::new)
+}
+
+/// Writes the next column of a row group, given the value of each row. Rows without a value are
+/// empty, which only an optional column can hold.
+pub(crate) fn put_cells<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    optional: bool,
+    cells: impl Iterator<Item = Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let (mut values, mut present) = (Vec::new(), Vec::new());
+    for cell in cells {
+        present.push(i16::from(cell.is_some()));
+        values.extend(cell);
+    }
+    let levels = optional.then_some((&*present, None));
+    put_column::<T, W>(group, &values, levels)
+}
+
+/// Writes the next column of a row group.
+pub(crate) fn put_column<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &[T::T],
+    levels: Option<Levels<'_>>,
+) -> Result<(), ParquetError> {
+    let mut column = group
+        .next_column()?
+        .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
+    let (present, continues) = match levels {
+        Some((present, continues)) => (Some(present), continues),
+        None => (None, None),
+    };
+    column
+        .typed::<T>()
+        .write_batch(values, present, continues)?;
+    column.close()
+}

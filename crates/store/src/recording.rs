@@ -1,0 +1,29 @@
+//! The file format of recordings: one Parquet file that any Parquet tool can read.
+//!
+//! ```sql
+//! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
+//! ```
+//!
+//! Each row of the file is a [`Row`](ticktax_model::recording::Row). A row with a `due_ns` is a frame of a paced loop.
+//! A row with an `edge` is a wake-up edge: `edge_tid` is the woken thread, and `edge_to` the work
+//! item's function or the softirq. The [`Header`](ticktax_model::recording::Header) is JSON in the file's key-value
+//! metadata, under the key `ticktax`.
+//!
+//! Reading and writing both stream: the length of a recording does not matter, because memory is
+//! bounded by a row group.
+
+mod checksum;
+mod column;
+mod edges;
+mod error;
+mod limits;
+mod reader;
+mod rows;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use error::RecordingError;
+pub use reader::RecordingReader;
+pub use writer::RecordingWriter;

@@ -1,0 +1,195 @@
+//! Reads one column of a row group in batches. Every column can be required or optional, because
+//! tools that rewrite Parquet files make all columns optional.
+
+use std::sync::Arc;
+
+use parquet::basic::Repetition;
+use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
+use parquet::data_type::DataType;
+use parquet::file::reader::RowGroupReader;
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+
+use crate::parquet_file::{Excess, decode};
+
+/// Reason why a column cannot be used. The reader adds the file's name.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The column is missing or cannot be decoded.
+    Damaged { column: &'static str, why: String },
+    /// The column contains an unknown word.
+    UnknownWord { column: &'static str, word: String },
+    /// A value is out of range, or there are too many values.
+    Excess(Excess),
+}
+
+impl From<Excess> for Fault {
+    fn from(excess: Excess) -> Self {
+        Self::Excess(excess)
+    }
+}
+
+impl Fault {
+    pub(super) fn damaged(column: &'static str, why: impl Into<String>) -> Self {
+        Self::Damaged {
+            column,
+            why: why.into(),
+        }
+    }
+}
+
+/// The position of a column in the file.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    name: &'static str,
+    index: usize,
+    descriptor: ColumnDescPtr,
+}
+
+impl Place {
+    /// Finds the top-level column `name`, which must hold values of type `T`.
+    pub(super) fn find<T: DataType>(
+        schema: &SchemaDescriptor,
+        name: &'static str,
+    ) -> Result<Self, Fault> {
+        let index = (0..schema.num_columns())
+            .find(|&index| {
+                let column = schema.column(index);
+                matches!(column.path().parts(), [only] if only == name)
+            })
+            .ok_or_else(|| Fault::damaged(name, "it is missing"))?;
+        let descriptor = schema.column(index);
+        if descriptor.physical_type() != T::get_physical_type() {
+            let found = descriptor.physical_type();
+            return Err(Fault::damaged(
+                name,
+                format!("it holds values of type {found}"),
+            ));
+        }
+        if descriptor.self_type().get_basic_info().repetition() == Repetition::REPEATED {
+            return Err(Fault::damaged(name, "it holds lists"));
+        }
+        Ok(Self {
+            name,
+            index,
+            descriptor,
+        })
+    }
+}
+
+impl Place {
+    /// Index in the file.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether any row of `group` has a value in this column, as far as the file's statistics show.
+    pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
+        let column = group.metadata().column(self.index);
+        let without = column.statistics().and_then(Statistics::null_count_opt);
+        let rows = u64::try_from(group.metadata().num_rows()).ok();
+        without.is_none() || without != rows
+    }
+}
+
+/// A column of one row group.
+pub(super) struct Column<T: DataType> {
+    name: &'static str,
+    reader: ColumnReaderImpl<T>,
+    optional: bool,
+    /// Rows read or skipped so far.
+    position: usize,
+    /// Values of the current batch. Rows without a value have no entry.
+    values: Vec<T::T>,
+    /// For an optional column: one level per row, 0 if the row has no value.
+    levels: Vec<i16>,
+}
+
+impl<T: DataType> Column<T> {
+    /// Opens the column of `group` at `place`, which was found for the type `T`.
+    pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
+        let pages = decode(|| group.get_column_page_reader(place.index))
+            .map_err(|why| Fault::damaged(place.name, why))?;
+        let reader = get_column_reader(Arc::clone(&place.descriptor), pages);
+        Ok(Self {
+            name: place.name,
+            reader: get_typed_column_reader::<T>(reader),
+            optional: place.descriptor.max_def_level() > 0,
+            position: 0,
+            values: Vec::new(),
+            levels: Vec::new(),
+        })
+    }
+
+    /// Name in the file.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// An error of this column.
+    pub(super) fn fault(&self, why: impl Into<String>) -> Fault {
+        Fault::damaged(self.name, why)
+    }
+
+    /// Reads the next `rows` rows. Rows may lack a value.
+    pub(super) fn read(&mut self, rows: usize) -> Result<Batch<'_, T::T>, Fault> {
+        self.values.clear();
+        self.levels.clear();
+        let levels = self.optional.then_some(&mut self.levels);
+        let (reader, values) = (&mut self.reader, &mut self.values);
+        let (read, _, _) = decode(|| reader.read_records(rows, levels, None, values))
+            .map_err(|why| Fault::damaged(self.name, why))?;
+        self.position += read;
+        let present = if self.optional {
+            self.levels.iter().filter(|&&level| level > 0).count()
+        } else {
+            read
+        };
+        if read != rows || self.values.len() != present {
+            return Err(self.fault("it is shorter than the others"));
+        }
+        Ok(Batch {
+            values: &self.values,
+            levels: self.optional.then_some(&self.levels),
+        })
+    }
+
+    /// Reads the next `rows` rows, which must all have a value.
+    pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
+        self.read(rows)?;
+        if self.values.len() != rows {
+            return Err(self.fault("a row has no value"));
+        }
+        Ok(&self.values)
+    }
+
+    /// Skips to row `row` of the group, counted from 0, and reads its value.
+    pub(super) fn at(&mut self, row: usize) -> Result<Option<&T::T>, Fault> {
+        let ahead = row.saturating_sub(self.position);
+        let skipped = decode(|| self.reader.skip_records(ahead)).map_err(|why| self.fault(why))?;
+        self.position += skipped;
+        if skipped != ahead {
+            return Err(self.fault("it is shorter than the others"));
+        }
+        self.read(1)?;
+        Ok(self.values.first())
+    }
+}
+
+/// Consecutive rows of a column.
+pub(super) struct Batch<'a, V> {
+    values: &'a [V],
+    levels: Option<&'a Vec<i16>>,
+}
+
+impl<'a, V> Batch<'a, V> {
+    /// Values of the rows, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Option<&'a V>> + use<'a, V> {
+        let mut values = self.values.iter();
+        let (levels, rows) = (self.levels, self.levels.map_or(self.values.len(), Vec::len));
+        (0..rows).map(move |row| match levels {
+            Some(levels) if levels[row] == 0 => None,
+            _ => values.next(),
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! Reads the three columns that only edges have.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
+use parquet::file::reader::RowGroupReader;
+use parquet::schema::types::SchemaDescriptor;
+use ticktax_model::recording::{EdgeKind, Effect};
+
+use super::column::{Column, Fault, Place};
+use super::limits::{RowLimits, short};
+use super::schema;
+
+/// Positions of the edge columns.
+pub(super) struct EdgePlaces {
+    kind: Place,
+    tid: Place,
+    to: Place,
+}
+
+impl EdgePlaces {
+    /// Finds the columns. Returns `None` if the file does not have them.
+    pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
+        let has_edges = columns
+            .columns()
+            .iter()
+            .any(|column| matches!(column.path().parts(), [only] if only == schema::EDGE));
+        if !has_edges {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            kind: Place::find::<ByteArrayType>(columns, schema::EDGE)?,
+            tid: Place::find::<Int32Type>(columns, schema::EDGE_TID)?,
+            to: Place::find::<ByteArrayType>(columns, schema::EDGE_TO)?,
+        }))
+    }
+}
+
+impl EdgePlaces {
+    /// Indices of the columns in the file.
+    pub(super) fn indexes(&self) -> [usize; 3] {
+        [&self.kind, &self.tid, &self.to].map(Place::index)
+    }
+}
+
+/// The edge columns of a row group.
+pub(super) struct EdgeColumns {
+    kind: Column<ByteArrayType>,
+    tid: Column<Int32Type>,
+    to: Column<ByteArrayType>,
+    /// Names seen so far. There are few distinct ones.
+    names: HashMap<Vec<u8>, Arc<str>>,
+}
+
+impl EdgeColumns {
+    /// Opens the columns; `None` if the group has no edges.
+    pub(super) fn open(
+        group: &dyn RowGroupReader,
+        places: &EdgePlaces,
+    ) -> Result<Option<Self>, Fault> {
+        if !places.kind.has_values(group) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            kind: Column::open(group, &places.kind)?,
+            tid: Column::open(group, &places.tid)?,
+            to: Column::open(group, &places.to)?,
+            names: HashMap::new(),
+        }))
+    }
+
+    /// Reads the effects of the next `rows` rows; `None` for rows that are not edges.
+    pub(super) fn read(
+        &mut self,
+        rows: usize,
+        limits: &mut RowLimits,
+    ) -> Result<Vec<Option<Effect>>, Fault> {
+        let Self {
+            kind,
+            tid,
+            to,
+            names,
+        } = self;
+        let (kinds, tids, names_to) = (kind.read(rows)?, tid.read(rows)?, to.read(rows)?);
+        let columns = kinds.iter().zip(tids.iter()).zip(names_to.iter());
+        let effect =
+            |((kind, tid), to): ((Option<&ByteArray>, Option<&i32>), Option<&ByteArray>)| {
+                let Some(kind) = kind else {
+                    return Ok(None);
+                };
+                let kind = short(kind.data());
+                let word = String::from_utf8_lossy(kind);
+                let kind = EdgeKind::from_name(&word).ok_or_else(|| Fault::UnknownWord {
+                    column: schema::EDGE,
+                    word: word.into_owned(),
+                })?;
+                let mut name = || text(names, to, limits);
+                Ok(Some(match kind {
+                    EdgeKind::Woke => Effect::Woke(*tid.ok_or_else(|| missing(schema::EDGE_TID))?),
+                    EdgeKind::Queued => Effect::Queued(name()?),
+                    EdgeKind::Raised => Effect::Raised(name()?),
+                }))
+            };
+        columns.map(effect).collect()
+    }
+}
+
+fn missing(column: &'static str) -> Fault {
+    Fault::damaged(column, "an edge has no value")
+}
+
+fn text(
+    names: &mut HashMap<Vec<u8>, Arc<str>>,
+    to: Option<&ByteArray>,
+    limits: &mut RowLimits,
+) -> Result<Arc<str>, Fault> {
+    let bytes = to.ok_or_else(|| missing(schema::EDGE_TO))?.data();
+    if let Some(name) = names.get(bytes) {
+        return Ok(Arc::clone(name));
+    }
+    limits.take_name(schema::EDGE_TO, bytes)?;
+    let name = std::str::from_utf8(bytes)
+        .map_err(|_| Fault::damaged(schema::EDGE_TO, "a row is not UTF-8"))?;
+    let name: Arc<str> = name.into();
+    names.insert(bytes.to_vec(), Arc::clone(&name));
+    Ok(name)
+}

@@ -1,0 +1,177 @@
+//! Errors of reading and writing recordings, in words for the user.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ticktax_model::recording::SCHEMA_VERSION;
+
+use crate::disk::{creation_words, error_words, is_full};
+use crate::parquet_file::Excess;
+
+/// Reason why a recording could not be written or read.
+///
+/// Each message is one line: what was attempted, on which file, why it failed, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordingError {
+    /// The file could not be created.
+    #[error("cannot create the recording {}: {why}", path.display())]
+    Create {
+        /// Requested file.
+        path: PathBuf,
+        /// Reason, and what to do.
+        why: String,
+    },
+    /// The file could not be written completely. No part of it was kept.
+    #[error("cannot write the recording {}: {why}", path.display())]
+    Write {
+        /// Requested file.
+        path: PathBuf,
+        /// Reason, and what to do.
+        why: String,
+        /// Whether the disk or a quota was full.
+        full: bool,
+    },
+    /// The file could not be opened or read.
+    #[error("cannot read the recording {}: {why}", path.display())]
+    Read {
+        /// Requested file.
+        path: PathBuf,
+        /// Reason, and what to do.
+        why: String,
+    },
+    /// The file is not a Parquet file.
+    #[error(
+        "{} is not a recording, nor a Parquet file at all: name a file that `ticktax audit` wrote",
+        path.display()
+    )]
+    NotParquet {
+        /// File.
+        path: PathBuf,
+    },
+    /// The file starts like a Parquet file but does not end like one.
+    #[error(
+        "{} is cut short, or damaged at its end: copy it again in full, or record anew",
+        path.display()
+    )]
+    Truncated {
+        /// File.
+        path: PathBuf,
+    },
+    /// The file is a Parquet file, but not from ticktax.
+    #[error(
+        "{} is a Parquet file but not a ticktax recording: name a file that `ticktax audit` wrote",
+        path.display()
+    )]
+    Foreign {
+        /// File.
+        path: PathBuf,
+    },
+    /// The recording has a newer schema than this program supports.
+    #[error(
+        "{} was written by a newer ticktax (recording schema {found}, this one reads up to {}); \
+         update ticktax",
+        path.display(), SCHEMA_VERSION
+    )]
+    Newer {
+        /// File.
+        path: PathBuf,
+        /// Schema version of the file.
+        found: u64,
+    },
+    /// The recording has a schema version that no ticktax ever wrote.
+    #[error("{} says recording schema {found}, which no ticktax writes: record anew", path.display())]
+    UnknownSchema {
+        /// File.
+        path: PathBuf,
+        /// Schema version of the file.
+        found: u64,
+    },
+    /// Part of the file does not match its checksum.
+    #[error(
+        "{} is damaged: {what}, by the checksum; copy it again, or record anew",
+        path.display()
+    )]
+    Damaged {
+        /// File.
+        path: PathBuf,
+        /// Damaged part.
+        what: String,
+    },
+    /// Reading the file would take too much memory, or it contains an impossible number.
+    #[error("{} is not read: {why}", path.display())]
+    Refused {
+        /// File.
+        path: PathBuf,
+        /// Reason, and what to do.
+        why: Excess,
+    },
+    /// The header is malformed.
+    #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]
+    Header {
+        /// File.
+        path: PathBuf,
+        /// Error.
+        why: String,
+    },
+    /// A column is missing or cannot be decoded.
+    #[error(
+        "the column `{column}` of {} is damaged ({why}): copy the file again, or record anew",
+        path.display()
+    )]
+    Column {
+        /// File.
+        path: PathBuf,
+        /// Column.
+        column: &'static str,
+        /// Error.
+        why: String,
+    },
+    /// A kind or owner that this version does not know.
+    #[error(
+        "the column `{column}` of {} says `{word}`, which this ticktax does not know: update \
+         ticktax, or record anew",
+        path.display()
+    )]
+    UnknownWord {
+        /// File.
+        path: PathBuf,
+        /// `kind`, `owner` or `edge`.
+        column: &'static str,
+        /// Unknown word.
+        word: String,
+    },
+}
+
+impl RecordingError {
+    pub(super) fn create(path: &Path, error: &io::Error) -> Self {
+        Self::Create {
+            path: path.to_owned(),
+            why: creation_words(error),
+        }
+    }
+
+    pub(super) fn refused(path: &Path, why: Excess) -> Self {
+        let path = path.to_owned();
+        match why {
+            Excess::Unreadable(why) => Self::Read { path, why },
+            why => Self::Refused { path, why },
+        }
+    }
+
+    pub(super) fn write(path: &Path, error: &io::Error) -> Self {
+        Self::Write {
+            path: path.to_owned(),
+            why: error_words(error),
+            full: is_full(error.kind()),
+        }
+    }
+
+    /// An error of opening or reading a file.
+    pub fn read(path: &Path, error: &io::Error) -> Self {
+        Self::Read {
+            path: path.to_owned(),
+            why: error_words(error),
+        }
+    }
+}

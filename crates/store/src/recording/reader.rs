@@ -1,0 +1,309 @@
+//! Reads a recording in batches of rows.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::ChunkReader;
+use ticktax_model::SourceTable;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{Header, Row, RowSource, SCHEMA_VERSION};
+
+use super::checksum::{Checksums, Failure, Found};
+use super::column::Fault;
+use super::error::RecordingError;
+use super::rows::{Known, Places, replay_group};
+use super::{limits, schema};
+use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
+
+/// The first and the last four bytes of a Parquet file.
+const MAGIC: &[u8] = b"PAR1";
+
+/// Reads a recording's file. Unknown columns are ignored.
+pub struct RecordingReader {
+    path: PathBuf,
+    file: ParquetFile,
+    header: Header,
+    places: Places,
+    /// Checksums of the row groups; `None` for a file from another program.
+    checksums: Option<Checksums>,
+}
+
+impl fmt::Debug for RecordingReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingReader")
+            .field("path", &self.path)
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecordingReader {
+    /// Opens the recording at `path` and reads its header.
+    ///
+    /// # Errors
+    /// Any [`RecordingError`] except those of writing: the file cannot be opened, is not a Parquet
+    /// file, is truncated, is not a recording, or has an unsupported schema.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        let path = path.as_ref();
+        let cannot_read = |error: io::Error| RecordingError::read(path, &error);
+        let facts = fs::metadata(path).map_err(cannot_read)?;
+        if !facts.is_dir() && !facts.is_file() {
+            let why = "it is a device or a pipe, not a file; name a file".to_owned();
+            return Err(RecordingError::Read {
+                path: path.to_owned(),
+                why,
+            });
+        }
+        Self::from_file(path, File::open(path).map_err(cannot_read)?)
+    }
+
+    /// Like [`RecordingReader::open`], for a regular file that is already open. Messages use `name`
+    /// as its path.
+    ///
+    /// # Errors
+    /// Those of [`RecordingReader::open`].
+    pub fn from_file(name: impl AsRef<Path>, mut file: File) -> Result<Self, RecordingError> {
+        let path = name.as_ref();
+        let cannot_read = |error: io::Error| RecordingError::read(path, &error);
+        let length = file.metadata().map_err(cannot_read)?.len();
+        let mut ends = Vec::new();
+        (&file)
+            .take(4)
+            .read_to_end(&mut ends)
+            .map_err(cannot_read)?;
+        if length >= 8 {
+            file.seek(SeekFrom::End(-4)).map_err(cannot_read)?;
+            (&file)
+                .take(4)
+                .read_to_end(&mut ends)
+                .map_err(cannot_read)?;
+        }
+        check_magic(path, &ends)?;
+        let bytes = file.try_clone().map_err(cannot_read)?;
+        Self::new(path, file, bytes)
+    }
+
+    /// Like [`RecordingReader::open`], for a file in memory. Messages use `name` as its path.
+    ///
+    /// # Errors
+    /// Those of [`RecordingReader::open`].
+    pub fn from_bytes(name: impl AsRef<Path>, bytes: Bytes) -> Result<Self, RecordingError> {
+        let mut ends = bytes[..bytes.len().min(4)].to_vec();
+        if bytes.len() >= 8 {
+            ends.extend_from_slice(&bytes[bytes.len() - 4..]);
+        }
+        check_magic(name.as_ref(), &ends)?;
+        Self::new(name.as_ref(), bytes.clone(), bytes)
+    }
+
+    /// Creates a reader. Both `chunks` and `bytes` must give access to the same file.
+    fn new<R>(path: &Path, chunks: R, bytes: R) -> Result<Self, RecordingError>
+    where
+        R: ChunkReader + 'static,
+    {
+        let refused = |why: Excess| RecordingError::refused(path, why);
+        let unopened = Unopened::new(bytes).map_err(|why| RecordingError::Read {
+            path: path.to_owned(),
+            why,
+        })?;
+        let found = checksums(path, &unopened)?;
+        let file = unopened.open(chunks).map_err(|fault| match fault {
+            OpenFault::Footer(why) => RecordingError::Header {
+                path: path.to_owned(),
+                why,
+            },
+            OpenFault::Excess(why) => refused(why),
+        })?;
+        let facts = file.metadata().file_metadata();
+        let json = facts
+            .key_value_metadata()
+            .and_then(|entries| entries.iter().find(|entry| entry.key == schema::HEADER_KEY))
+            .and_then(|entry| entry.value.as_deref())
+            .ok_or_else(|| RecordingError::Foreign {
+                path: path.to_owned(),
+            })?;
+        let mut header = header(path, json)?;
+        limits::check_header(&header).map_err(refused)?;
+        let places = Places::find(facts.schema_descr()).map_err(|fault| name(path, fault))?;
+        let checksums = match found {
+            Found::Parts(checksums) => Some(checksums),
+            Found::Missing => return Err(damaged(path, FOOTER)),
+            Found::None => None,
+        };
+        if checksums.is_none() {
+            let limitations = &mut header.coverage.limitations;
+            limitations.retain(|limitation| *limitation != Limitation::NotVerified);
+            limitations.push(Limitation::NotVerified);
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            header,
+            places,
+            checksums,
+        })
+    }
+
+    /// The header. It includes the limitation [`NotVerified`](Limitation::NotVerified) if the file
+    /// has no checksums.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    /// Passes every row to `each`, in the order in which it was written, together with a table that
+    /// contains its source. Returns the table of all sources. Every call starts at the first row.
+    ///
+    /// # Errors
+    /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
+    /// if rows are damaged, [`RecordingError::Refused`] if they exceed a limit. Rows passed before
+    /// the error are correct.
+    pub fn replay(
+        &mut self,
+        each: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Result<SourceTable, RecordingError> {
+        let mut known = Known::new(self.file.bounds());
+        for index in 0..self.file.metadata().num_row_groups() {
+            self.check(index)?;
+            self.file
+                .check_pages(index, self.places.indexes())
+                .map_err(|why| RecordingError::refused(&self.path, why))?;
+            let group = self
+                .file
+                .row_group(index)
+                .map_err(|why| RecordingError::Read {
+                    path: self.path.clone(),
+                    why,
+                })?;
+            replay_group(&*group, &self.places, &mut known, each)
+                .map_err(|fault| name(&self.path, fault))?;
+        }
+        Ok(known.table)
+    }
+
+    /// Compares row group `index` with its checksum, if the file has checksums.
+    fn check(&self, index: usize) -> Result<(), RecordingError> {
+        let Some(checksums) = &self.checksums else {
+            return Ok(());
+        };
+        let intact = checksums.check(index, self.file.fetch());
+        let intact = intact.map_err(|why| RecordingError::Read {
+            path: self.path.clone(),
+            why,
+        })?;
+        if intact {
+            return Ok(());
+        }
+        let groups = self.file.metadata().row_groups();
+        let rows = |groups: &[RowGroupMetaData]| -> i64 {
+            groups.iter().map(RowGroupMetaData::num_rows).sum()
+        };
+        let (before, with) = (rows(&groups[..index]), rows(&groups[..=index]));
+        let what = format!("rows {} to {with} are not what was written", before + 1);
+        Err(damaged(&self.path, &what))
+    }
+}
+
+impl RowSource for RecordingReader {
+    type Error = RecordingError;
+
+    fn header(&self) -> &Header {
+        self.header()
+    }
+
+    fn replay(
+        &mut self,
+        each: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Result<SourceTable, RecordingError> {
+        self.replay(each)
+    }
+}
+
+/// Message for a damaged footer.
+const FOOTER: &str = "the header and the places of the columns are not what was written";
+
+fn damaged(path: &Path, what: &str) -> RecordingError {
+    RecordingError::Damaged {
+        path: path.to_owned(),
+        what: what.to_owned(),
+    }
+}
+
+/// Checks that a file with these first and last bytes is a Parquet file.
+fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
+    let path = || path.to_owned();
+    let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));
+    if !MAGIC.starts_with(first) {
+        if last == MAGIC {
+            return Err(damaged(&path(), "its first bytes are not what was written"));
+        }
+        return Err(RecordingError::NotParquet { path: path() });
+    }
+    if last != MAGIC {
+        return Err(RecordingError::Truncated { path: path() });
+    }
+    Ok(())
+}
+
+fn name(path: &Path, fault: Fault) -> RecordingError {
+    let path = path.to_owned();
+    match fault {
+        Fault::Damaged { column, why } => RecordingError::Column { path, column, why },
+        Fault::UnknownWord { column, word } => RecordingError::UnknownWord { path, column, word },
+        Fault::Excess(why) => RecordingError::refused(&path, why),
+    }
+}
+
+/// Finds the checksums of a file and compares the footer with its own.
+fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
+    // Without a footer, the Parquet library reports the error.
+    let Some(footer) = file.footer() else {
+        return Ok(Found::None);
+    };
+    Checksums::read(footer, file.fetch()).map_err(|failure| match failure {
+        Failure::Unreadable(why) => RecordingError::Read {
+            path: path.to_owned(),
+            why,
+        },
+        Failure::Footer => damaged(path, FOOTER),
+    })
+}
+
+/// Parses the header of a file if it has the schema of this version.
+fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
+    /// The only field that headers of all schemas share.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        schema: u64,
+    }
+    let damaged = |error: serde_json::Error| RecordingError::Header {
+        path: path.to_owned(),
+        why: limits::shortened(error.to_string()),
+    };
+    let found = serde_json::from_str::<Version>(json)
+        .map_err(damaged)?
+        .schema;
+    let known = u64::from(SCHEMA_VERSION);
+    if found > known {
+        return Err(RecordingError::Newer {
+            path: path.to_owned(),
+            found,
+        });
+    }
+    if found < known {
+        return Err(RecordingError::UnknownSchema {
+            path: path.to_owned(),
+            found,
+        });
+    }
+    limits::check_json(json).map_err(damaged)?;
+    serde_json::from_str(json).map_err(damaged)
+}

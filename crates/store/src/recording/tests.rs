@@ -1,0 +1,11 @@
+//! Tests of the recording format: files round-trip, errors are reported in words, and incomplete
+//! files never appear.
+
+mod columns;
+mod damage;
+mod flips;
+mod helpers;
+mod limits;
+mod roundtrip;
+mod schema2;
+mod unfinished;

@@ -1,0 +1,458 @@
+//! Writes a recording in row groups.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use ticktax_model::recording::{Effect, Header, Row, RowSink, SCHEMA_VERSION};
+use ticktax_model::{Histogram, Source, SourceId, SourceTable, Span};
+
+use super::checksum::{self, SummedOutput};
+use super::error::RecordingError;
+use super::schema;
+use crate::disk::{Folder, Temporary, is_full};
+use crate::parquet_file::{parquet_words, put_column};
+
+/// Writes a recording to a file that appears under its name when it is complete.
+///
+/// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
+/// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
+/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk holds at most a file
+/// with the hidden name `.NAME.PID-N.part`, which remains only if the process is killed.
+pub struct RecordingWriter {
+    path: PathBuf,
+    // Declared before `temporary`, so that everything is flushed before the file is removed.
+    file: SerializedFileWriter<SummedOutput>,
+    temporary: Temporary,
+    buffer: Buffer,
+    failed: Option<RecordingError>,
+}
+
+impl fmt::Debug for RecordingWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingWriter")
+            .field("path", &self.path)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecordingWriter {
+    /// Starts a recording that will replace any file at `path`.
+    ///
+    /// # Errors
+    /// [`RecordingError::Create`] if the directory does not exist or is not writable, or if `path`
+    /// is a directory or device. [`RecordingError::Write`] if the disk is full.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        Self::create_through(path.as_ref(), |file| Box::new(file))
+    }
+
+    /// Starts a recording that will appear in `folder` as `name` and that only its owner can read.
+    ///
+    /// # Errors
+    /// As for [`RecordingWriter::create`].
+    pub fn create_in_folder(folder: Folder, name: &OsStr) -> Result<Self, RecordingError> {
+        let path = folder.path().join(name);
+        let temporary = Temporary::in_folder(folder, name, 0o600);
+        Self::create_in(&path, temporary, |file| Box::new(file))
+    }
+
+    /// Like [`RecordingWriter::create`], but writes through the result of `wrap`. Tests use it to
+    /// simulate a full disk.
+    pub(super) fn create_through(
+        path: &Path,
+        wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
+    ) -> Result<Self, RecordingError> {
+        Self::create_in(path, Temporary::beside(path), wrap)
+    }
+
+    fn create_in(
+        path: &Path,
+        temporary: io::Result<Temporary>,
+        wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
+    ) -> Result<Self, RecordingError> {
+        let cannot_create = |error: io::Error| RecordingError::create(path, &error);
+        let temporary = temporary.map_err(cannot_create)?;
+        let output = SummedOutput::new(wrap(temporary.handle().map_err(cannot_create)?));
+        let file = schema::message()
+            .and_then(|message| SerializedFileWriter::new(output, message, schema::properties()))
+            .map_err(|error| write_error(path, &error))?;
+        let path = path.to_owned();
+        Ok(Self {
+            path,
+            file,
+            temporary,
+            buffer: Buffer::default(),
+            failed: None,
+        })
+    }
+
+    /// The error that stopped the writing, if there was one.
+    pub fn error(&self) -> Option<&RecordingError> {
+        self.failed.as_ref()
+    }
+
+    /// Writes `header` and the remaining rows, syncs the file to disk and moves it to its final
+    /// name. The schema version written is always this program's.
+    ///
+    /// # Errors
+    /// The first error since the recording started: [`RecordingError::Write`], or
+    /// [`RecordingError::Header`] if the header contains a number that is not finite. The file then
+    /// does not appear, and any previous file is unchanged.
+    pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
+        self.flush();
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let json = header_json(header).map_err(|why| RecordingError::Header {
+            path: self.path.clone(),
+            why,
+        })?;
+        finish(&mut self.file, json).map_err(|error| write_error(&self.path, &error))?;
+        drop(self.file);
+        self.temporary
+            .appear()
+            .map_err(|error| RecordingError::write(&self.path, &error))
+    }
+
+    /// Writes the buffered rows as a row group.
+    fn flush(&mut self) {
+        if self.failed.is_some() || self.buffer.is_empty() {
+            return;
+        }
+        if let Err(error) = self.buffer.write(&mut self.file) {
+            self.failed = Some(write_error(&self.path, &error));
+            self.buffer = Buffer::default();
+        }
+    }
+}
+
+impl RowSink for RecordingWriter {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        if self.failed.is_some() {
+            return;
+        }
+        if !self.buffer.push(sources, row) {
+            let why = format!(
+                "it has more than {} sources; record less",
+                schema::SOURCES_MAX
+            );
+            self.failed = Some(RecordingError::Write {
+                path: self.path.clone(),
+                why,
+                full: false,
+            });
+        }
+        if self.buffer.is_full() {
+            self.flush();
+        }
+    }
+}
+
+/// Writes the footer, which contains the header and the checksums.
+fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result<(), ParquetError> {
+    let entry = |key: &str, value| KeyValue::new(key.to_owned(), Some(value));
+    let checksums = file.inner_mut().begin_footer();
+    file.append_key_value_metadata(entry(schema::HEADER_KEY, json));
+    file.append_key_value_metadata(entry(checksum::KEY, checksums));
+    file.finish()?;
+    file.inner_mut().finish()?;
+    Ok(())
+}
+
+fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
+    let kind = match error {
+        ParquetError::External(inner) => inner.downcast_ref().map(io::Error::kind),
+        _ => None,
+    };
+    RecordingError::Write {
+        path: path.to_owned(),
+        why: parquet_words(error),
+        full: kind.is_some_and(is_full),
+    }
+}
+
+/// The header as JSON, after checking that a reader can parse it. JSON cannot represent numbers
+/// that are not finite.
+fn header_json(header: &Header) -> Result<String, String> {
+    let header = Header {
+        schema: SCHEMA_VERSION,
+        ..header.clone()
+    };
+    let json = serde_json::to_string(&header).map_err(|error| error.to_string())?;
+    serde_json::from_str::<Header>(&json).map_err(|error| error.to_string())?;
+    Ok(json)
+}
+
+/// The words of a source as they are stored in columns.
+struct Words {
+    kind: ByteArray,
+    source: ByteArray,
+    detail: ByteArray,
+    owner: ByteArray,
+    program: Option<ByteArray>,
+    pid: Option<i32>,
+    tid: Option<i32>,
+}
+
+impl From<&Source> for Words {
+    fn from(source: &Source) -> Self {
+        let thread = source.thread.as_ref();
+        Self {
+            kind: source.kind.name().into(),
+            source: (&*source.name).into(),
+            detail: (&*source.detail).into(),
+            owner: source.owner.name().into(),
+            program: thread.map(|thread| (&*thread.program).into()),
+            pid: thread.map(|thread| thread.pid),
+            tid: thread.map(|thread| thread.tid),
+        }
+    }
+}
+
+/// Numbers of the sources in the file.
+#[derive(Default)]
+struct Sources {
+    table: SourceTable,
+    words: Vec<Words>,
+    /// The file's ids, by the caller's id. These are only hints, because the caller may use several
+    /// tables.
+    hints: Vec<Option<SourceId>>,
+}
+
+impl Sources {
+    /// The file's number of the source with the caller's `id`; `None` if there are too many
+    /// sources.
+    fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
+        let source = sources.get(id);
+        let place = id.0 as usize;
+        // The comparison is cheap, because equal names usually share memory.
+        if let Some(&Some(known)) = self.hints.get(place)
+            && self.table.get(known) == source
+        {
+            return i32::try_from(known.0).ok();
+        }
+        let known = self.table.intern(source.clone());
+        if known.0 >= schema::SOURCES_MAX {
+            return None;
+        }
+        if self.words.len() < self.table.len() {
+            self.words.push(source.into());
+        }
+        if self.hints.len() <= place {
+            self.hints.resize(place + 1, None);
+        }
+        self.hints[place] = Some(known);
+        i32::try_from(known.0).ok()
+    }
+}
+
+/// Rows of the next row group, by column.
+#[derive(Default)]
+struct Buffer {
+    sources: Sources,
+    cpu: Vec<i32>,
+    start: Vec<i64>,
+    dur: Vec<i64>,
+    self_time: Vec<i64>,
+    count: Vec<i64>,
+    max: Vec<i64>,
+    source: Vec<i32>,
+    histograms: Vec<ByteArray>,
+    /// One level per row: 1 if the row has a histogram.
+    histogram_levels: Vec<i16>,
+    /// Due times of the frames.
+    due: Vec<i64>,
+    /// One level per row: 1 if the row is a frame.
+    due_levels: Vec<i16>,
+    edges: Edges,
+}
+
+impl Buffer {
+    /// Maximum number of histograms per row group, which bounds the memory of long recordings of
+    /// sums to a few MiB.
+    const HISTOGRAMS: usize = 8 * 1024;
+
+    fn is_empty(&self) -> bool {
+        self.cpu.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
+    }
+
+    /// Adds a row; `false` if there are too many sources.
+    fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
+        let Some(number) = self.sources.number(sources, row.source()) else {
+            return false;
+        };
+        let &Span {
+            cpu,
+            start,
+            dur,
+            self_time,
+            ..
+        } = row.span();
+        let (count, max) = match row {
+            Row::Span(_) | Row::Frame(_) => (1, dur),
+            Row::Edge(_) => (0, dur),
+            Row::Sum(sum) => (i64::try_from(sum.count).unwrap_or(i64::MAX), sum.max),
+        };
+        self.cpu.push(i32::try_from(cpu.0).unwrap_or(i32::MAX));
+        self.start.push(start.0);
+        self.dur.push(dur.0);
+        self.self_time.push(self_time.0);
+        self.count.push(count);
+        self.max.push(max.0);
+        self.source.push(number);
+        self.histogram_levels
+            .push(i16::from(matches!(row, Row::Sum(_))));
+        if let Row::Sum(sum) = row {
+            self.histograms.push(histogram_bytes(&sum.histogram));
+        }
+        self.due_levels
+            .push(i16::from(matches!(row, Row::Frame(_))));
+        if let Row::Frame(frame) = row {
+            self.due.push(frame.due.0);
+        }
+        self.edges.push(match row {
+            Row::Edge(edge) => Some(&edge.effect),
+            _ => None,
+        });
+        true
+    }
+
+    /// Writes all rows as one row group and clears the buffer.
+    fn write(&mut self, file: &mut SerializedFileWriter<SummedOutput>) -> Result<(), ParquetError> {
+        let mut group = file.next_row_group()?;
+        let all = &self.sources.words;
+        let words = || {
+            self.source
+                .iter()
+                .filter_map(|&id| all.get(usize::try_from(id).ok()?))
+        };
+        let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
+        // A row has a value in all three thread columns or in none.
+        let levels: Vec<i16> = words()
+            .map(|words| i16::from(words.tid.is_some()))
+            .collect();
+
+        put_column::<Int32Type, _>(&mut group, &self.cpu, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.start, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.dur, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.self_time, None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.kind), None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.source), None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.detail), None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.owner), None)?;
+        let program: Vec<_> = words().filter_map(|words| words.program.clone()).collect();
+        put_column::<ByteArrayType, _>(&mut group, &program, Some((&levels, None)))?;
+        let pid: Vec<_> = words().filter_map(|words| words.pid).collect();
+        put_column::<Int32Type, _>(&mut group, &pid, Some((&levels, None)))?;
+        let tid: Vec<_> = words().filter_map(|words| words.tid).collect();
+        put_column::<Int32Type, _>(&mut group, &tid, Some((&levels, None)))?;
+        put_column::<Int64Type, _>(&mut group, &self.count, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.max, None)?;
+        put_column::<ByteArrayType, _>(
+            &mut group,
+            &self.histograms,
+            Some((&self.histogram_levels, None)),
+        )?;
+        put_column::<Int32Type, _>(&mut group, &self.source, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.due, Some((&self.due_levels, None)))?;
+        self.edges.write(&mut group)?;
+        group.close()?;
+        file.flush()?;
+        file.inner_mut().end_part();
+
+        for numbers in [&mut self.cpu, &mut self.source] {
+            numbers.clear();
+        }
+        for times in [
+            &mut self.start,
+            &mut self.dur,
+            &mut self.self_time,
+            &mut self.count,
+            &mut self.max,
+            &mut self.due,
+        ] {
+            times.clear();
+        }
+        self.histograms.clear();
+        self.histogram_levels.clear();
+        self.due_levels.clear();
+        Ok(())
+    }
+}
+
+/// Columns of edges. Each has one level per row: 1 if the row has a value.
+#[derive(Default)]
+struct Edges {
+    kinds: Vec<ByteArray>,
+    kind_levels: Vec<i16>,
+    tids: Vec<i32>,
+    tid_levels: Vec<i16>,
+    names: Vec<ByteArray>,
+    name_levels: Vec<i16>,
+}
+
+impl Edges {
+    /// Adds the effect of the next row, if it is an edge.
+    fn push(&mut self, effect: Option<&Effect>) {
+        let (mut tid, mut name) = (None, None);
+        match effect {
+            Some(Effect::Woke(woken)) => tid = Some(*woken),
+            Some(Effect::Queued(to) | Effect::Raised(to)) => name = Some(to),
+            None => {}
+        }
+        self.kind_levels.push(i16::from(effect.is_some()));
+        self.tid_levels.push(i16::from(tid.is_some()));
+        self.name_levels.push(i16::from(name.is_some()));
+        self.kinds
+            .extend(effect.map(|effect| ByteArray::from(effect.kind().name())));
+        self.tids.extend(tid);
+        self.names.extend(name.map(|name| ByteArray::from(&**name)));
+    }
+
+    /// Writes the columns of a row group and clears them.
+    fn write(
+        &mut self,
+        group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
+    ) -> Result<(), ParquetError> {
+        put_column::<ByteArrayType, _>(group, &self.kinds, Some((&self.kind_levels, None)))?;
+        put_column::<Int32Type, _>(group, &self.tids, Some((&self.tid_levels, None)))?;
+        put_column::<ByteArrayType, _>(group, &self.names, Some((&self.name_levels, None)))?;
+        for levels in [
+            &mut self.kind_levels,
+            &mut self.tid_levels,
+            &mut self.name_levels,
+        ] {
+            levels.clear();
+        }
+        self.kinds.clear();
+        self.tids.clear();
+        self.names.clear();
+        Ok(())
+    }
+}
+
+/// Counts as little-endian 32-bit numbers, without trailing zeros. The counts of a one-second
+/// window fit into 32 bits.
+fn histogram_bytes(histogram: &Histogram) -> ByteArray {
+    let counts = histogram.counts();
+    let used = counts
+        .iter()
+        .rposition(|&count| count != 0)
+        .map_or(0, |last| last + 1);
+    counts[..used]
+        .iter()
+        .flat_map(|&count| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes())
+        .collect::<Vec<u8>>()
+        .into()
+}

@@ -1,0 +1,137 @@
+//! Files that are written while rows arrive: recordings, traces and HTML pages.
+//!
+//! A new format is a module with a [`RowFile`] and a line in [`FORMATS`]. Every verb that has rows
+//! then gets an option for it.
+
+mod page;
+mod recording;
+mod trace;
+
+use std::fmt;
+use std::path::Path;
+
+use ticktax_model::SourceTable;
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_report::RowsEnded;
+
+use page::HtmlFormat;
+use recording::RecordingFormat;
+use trace::TraceFormat;
+
+pub(crate) use page::HtmlFile;
+
+/// All formats, in the order of their options.
+const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlFormat];
+
+/// A file format for rows.
+pub(crate) trait FileFormat: Sync {
+    /// The option on the command line, without the dashes.
+    fn option(&self) -> &'static str;
+
+    /// A description of the option, for the help.
+    fn about(&self) -> &'static str;
+
+    /// Starts a file that will appear as `path` once it is finished.
+    fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError>;
+}
+
+/// A file of rows under construction. If it is dropped unfinished, it leaves nothing behind, and an
+/// existing file stays unchanged.
+pub(crate) trait RowFile: RowSink {
+    /// Writes the remaining data and moves the file to its final path.
+    fn finish(self: Box<Self>, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError>;
+}
+
+/// Messages about a finished file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    /// The path, and how to use the file.
+    pub(crate) note: String,
+    /// A warning about missing content.
+    pub(crate) warning: Option<String>,
+}
+
+/// Why a file of rows could not be written, as one line that names the file.
+#[derive(Debug)]
+pub(crate) struct RowFileError(String);
+
+impl RowFileError {
+    pub(crate) fn new(line: impl fmt::Display) -> Self {
+        Self(line.to_string())
+    }
+
+    /// The error for `-`: the option needs a file that can be renamed to its final path.
+    pub(crate) fn no_output(option: &str) -> Self {
+        Self::new(format_args!(
+            "--{option} needs a file, which standard output is not; one that is called - is ./-"
+        ))
+    }
+}
+
+impl fmt::Display for RowFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RowFileError {}
+
+/// A file format for rows.
+#[derive(Clone, Copy)]
+pub(crate) struct RowFormat(&'static dyn FileFormat);
+
+impl RowFormat {
+    /// All formats.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        FORMATS.iter().copied().map(Self)
+    }
+
+    /// The option on the command line, without the dashes.
+    pub(crate) fn option(self) -> &'static str {
+        self.0.option()
+    }
+
+    /// A description of the option, for the help.
+    pub(crate) fn about(self) -> &'static str {
+        self.0.about()
+    }
+}
+
+impl fmt::Debug for RowFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.option())
+    }
+}
+
+/// Files that receive the same rows.
+#[derive(Default)]
+pub(crate) struct RowFiles(Vec<Box<dyn RowFile>>);
+
+impl RowFiles {
+    /// Starts another file, which will appear as `path` once all files are finished.
+    ///
+    /// # Errors
+    /// Fails if `path` is `-`, a directory or a device, or if the disk is full. Also fails if the
+    /// directory of `path` does not exist or is not writable.
+    pub(crate) fn add(&mut self, format: RowFormat, path: &Path) -> Result<(), RowFileError> {
+        if path == Path::new("-") {
+            return Err(RowFileError::no_output(format.option()));
+        }
+        self.0.push(format.0.create(path)?);
+        Ok(())
+    }
+
+    /// Finishes all files. An error of one does not affect the others.
+    pub(crate) fn finish(self, ended: &RowsEnded<'_>) -> Vec<Result<Finished, RowFileError>> {
+        let files = self.0.into_iter();
+        files.map(|file| file.finish(ended)).collect()
+    }
+}
+
+impl RowSink for RowFiles {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        for file in &mut self.0 {
+            file.row(sources, row);
+        }
+    }
+}
