@@ -295,7 +295,7 @@ def soak(typed, folder, loads):
     show(samples, agent, scrapers, said, code, ended)
     facts(folder, typed.keep_facts)
     answers = scrapers.count if scrapers else {}
-    return 0 if code == 0 and "the books balance" in said and not answers.get("no HTTP") else 1
+    return 0 if code == 0 and "the accounts balance" in said and not answers.get("no HTTP") else 1
 
 
 def show(samples, agent, scrapers, said, code, ended):

@@ -277,7 +277,7 @@ impl Guest<'_> {
                 }),
             )
             .args(["--cmdline", build.map_or("", |build| build.parameters)])
-            .arg("--keep")
+            .arg("--guest-files")
             .arg(folder)
             .arg("--console")
             .arg(folder.join("console"))

@@ -37,7 +37,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     require_loopback(typed)?;
     let plan = plan(typed);
     plan.check()?;
-    let keeping = Keeping::of(typed)?;
+    let keeping = Keeping::from_arguments(typed)?;
     rights::keep_files_private();
     // Threads inherit their parent's bounding set.
     rights::empty_bounding_set();
@@ -55,7 +55,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     }
     let interrupt = Interrupt::listen()?;
     let watcher = Watcher::start(plan, keeping, typed)?;
-    user.become_it()?;
+    user.become_user()?;
     filter::install();
     if is_for_user {
         endpoint = Endpoint::bind(&typed.listen, &user)?;

@@ -111,6 +111,7 @@ The first screen answers who took how much time, how often, and what to do. The 
     name = "ticktax",
     version,
     help_template = overview::template(),
+    subcommand_value_name = "VERB",
     after_long_help = overview::details(),
     mut_subcommands(values::listed_in_long_help),
     max_term_width = 100,

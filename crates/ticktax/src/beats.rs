@@ -23,7 +23,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
         part: typed.part.part(),
         ..Selection::default()
     };
-    let selected = selection.of(&mut recording)?;
+    let selected = selection.apply(&mut recording)?;
     let (_, header) = selected.replay(&mut |sources, row| finder.row(sources, row))?;
     let mut beats = finder.finish(&header, budget.threads());
     let unverified = Limitation::NotVerified;

@@ -100,7 +100,7 @@ fn with_sections(roff: &str, usage: &str) -> String {
         match title.filter(|_| at_end) {
             Some(title) => page.extend([format!(".SH {title}"), ".nf".to_owned()]),
             None if at_end && !started => {
-                page.extend([".SH NOTES", ".nf", line].map(str::to_owned))
+                page.extend([".SH NOTES", ".nf", line].map(str::to_owned));
             }
             None => page.push(line.to_owned()),
         }

@@ -48,7 +48,7 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
-    let watched = Watched::of(&mut traffic, &ends, watch, &interrupt, Some(terminal))?;
+    let watched = Watched::run(&mut traffic, &ends, watch, &interrupt, Some(terminal))?;
     let outcome = traffic.finish()?;
     let trouble = outcome.trouble.clone();
     let statement = watched.statement(outcome, &ends, link);
@@ -148,7 +148,7 @@ struct Watched {
 impl Watched {
     /// Starts observing, lets the traffic run and waits for its end. Messages go to `terminal` if
     /// it is given.
-    fn of(
+    fn run(
         traffic: &mut Traffic,
         ends: &[Prepared],
         typed: &NetWatchArguments,

@@ -23,7 +23,7 @@ pub(crate) struct Selected<'a> {
 
 impl Selection {
     /// Applies the selection. A subject takes one pass over the rows.
-    pub(crate) fn of(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
+    pub(crate) fn apply(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
         let followed = self.subject.map(|subject| follow(recording, subject));
         let followed = followed.transpose()?;
         let header = followed

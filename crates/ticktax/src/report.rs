@@ -61,7 +61,7 @@ pub(crate) fn show(
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
     let mut files = output::begin(showing.files, showing.output)?;
-    let selected = std::mem::take(&mut showing.selection).of(&mut recording)?;
+    let selected = std::mem::take(&mut showing.selection).apply(&mut recording)?;
     let mut analysis = analysis(selected.header(), &showing, terminal);
     let (sources, header) = selected.replay(&mut |sources, row| {
         analysis.row(sources, row);

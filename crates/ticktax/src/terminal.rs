@@ -135,7 +135,7 @@ impl Terminal {
     }
 
     /// Writes to standard output, with a final line break. A reader that has gone away (`| head`)
-    /// is no error.
+    /// is not an error.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();

@@ -36,7 +36,7 @@ use crate::state;
 use crate::terminal::{Terminal, require_writable};
 
 /// Default length of a run that watches a process.
-const EACH: Nanos = Nanos::from_secs(5);
+const RUN_LENGTH: Nanos = Nanos::from_secs(5);
 
 pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let conditions = conditions(typed)?;
@@ -47,16 +47,16 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
         checked.map_err(|error| Failure::Arguments(error.to_string()))?;
     }
     let predicted = typed.predicted.as_deref().map(|file| {
-        let prediction = read_prediction(file).map_err(|error| not_foretold(file, &error))?;
+        let prediction = read_prediction(file).map_err(|error| invalid_prediction(file, &error))?;
         Ok::<_, Failure>((file, prediction))
     });
     let predicted = predicted.transpose()?;
     let names: Vec<&str> = metrics.iter().map(|metric| &*metric.id).collect();
-    let foretold = predicted.as_ref().map(|(file, prediction)| {
+    let predicted_rows = predicted.as_ref().map(|(file, prediction)| {
         let rows = Foretold::new(prediction, prepared.arms(), &names);
-        rows.map_err(|error| not_foretold(file, &error))
+        rows.map_err(|error| invalid_prediction(file, &error))
     });
-    let foretold = foretold.transpose()?;
+    let predicted_rows = predicted_rows.transpose()?;
     if let Some(output) = &typed.output {
         require_writable(output)?;
     }
@@ -80,8 +80,8 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
         }
     };
     let mut statement = judge(trial, &conditions);
-    if let Some(foretold) = foretold {
-        foretold.put_beside(&mut statement);
+    if let Some(predicted_rows) = predicted_rows {
+        predicted_rows.put_beside(&mut statement);
     }
     let complete = undone.is_complete();
     statement.restored = undone.settings;
@@ -98,7 +98,7 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     })
 }
 
-fn not_foretold(file: &Path, error: &ForetoldError) -> Failure {
+fn invalid_prediction(file: &Path, error: &ForetoldError) -> Failure {
     Failure::Arguments(format!(
         "cannot use --predicted {}: {error}",
         file.display()
@@ -120,7 +120,7 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
     let subject = match typed.pid {
         Some(pid) => Subject::Process {
             pid: pid.0,
-            each: typed.each.map_or(EACH, |each| each.0),
+            each: typed.each.map_or(RUN_LENGTH, |each| each.0),
         },
         None => Subject::Command(typed.command.clone()),
     };

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let mut trials = vec![
         trial("every_document_has_a_page", every_document_has_a_page),
         trial("a_page_needs_a_file", a_page_needs_a_file),
-        trial("what_fails_leaves_no_page", what_fails_leaves_no_page),
+        trial("failed_runs_leave_no_page", failed_runs_leave_no_page),
     ];
     let made = Arc::new(OnceLock::new());
     for (name, check) in [
@@ -339,7 +339,7 @@ fn a_page_needs_a_file() {
     }
 }
 
-fn what_fails_leaves_no_page() {
+fn failed_runs_leave_no_page() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     fs::write(&page, "what was there").unwrap();

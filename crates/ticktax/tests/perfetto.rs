@@ -18,16 +18,16 @@ fn main() -> ExitCode {
     let import = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
     let found = Command::new("python3").args(["-c", import]).output();
     let is_available = found.is_ok_and(|output| output.status.success());
-    let name = "python::a_trace_is_what_perfettos_descriptor_says";
+    let name = "python::traces_match_perfettos_descriptor";
     let trial = Trial::test(name, || {
-        a_trace_is_what_perfettos_descriptor_says();
+        traces_match_perfettos_descriptor();
         Ok(())
     });
     let trials = vec![trial.with_ignored_flag(!is_available)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn a_trace_is_what_perfettos_descriptor_says() {
+fn traces_match_perfettos_descriptor() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (scenario, recording, trace) = (path("x.toml"), path("x.parquet"), path("x.pftrace"));

@@ -108,7 +108,7 @@ impl User {
 
     /// Becomes this user in all threads, and drops the capabilities of this thread. Probe threads
     /// drop theirs themselves.
-    pub(super) fn become_it(&self) -> Result<(), Failure> {
+    pub(super) fn become_user(&self) -> Result<(), Failure> {
         let failed = |what: &str| {
             Failure::Agent(format!(
                 "cannot give up {what}, so the agent stops: choose another --user, or start it as \

@@ -25,7 +25,7 @@ use crate::terminal::Terminal;
 use crate::wall_clock;
 
 /// The source table is cleared at this size. Every thread is a source, and threads come and go.
-const MOST_SOURCES: usize = 20_000;
+const MAX_SOURCES: usize = 20_000;
 
 /// Where and how incidents are kept.
 pub(super) struct Keeping {
@@ -36,7 +36,7 @@ pub(super) struct Keeping {
 
 impl Keeping {
     /// The settings from the arguments; `None` without triggers.
-    pub(super) fn of(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
+    pub(super) fn from_arguments(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
         if typed.triggers.is_empty() {
             return Ok(None);
         }
@@ -172,7 +172,7 @@ impl Agent {
             }
             if let Some(at) = summed {
                 let counted = session.counted();
-                if session.tidy(MOST_SOURCES) {
+                if session.tidy(MAX_SOURCES) {
                     self.forget_sources();
                 }
                 let closed = self.summed(at, counted);

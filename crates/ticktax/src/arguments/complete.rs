@@ -60,7 +60,7 @@ pub(super) const REPORTED: [DocumentKind; 3] = [
 ];
 
 /// Sections of the page for the recording already on the command line, or of every page of `report`
-/// if there is none yet.
+/// if none was typed yet.
 pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();

@@ -17,7 +17,7 @@ pub(crate) enum GuestVerb {
 
 impl GuestVerb {
     /// Parses and checks the verb before a guest boots.
-    pub(crate) fn of(typed: &[OsString]) -> Result<Self, Failure> {
+    pub(crate) fn parse(typed: &[OsString]) -> Result<Self, Failure> {
         let invalid = |why: &str| Err(Failure::Arguments(why.to_owned()));
         let program = [OsString::from("ticktax")];
         let parsed = Arguments::try_parse_from(program.iter().chain(typed));
@@ -30,7 +30,11 @@ impl GuestVerb {
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
             let line = line.trim_start_matches("error: ");
-            Failure::Arguments(format!("invalid verb for the guest: {line}"))
+            let hint = match error.kind() {
+                ErrorKind::InvalidSubcommand => "; choose audit or pace",
+                _ => "",
+            };
+            Failure::Arguments(format!("cannot run this in the guest: {line}{hint}"))
         })?;
         let output_option = "the guest cannot write files: put --save, --output, --html, --format, \
              --section and --full before the --";

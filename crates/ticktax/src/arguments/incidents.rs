@@ -115,7 +115,7 @@ pub(crate) struct RecordArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Watch only these CPUs, such as 0-3,8 [default: all online]
+    /// Watch these CPUs, such as 0-3,8 [default: all online]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 

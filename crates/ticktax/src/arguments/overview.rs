@@ -38,7 +38,10 @@ pub(super) fn template() -> StyledStr {
     let header = *Styles::styled().get_header();
     let literal = *Styles::styled().get_literal();
     let verbs = Verb::augment_subcommands(Command::new("ticktax"));
-    let mut text = String::from("{about} (`ticktax VERB -h`, `--help`)\n{usage-heading} {usage}\n");
+    let mut text = String::from(
+        "{about}\n{usage-heading} {usage}\n\
+         `ticktax VERB -h` lists the main options of a verb; `--help` explains them all.\n",
+    );
     for (group, names) in GROUPS {
         for (index, name) in names.iter().enumerate() {
             let group = if index == 0 { group } else { "" };

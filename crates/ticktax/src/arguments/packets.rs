@@ -35,7 +35,7 @@ pub(crate) struct PacketArguments {
     #[arg(long, value_name = "BYTES", requires = "udp", hide_short_help = true)]
     size: Option<u32>,
 
-    /// Request a receive buffer (SO_RCVBUF) of this size, which the kernel doubles
+    /// Request a receive buffer (`SO_RCVBUF`) of this size, which the kernel doubles
     ///
     /// [default: the kernel's]
     #[arg(long, value_name = "BYTES", requires = "udp", hide_short_help = true,

@@ -91,7 +91,7 @@ fn an_option_takes_the_same_value_everywhere() {
             }
             let takes_value = option.get_action().takes_values();
             let value = option.get_value_names().filter(|_| takes_value);
-            let value = value.map(|names| names.concat()).unwrap_or_default();
+            let value = value.map(<[_]>::concat).unwrap_or_default();
             let first = known
                 .entry(long.to_owned())
                 .or_insert_with(|| (name.clone(), value.clone()));

@@ -43,7 +43,7 @@ impl<'a> Guests<'a> {
         verb: &[OsString],
         interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {
-        let which = GuestVerb::of(verb)?;
+        let which = GuestVerb::parse(verb)?;
         let words = verb.iter().map(|word| word.to_string_lossy().into_owned());
         let results = RESULTS.map(str::to_owned);
         Ok(Self {

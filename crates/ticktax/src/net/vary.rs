@@ -28,7 +28,7 @@ use crate::trial::drawn_seed;
 const RUN: Nanos = Nanos::from_millis(300);
 const BLOCKS: u64 = 5;
 /// Approximate overhead of a run: namespaces, the tracer, the end.
-const AROUND: Nanos = Nanos::from_secs(1);
+const OVERHEAD: Nanos = Nanos::from_secs(1);
 
 pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let (format, output) = typed.watch.output();
@@ -41,9 +41,9 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     };
     let factors = Factors::read(&typed.experiment.vary, base);
     let factors = factors.map_err(|error| Failure::Arguments(error.to_string()))?;
-    not_twice(typed, &factors)?;
+    require_varied_once(typed, &factors)?;
     let blocks = typed.experiment.blocks.unwrap_or(BLOCKS);
-    not_too_many(&factors, blocks)?;
+    require_affordable(&factors, blocks)?;
     let html = output::begin_page(typed.watch.html.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let began = now();
@@ -110,7 +110,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
 }
 
 /// Rejects a setting that is both varied and set by its own option.
-fn not_twice(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
+fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
     let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
         return Ok(());
     };
@@ -121,13 +121,13 @@ fn not_twice(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
 }
 
 /// Rejects experiments that would take too long, before anything runs.
-fn not_too_many(factors: &Factors, blocks: u64) -> Result<(), Failure> {
+fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let cells = factors.factorial().cells().len() as u64;
     let runs = cells.saturating_mul(2).saturating_mul(blocks);
     if runs <= MOST_RUNS {
         return Ok(());
     }
-    let each = (factors.base().length + AROUND).as_secs_f64();
+    let each = (factors.base().length + OVERHEAD).as_secs_f64();
     let all = Nanos::from_secs(1).times(each * runs as f64);
     Err(Failure::Arguments(format!(
         "cannot make {runs} runs ({blocks} blocks of {cells} combinations), about {all}: \
@@ -262,7 +262,7 @@ impl Runner<'_> {
                 spread * 100.0
             ))
         })?;
-        not_too_many(self.factors, blocks)?;
+        require_affordable(self.factors, blocks)?;
         self.terminal.remark(&format!(
             "Pilot: the effect varies by {:.1} % between blocks; {blocks} blocks resolve {:.1} %",
             spread * 100.0,
@@ -322,7 +322,7 @@ impl Runner<'_> {
         let place = place(&self.link, setup);
         let mut traffic = Traffic::both(setup.spec(), place, self.cpus, &setup.tuning)?;
         let ends = prepared(&mut traffic, self.interrupt)?;
-        let watched = Watched::of(&mut traffic, &ends, self.watch, self.interrupt, None)?;
+        let watched = Watched::run(&mut traffic, &ends, self.watch, self.interrupt, None)?;
         let outcome = traffic.finish()?;
         if let Some(trouble) = outcome.trouble {
             return Err(trouble.into());

@@ -35,7 +35,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
-    let watched = Watched::of(
+    let watched = Watched::run(
         &mut traffic,
         &ends,
         typed,
@@ -99,7 +99,7 @@ struct Watched {
 impl Watched {
     /// Starts tracing the receiver if it is on this machine, lets the traffic run and waits for its
     /// end.
-    fn of(
+    fn run(
         traffic: &mut Traffic,
         ends: &[Prepared],
         typed: &PaceArguments,

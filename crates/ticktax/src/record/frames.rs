@@ -35,7 +35,7 @@ impl Frames {
         let now = recorder.frames();
         for status in &now {
             let before = self.reported.iter().find(|old| old.target == status.target);
-            if before.is_none_or(|before| is_news(&before.state, &status.state)) {
+            if before.is_none_or(|before| is_new(&before.state, &status.state)) {
                 terminal.remark(&line(status, before.map(|before| &before.state)));
             }
         }
@@ -45,7 +45,7 @@ impl Frames {
 
 /// Whether a state is worth reporting. The reason for an unknown rate is worded differently each
 /// time.
-fn is_news(before: &FrameState, now: &FrameState) -> bool {
+fn is_new(before: &FrameState, now: &FrameState) -> bool {
     let is_unknown = |state: &FrameState| matches!(state, FrameState::Unknown(_));
     before != now && !(is_unknown(before) && is_unknown(now))
 }

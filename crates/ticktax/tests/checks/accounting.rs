@@ -92,7 +92,7 @@ pub(crate) fn samples_miss(
 ) -> Result<(), Failed> {
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let (program, line) = (program(truth, found)?, line(truth, found)?);
-    let total = its_time_is_true(audited, program, line, points)?;
+    let total = its_time_is_accurate(audited, program, line, points)?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
     // A factor of 2 is enough: on a shared machine, other programs keep it from some of its ticks.
     let (large, small) = if too_many {
@@ -117,7 +117,7 @@ pub(crate) fn samples_miss(
 /// within its events is the time that it measured there. Returns its CPU clock over its lifetime.
 /// That clock does not bound them: the kernel charges a thread from its wake-up on, and charges the
 /// preempted thread only until then (docs/accounting.md).
-fn its_time_is_true(
+fn its_time_is_accurate(
     audited: Audited<'_>,
     program: &ProgramCheck,
     line: &CpuCheck,

@@ -103,7 +103,7 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
 }
 
 /// Time between the counter readings that is not covered by the accounts of `cpu`.
-fn outside_the_books(recorded: &Recorded, cpu: Cpu) -> Nanos {
+fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     let header = &recorded.header;
     let mut books = header.books.iter().filter(|books| books.cpu == cpu);
     let elapsed = books.next().map(Books::elapsed).unwrap_or_default();
@@ -123,7 +123,7 @@ pub(crate) fn ticks_match_counts(
     for cpu in &bill.cpus {
         let interrupts = cpu.interrupts.ok_or("no LOC in /proc/interrupts")?;
         let ticks = cpu.all.count + without_a_tick(recorded, cpu.cpu);
-        let between = outside_the_books(recorded, cpu.cpu);
+        let between = unaccounted(recorded, cpu.cpu);
         let due = between.as_secs_f64() * bill.hz_configured.map_or(0.0, f64::from);
         let tolerance = Tolerance {
             events: tolerance.events + due.ceil(),

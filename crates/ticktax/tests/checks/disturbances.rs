@@ -44,7 +44,7 @@ pub(crate) fn fifo_thread(
     tolerance.time("the thread", time, measured(truth, "CLOCK_MONOTONIC")?)
 }
 
-/// Checks that all NET_RX softirqs were recorded.
+/// Checks that all `NET_RX` softirqs were recorded.
 pub(crate) fn softirq_load(
     truth: &Truth,
     recorded: &Recorded,

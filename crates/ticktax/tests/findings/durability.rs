@@ -58,7 +58,7 @@ fn lost_writes() -> Vec<Case> {
         ),
         case(
             "fsync-without-barrier",
-            "told in the file system's own list",
+            "listed in the file system's own folder of /proc",
             &[
                 (FSTAB, &ext("barrier=0")),
                 (MOUNTS, &ext("rw")),
@@ -234,7 +234,7 @@ fn disks() -> Vec<Case> {
     vec![
         case(
             CACHE,
-            "a kernel that was told otherwise",
+            "a kernel with another setting",
             &disk("write through\n", "write back, no read (daft)\n"),
             Found("an fsync on sda"),
         ),

@@ -29,7 +29,7 @@ fn cases() -> Vec<Case> {
 
 /// Collects all failures first, because one rule's fix can break another.
 #[test]
-fn every_machine_has_the_findings_that_it_should() {
+fn every_machine_has_the_expected_findings() {
     let mut wrong = Vec::new();
     for case in cases() {
         let found = case.found();
@@ -52,7 +52,7 @@ fn every_machine_has_the_findings_that_it_should() {
 }
 
 #[test]
-fn no_rule_is_without_a_test_of_both_sorts() {
+fn every_rule_has_a_positive_and_a_negative_case() {
     let (mut found, mut silent) = (BTreeSet::new(), BTreeSet::new());
     for case in cases() {
         match case.expected {

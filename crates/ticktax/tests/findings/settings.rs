@@ -95,7 +95,7 @@ fn sysctl_silent() -> Vec<Case> {
         ),
         case(
             SYSCTL,
-            "orders, counters, and what may not be read or not be set",
+            "commands, counters, and settings that are unreadable or read-only",
             &[
                 (
                     CONF,
@@ -219,7 +219,7 @@ fn fstab_options() -> Vec<Case> {
     vec![
         case(
             OPTIONS,
-            "another way of journalling, told by /proc/fs",
+            "another way of journalling, listed in /proc/fs",
             &[
                 (FSTAB, "/dev/sda1 /srv ext4 data=journal 0 0\n"),
                 (MOUNTS, "/dev/sda1 /srv ext4 rw,relatime 0 0\n"),

@@ -405,7 +405,7 @@ fn package() -> Option<PathBuf> {
 }
 
 /// Why the package cannot be tested, if it cannot.
-pub(crate) fn why_no_package() -> Option<String> {
+pub(crate) fn missing_package() -> Option<String> {
     let why = || "no arm64 package is built: run cargo xtask dist arm64".to_owned();
     package().is_none().then(why)
 }

@@ -47,7 +47,7 @@ const TESTS: [(&str, Test); 3] = [
         "the_recorder_keeps_a_window_on",
         the_recorder_keeps_a_window,
     ),
-    ("a_quota_holds_a_program_on", a_quota_holds_a_program),
+    ("a_quota_holds_a_program_on", a_quota_throttles_a_program),
 ];
 
 /// The results of a kernel's guest, or the reason of its failure.
@@ -139,7 +139,7 @@ fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
 }
 
 /// Checks that a program that always wants the CPU gets half of each 10 ms.
-fn a_quota_holds_a_program(folder: &Path) -> Result<(), Failed> {
+fn a_quota_throttles_a_program(folder: &Path) -> Result<(), Failed> {
     let truth: Truth = serde_json::from_slice(&fs::read(folder.join(TRUTH))?)?;
     let recorded = Recorded::read(&folder.join("audit.parquet"))?;
     cgroup_quota(&truth, &recorded, Tolerance::GUEST)?;

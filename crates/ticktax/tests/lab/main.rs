@@ -255,7 +255,7 @@ fn architecture_trials() -> Vec<Trial> {
         arm::pseudo_nmis_arrive_while_interrupts_are_disabled as Test,
     );
     trials.push(named(pseudo_nmis).with_ignored_flag(no_kernel.is_some()));
-    let why = why.or_else(arm::why_no_package);
+    let why = why.or_else(arm::missing_package);
     if let Some(why) = &why {
         eprintln!("vm::arm64::the_package_runs is ignored: {why}");
     }

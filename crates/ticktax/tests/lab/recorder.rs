@@ -33,7 +33,7 @@ fn lines(outcome: &Outcome, name: &str) -> Vec<Value> {
 
 /// A stall as the guest made it, with its line in the index.
 struct Caught {
-    told: Value,
+    stall: Value,
     line: Value,
     header: Header,
 }
@@ -46,16 +46,16 @@ impl Caught {
         assert_eq!((named("began"), named("ended")), (1, 1), "{index:#?}");
         let incidents = index.into_iter().filter(|line| line["line"] == "incident");
         let incidents: Vec<Value> = incidents.collect();
-        let told = lines(outcome, guest::TOLD);
-        assert_eq!(told.len(), incidents.len(), "{incidents:#?}");
-        let pairs = told.into_iter().zip(incidents);
+        let stalls = lines(outcome, guest::STALLS);
+        assert_eq!(stalls.len(), incidents.len(), "{incidents:#?}");
+        let pairs = stalls.into_iter().zip(incidents);
         pairs
-            .map(|(told, line)| Self::of(outcome, told, line))
+            .map(|(stall, line)| Self::new(outcome, stall, line))
             .collect()
     }
 
     /// Reads its recording, which must balance.
-    fn of(outcome: &Outcome, told: Value, line: Value) -> Self {
+    fn new(outcome: &Outcome, stall: Value, line: Value) -> Self {
         let name = line["recording"].as_str().unwrap_or_default();
         let bytes = outcome.file(name).unwrap_or_else(|| panic!("{line}"));
         let folder = tempfile::tempdir().unwrap();
@@ -68,12 +68,16 @@ impl Caught {
             .args(["--format", "json"])
             .output();
         let output = output.unwrap();
-        assert!(output.status.success(), "{told} {}", complaint(&output));
+        assert!(output.status.success(), "{stall} {}", complaint(&output));
         let statement: Statement = serde_json::from_slice(&output.stdout).unwrap();
-        assert!(statement.balances(), "{told} {:?}", statement.balance);
+        assert!(statement.balances(), "{stall} {:?}", statement.balance);
         let reader = ticktax_store::recording::RecordingReader::open(&file).unwrap();
         let header = reader.header().clone();
-        Self { told, line, header }
+        Self {
+            stall,
+            line,
+            header,
+        }
     }
 
     fn number(object: &Value, name: &str) -> i64 {
@@ -84,29 +88,36 @@ impl Caught {
 
     /// Checks the stall: its length, its culprit, and its time by the wall clock of that moment.
     fn is_right(&self) {
-        let Self { told, line, header } = self;
+        let Self {
+            stall,
+            line,
+            header,
+        } = self;
         let incident = &line["incident"];
-        assert_eq!(incident["kind"], "wait", "{told} {line}");
-        assert_eq!(incident["thread"]["name"], guest::VICTIM, "{told} {line}");
-        // Of the injector's process, only the thread that preempted the victim ran there.
+        assert_eq!(incident["kind"], "wait", "{stall} {line}");
+        assert_eq!(incident["thread"]["name"], guest::VICTIM, "{stall} {line}");
+        // Only one thread of the injector's process ran there: the one that preempted the victim.
         let most = Self::number(&incident["ran"][0], "time_ns");
-        assert_eq!(incident["ran"][0]["pids"][0], told["pid"], "{told} {line}");
-        assert_eq!(incident["cpu"], told["cpu"], "{told} {line}");
+        assert_eq!(
+            incident["ran"][0]["pids"][0], stall["pid"],
+            "{stall} {line}"
+        );
+        assert_eq!(incident["cpu"], stall["cpu"], "{stall} {line}");
         let lasted = Self::number(incident, "lasted_ns");
         assert!(
             lasted > guest::STALL.0 / 3 && most > lasted / 2,
-            "{told} {line}"
+            "{stall} {line}"
         );
         let at = Self::number(incident, "at_unix_ms");
         let [after, before] =
-            ["after_unix_ms", "before_unix_ms"].map(|bound| Self::number(told, bound));
-        assert!((after - 1..=before + 1).contains(&at), "{told} {line}");
+            ["after_unix_ms", "before_unix_ms"].map(|bound| Self::number(stall, bound));
+        assert!((after - 1..=before + 1).contains(&at), "{stall} {line}");
         // Its window starts 2 s earlier, or where the previous one ended.
         let began = header.began_unix * 1_000;
-        assert!((at - 15_000..=at).contains(&began), "{told} {began}");
+        assert!((at - 15_000..=at).contains(&began), "{stall} {began}");
         // A stall cannot be longer than its window, so no time is counted twice.
         for books in &header.books {
-            assert!(books.elapsed() <= Nanos::from_secs(10), "{told} {books:?}");
+            assert!(books.elapsed() <= Nanos::from_secs(10), "{stall} {books:?}");
         }
     }
 
@@ -147,7 +158,11 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     let folder = tempfile::tempdir().unwrap();
     let outcome = guest.boot(folder.path());
     let outcome = outcome.unwrap_or_else(|failed| panic!("{}", failed.message().unwrap_or("?")));
-    let remarks = [ticktax_lab::guest::STANDARD_ERROR, guest::SAID, guest::TOLD];
+    let remarks = [
+        ticktax_lab::guest::STANDARD_ERROR,
+        guest::SAID,
+        guest::STALLS,
+    ];
     let remarks = remarks.map(|name| guest_text(&outcome, name)).concat();
     let ended: Value = serde_json::from_str(&guest_text(&outcome, guest::ENDED)).unwrap();
     // The sums over the entire time balance exactly on each CPU.

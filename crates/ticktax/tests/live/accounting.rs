@@ -99,9 +99,7 @@ pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let mut soakers = audited.recorded.header.soakers.iter();
     let soaker = soakers.find(|soaker| soaker.cpu == audited.truth.cpu);
     let block = soaker.ok_or("no soaker was there")?.block;
-    let median = block
-        .block_median_ns
-        .ok_or("no block was timed meanwhile")?;
+    let median = block.block_median_ns.ok_or("no block was timed")?;
     let busy = line.busy_share.ok_or("busy is not known")?;
     let left = left.time.share_of(left.watched);
     // Neither contains the hypervisor's time.

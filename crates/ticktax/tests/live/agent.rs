@@ -24,7 +24,7 @@ pub(crate) use recorder::{a_recorder_runs_along_with_the_sums, its_probes_run_wi
 pub(crate) use rights::{
     folders_of_other_users_are_refused, its_socket_belongs_to_its_user_in_every_folder,
     its_threads_are_filtered_and_have_no_bounding_set,
-    links_in_place_of_its_folder_or_socket_lead_nowhere, parents_of_its_folders_stay_roots,
+    links_in_place_of_its_folder_or_socket_are_not_followed, parents_of_its_folders_stay_roots,
     state_folders_work_in_any_order,
 };
 use running::{AS_NOBODY, Agent, SERVING, recorded_in_classes, sum_of};
@@ -34,7 +34,7 @@ use super::fixture::check;
 const NOBODY: u32 = 65_534;
 
 /// A folder owned by `nobody`, and the path of a folder to create in it.
-fn place_of_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
+fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
         .tempdir_in("/tmp")?;
@@ -96,7 +96,7 @@ pub(crate) fn serves_what_it_counts_without_rights() -> Result<(), Failed> {
         sum_of(&later, "ticktax_recorded_seconds_total") > recorded,
         || later.clone(),
     )?;
-    agent.stops_with_balanced_books()
+    agent.stops_with_balanced_accounts()
 }
 
 pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed> {
@@ -106,7 +106,7 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
         let mut agent = Agent::start(&SERVING)?;
         let page = agent.page_that(|page| page.contains("name=\"sh\""))?;
         check(!page.contains("a-secret-of-mine"), || page.clone())?;
-        agent.stops_with_balanced_books()
+        agent.stops_with_balanced_accounts()
     };
     let result = watch();
     busy.kill()?;
@@ -141,7 +141,7 @@ pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
     // CAP_SYSLOG makes kernel function names visible; without it, no ticks are known.
     check(sum_of(&page, "ticktax_ticks_total") > 0.0, || page.clone())?;
-    agent.stops_with_balanced_books()
+    agent.stops_with_balanced_accounts()
 }
 
 pub(crate) fn without_rights_it_names_the_missing_ones() -> Result<(), Failed> {
@@ -209,12 +209,12 @@ fn facts_rows(table: &Path) -> Result<Vec<Row>, Failed> {
 }
 
 pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
-    let (_place, facts) = place_of_nobody()?;
+    let (_place, facts) = place_for_nobody()?;
     let folder = facts.display().to_string();
     let agent = Agent::start(&[
         "--listen", "none", "--user", "nobody", "--facts", &folder, "--for", "3s",
     ])?;
-    let messages = agent.ends_with_balanced_books()?;
+    let messages = agent.ends_with_balanced_accounts()?;
     let per_cpu = |table: &str| {
         let mut times: BTreeMap<i64, i64> = BTreeMap::new();
         for (cpu, time, _) in rows(&facts.join(table))? {
@@ -236,7 +236,7 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The same holds for ticks, of which there are a few in three seconds.
+    // The same holds for ticks, with a few in three seconds.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")
@@ -252,7 +252,7 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
 }
 
 pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed> {
-    let (_place, facts) = place_of_nobody()?;
+    let (_place, facts) = place_for_nobody()?;
     let folder = facts.display().to_string();
     let mut first = Agent::start(&[&AS_NOBODY[..], &["--facts", &folder]].concat())?;
     let ticktax = || Command::new(env!("CARGO_BIN_EXE_ticktax"));
@@ -266,13 +266,13 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
     // The first keeps running, and so does another one with a different port and folder.
     let mut second = Agent::start(&SERVING)?;
     second.page_when("ticktax_recorded_seconds_total")?;
-    second.stops_with_balanced_books()?;
+    second.stops_with_balanced_accounts()?;
     first.page_when("ticktax_recorded_seconds_total")?;
-    first.stops_with_balanced_books()
+    first.stops_with_balanced_accounts()
 }
 
 pub(crate) fn a_full_disk_is_reported_and_the_agent_continues() -> Result<(), Failed> {
-    let (_place, facts) = place_of_nobody()?;
+    let (_place, facts) = place_for_nobody()?;
     fs::create_dir(&facts)?;
     // In a mount namespace that ends with the process.
     let script = "mount -t tmpfs -o size=16k,uid=65534,mode=700 none \"$1\" && \
@@ -296,7 +296,7 @@ pub(crate) fn a_full_disk_is_reported_and_the_agent_continues() -> Result<(), Fa
 
 pub(crate) fn a_disk_that_becomes_read_only_is_reported_and_the_agent_continues()
 -> Result<(), Failed> {
-    let (place, facts) = place_of_nobody()?;
+    let (place, facts) = place_for_nobody()?;
     fs::create_dir(&facts)?;
     // The agent owns the folder once its lock exists. A signal ends it, so that the test does not
     // depend on time.
@@ -325,7 +325,7 @@ pub(crate) fn a_disk_that_becomes_read_only_is_reported_and_the_agent_continues(
 }
 
 pub(crate) fn a_killed_agent_leaves_complete_files() -> Result<(), Failed> {
-    let (_place, facts) = place_of_nobody()?;
+    let (_place, facts) = place_for_nobody()?;
     let folder = facts.display().to_string();
     let arguments = [&AS_NOBODY[..], &["--facts", &folder]].concat();
     let mut agent = Agent::start(&arguments)?;
@@ -343,7 +343,7 @@ pub(crate) fn a_killed_agent_leaves_complete_files() -> Result<(), Failed> {
     next.page_when("ticktax_recorded_seconds_total")?;
     let left = fs::read_dir(&day)?.count();
     check(left == 0, || format!("{left} files are left"))?;
-    next.stops_with_balanced_books()?;
+    next.stops_with_balanced_accounts()?;
     check(!rows(&facts.join("accounts"))?.is_empty(), || {
         "no rows".to_owned()
     })

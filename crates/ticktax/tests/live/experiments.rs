@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use ticktax_model::net_experiment::{CostUnit, NetExperiment, Term};
 use ticktax_model::trial::Verdict;
 
-use super::faults::{as_nobody, within_reach_of_nobody};
+use super::faults::{as_nobody, folder_for_nobody};
 use super::fixture::{check, ticktax};
 use super::nets::leaves_nothing_when_killed;
 
@@ -57,7 +57,7 @@ pub(crate) fn small_calls_cost() -> Result<(), Failed> {
 
 /// Settings whose effects are identical are reported as one.
 pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
-    // Without checksums there is no segmentation, so only three of four combinations differ.
+    // Segmentation needs checksums, so only three of four combinations differ.
     let result = experiment(&[
         "60ms",
         "--blocks",
@@ -230,7 +230,7 @@ pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
 
 /// Without rights, sizes can be varied over loopback, but nothing that belongs to a namespace.
 pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Failed> {
-    let place = within_reach_of_nobody()?;
+    let place = folder_for_nobody()?;
     let run = |vary: &str| {
         let mut command = as_nobody(place.path());
         command

@@ -22,7 +22,7 @@ fn time_of(statement: &Statement, class: Class) -> Nanos {
     statement.cpus.iter().map(|books| books.of(class)).sum()
 }
 
-pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
+pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
     // By default, an audit of a busy machine has no probe.
     let arguments = [
         "audit", "--for", "3s", "--format", "json", "--probe", "spin",
@@ -140,7 +140,7 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
-    let place = within_reach_of_nobody()?;
+    let place = folder_for_nobody()?;
     for probe in ["spin", "sleep", "none"] {
         let output = as_nobody(place.path())
             .args(["audit", "--for", "1s", "--format", "json", "--probe", probe])
@@ -161,7 +161,7 @@ pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_root_other_users_loops_are_not_watched() -> Result<(), Failed> {
-    let place = within_reach_of_nobody()?;
+    let place = folder_for_nobody()?;
     let pid = std::process::id().to_string();
     let output = as_nobody(place.path())
         .args(["pace", "--for", "1s", "--pid", &pid])
@@ -199,7 +199,7 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
 }
 
 /// A folder with a copy of the command that everybody can run.
-pub(super) fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
+pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
         .tempdir_in("/tmp")?;

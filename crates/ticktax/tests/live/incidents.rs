@@ -24,7 +24,7 @@ use recorder::{Recorder, Victim, incidents, triggers_of};
 
 pub(crate) use faults::{
     a_folder_that_becomes_read_only_is_reported_and_the_recorder_continues,
-    a_full_disk_is_reported_and_counted, a_killed_recorder_leaves_a_folder_that_goes_on,
+    a_full_disk_is_reported_and_counted, a_killed_recorder_leaves_a_usable_folder,
     an_extended_recording_does_not_delay_its_lines, excess_triggers_are_counted,
 };
 pub(crate) use frames::{
@@ -32,13 +32,13 @@ pub(crate) use frames::{
     frames_caught_under_load_were_lost,
 };
 pub(crate) use kinds::{
-    a_block_is_caught_with_what_woke_it, a_gap_is_caught_with_what_ran_in_it,
+    a_block_is_caught_with_its_waker, a_gap_is_caught_with_its_cause,
     a_long_softirq_is_caught_with_the_interrupted_thread, a_quota_that_is_used_up_is_caught,
 };
 
 const STALL: Nanos = Nanos::from_millis(20);
 
-pub(crate) fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
+pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
     let cpu = ticktax_inject::default_cpu()?;

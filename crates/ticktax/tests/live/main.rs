@@ -41,8 +41,8 @@ type Test = fn() -> Result<(), Failed>;
 
 const ROOT: &[(&str, Test)] = &[
     (
-        "books_balance_and_gaps_are_explained",
-        faults::books_balance_and_gaps_are_explained,
+        "accounts_balance_and_gaps_are_explained",
+        faults::accounts_balance_and_gaps_are_explained,
     ),
     (
         "spans_match_the_kernels_counts",
@@ -268,12 +268,12 @@ const ROOT: &[(&str, Test)] = &[
         remount::a_disk_can_become_read_only_and_writable_again,
     ),
     (
-        "incidents::a_stall_is_caught_with_what_ran_instead",
-        incidents::a_stall_is_caught_with_what_ran_instead,
+        "incidents::a_stall_is_caught_with_its_culprit",
+        incidents::a_stall_is_caught_with_its_culprit,
     ),
     (
-        "incidents::a_killed_recorder_leaves_a_folder_that_goes_on",
-        incidents::a_killed_recorder_leaves_a_folder_that_goes_on,
+        "incidents::a_killed_recorder_leaves_a_usable_folder",
+        incidents::a_killed_recorder_leaves_a_usable_folder,
     ),
     (
         "incidents::a_full_disk_is_reported_and_counted",
@@ -292,8 +292,8 @@ const ROOT: &[(&str, Test)] = &[
         incidents::an_extended_recording_does_not_delay_its_lines,
     ),
     (
-        "incidents::a_gap_is_caught_with_what_ran_in_it",
-        incidents::a_gap_is_caught_with_what_ran_in_it,
+        "incidents::a_gap_is_caught_with_its_cause",
+        incidents::a_gap_is_caught_with_its_cause,
     ),
     (
         "incidents::a_lost_frame_is_caught_with_its_culprit",
@@ -316,8 +316,8 @@ const ROOT: &[(&str, Test)] = &[
         agent::folders_of_other_users_are_refused,
     ),
     (
-        "agent::links_in_place_of_its_folder_or_socket_lead_nowhere",
-        agent::links_in_place_of_its_folder_or_socket_lead_nowhere,
+        "agent::links_in_place_of_its_folder_or_socket_are_not_followed",
+        agent::links_in_place_of_its_folder_or_socket_are_not_followed,
     ),
     (
         "agent::its_socket_belongs_to_its_user_in_every_folder",
@@ -336,8 +336,8 @@ const ROOT: &[(&str, Test)] = &[
         agent::its_probes_run_without_rights,
     ),
     (
-        "incidents::a_block_is_caught_with_what_woke_it",
-        incidents::a_block_is_caught_with_what_woke_it,
+        "incidents::a_block_is_caught_with_its_waker",
+        incidents::a_block_is_caught_with_its_waker,
     ),
     (
         "incidents::a_quota_that_is_used_up_is_caught",
@@ -465,17 +465,17 @@ const SAMPLED: &[(&str, Test)] = &[
 /// machine. The others need a quiet machine and run with `TICKTAX_TESTS=live`. `vm::scenario`
 /// checks most of their disturbances in a guest that load cannot affect.
 const ON_A_BUSY_MACHINE: [&str; 12] = [
-    "books_balance_and_gaps_are_explained",
+    "accounts_balance_and_gaps_are_explained",
     "a_killed_audit_leaves_no_program_behind",
     "without_root_the_level_is_proc",
     "injected::fifo_thread",
     "victim::follows_children_and_threads",
-    "incidents::a_stall_is_caught_with_what_ran_instead",
-    "incidents::a_killed_recorder_leaves_a_folder_that_goes_on",
+    "incidents::a_stall_is_caught_with_its_culprit",
+    "incidents::a_killed_recorder_leaves_a_usable_folder",
     "net::a_killed_pair_leaves_nothing",
     "agent::serves_what_it_counts_without_rights",
     "agent::parents_of_its_folders_stay_roots",
-    "agent::links_in_place_of_its_folder_or_socket_lead_nowhere",
+    "agent::links_in_place_of_its_folder_or_socket_are_not_followed",
     "agent::its_threads_are_filtered_and_have_no_bounding_set",
 ];
 

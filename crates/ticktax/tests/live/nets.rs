@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 use ticktax_model::Nanos;
 use ticktax_model::net::{Doing, EndReport, Link, NetStatement, TrafficAccount};
 
-use super::faults::{as_nobody, within_reach_of_nobody};
+use super::faults::{as_nobody, folder_for_nobody};
 use super::fixture::{check, ticktax};
 
 fn parse(output: &Output) -> Result<NetStatement, Failed> {
@@ -247,7 +247,7 @@ pub(crate) fn leaves_nothing_when_killed(arguments: &[&str]) -> Result<(), Faile
 }
 
 pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
-    let place = within_reach_of_nobody()?;
+    let place = folder_for_nobody()?;
     let output = as_nobody(place.path())
         .args(["net", "pair", "--for", "200ms", "--format", "json"])
         .output()?;

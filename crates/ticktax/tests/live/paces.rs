@@ -1,4 +1,4 @@
-//! Watching another program's loop: the result must match what the loop was told to do.
+//! Watching another program's loop: the result must match the settings of the loop.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -30,7 +30,7 @@ impl Program {
         let pid = self.0.id().to_string();
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("frames.parquet");
-        let file = file.to_str().ok_or("a folder that is no text")?;
+        let file = file.to_str().ok_or("the path of the folder is not UTF-8")?;
         let watched = ["--for", length, "--pid", &pid, "--save", file];
         let output = ticktax(&[&["pace", "--format", "json"][..], &watched].concat()).output()?;
         let complaint = String::from_utf8_lossy(&output.stderr);

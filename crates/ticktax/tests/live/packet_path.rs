@@ -187,7 +187,7 @@ fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
             Row::Edge(edge) => match &edge.effect {
                 Effect::Raised(name) if &**name == "NET_RX" => on_cpu.raises.push(span.start),
                 Effect::Woke(woken) if *woken == tid && is_receiving => {
-                    on_cpu.wakes.push(span.start)
+                    on_cpu.wakes.push(span.start);
                 }
                 _ => {}
             },

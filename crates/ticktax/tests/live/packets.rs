@@ -12,7 +12,7 @@ use ticktax_model::Nanos;
 use ticktax_model::net::Link;
 use ticktax_model::packets::{Burst, PacketStatement};
 
-use super::faults::{as_nobody, within_reach_of_nobody};
+use super::faults::{as_nobody, folder_for_nobody};
 use super::fixture::{Place, check, ticktax};
 use super::nets;
 
@@ -74,7 +74,7 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
     };
     let place = Place::new();
     let file = place.file("packets.parquet");
-    let saved = file.to_str().ok_or("a folder that is no text")?;
+    let saved = file.to_str().ok_or("the path of the folder is not UTF-8")?;
     let options = [
         "--rate", "20k", "--rcvbuf", "40000", "--for", "3s", "--save", saved,
     ];
@@ -119,7 +119,7 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
 }
 
 fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed> {
-    let file = file.to_str().ok_or("a folder that is no text")?;
+    let file = file.to_str().ok_or("the path of the folder is not UTF-8")?;
     let output = ticktax(&["report", "--format", "json", file]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
@@ -177,7 +177,7 @@ pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
-    let place = within_reach_of_nobody()?;
+    let place = folder_for_nobody()?;
     let output = as_nobody(place.path())
         .args(["pace", "--udp", "--for", "200ms", "--format", "json"])
         .args(["--rcvbuf", "500000000"])

@@ -109,7 +109,7 @@ fn ticktax() -> &'static str {
 struct Running(Child);
 
 impl Running {
-    /// Runs a command above all ordinary programs, of which a machine that builds may have many.
+    /// Runs a command above all ordinary programs. A machine that builds may have many.
     fn above(policy: &[&str], command: &[OsString]) -> Result<Self, Failed> {
         let mut chrt = Command::new("chrt");
         chrt.args(policy).args(command);
@@ -218,7 +218,7 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
     shows(
         &audit(&server),
         "gamesrv (",
-        // They are real-time threads, for which nice values mean nothing.
+        // They are real-time threads, and nice values do not affect those.
         &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
@@ -294,7 +294,7 @@ fn recording(
 ) -> Result<PathBuf, Failed> {
     const MS: i64 = 1_000_000;
     let mut sources = SourceTable::default();
-    let file = place.file("told.parquet");
+    let file = place.file("screen.parquet");
     let mut writer = RecordingWriter::create(&file)?;
     let mut now = 0;
     while now < 2_000 * MS {

@@ -158,7 +158,7 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
     let threads = threads(&statement)?;
     let held = &threads.real_time;
     check(!held.is_empty(), || format!("{:?}", threads.delays))?;
-    // What the thread used of the previous period is known one period after the audit starts. A
+    // Use of the previous period is known one period after the audit starts. A
     // delay longer than the reserved time plus a few ticks is not caused by the limit.
     let upper = Nanos::from_millis(60);
     let mut delays = threads.delays.iter().filter(|delay| delay.length <= upper);

@@ -1,4 +1,4 @@
-//! Trials that change settings of their own commands only, and invalid arguments.
+//! Trials that change only the settings of their commands, and invalid arguments.
 
 use libtest_mimic::Failed;
 

@@ -15,28 +15,22 @@ use crate::{AS_SLEEPER, AS_WORKER, Test, own};
 pub(crate) const ALL: &[(&str, Test)] = &[
     ("a_setting_that_does_nothing", a_setting_that_does_nothing),
     (
-        "a_killed_trial_is_put_back_by_its_watchdog",
-        a_killed_trial_is_put_back_by_its_watchdog,
+        "a_watchdog_restores_a_killed_trial",
+        a_watchdog_restores_a_killed_trial,
     ),
-    ("ctrl_c_puts_everything_back", ctrl_c_puts_everything_back),
+    ("ctrl_c_restores_everything", ctrl_c_restores_everything),
     ("a_second_trial_refuses", a_second_trial_refuses),
     (
-        "what_another_program_changes_is_left_alone",
-        what_another_program_changes_is_left_alone,
+        "settings_changed_by_other_programs_are_left_alone",
+        settings_changed_by_other_programs_are_left_alone,
     ),
-    (
-        "a_process_that_goes_on_is_watched",
-        a_process_that_goes_on_is_watched,
-    ),
+    ("a_running_process_is_watched", a_running_process_is_watched),
 ];
 
 /// Tests that measure an effect.
 pub(crate) const EFFECTS: &[(&str, Test)] = &[
     ("timer_slack_of_a_paced_loop", timer_slack_of_a_paced_loop),
-    (
-        "a_quota_of_a_cgroup_of_its_own",
-        a_quota_of_a_cgroup_of_its_own,
-    ),
+    ("a_quota_of_a_separate_cgroup", a_quota_of_a_separate_cgroup),
 ];
 
 /// A trial of the harmless setting that lasts for minutes.
@@ -85,7 +79,7 @@ fn timer_slack_of_a_paced_loop() -> Result<(), Failed> {
     place.require_clear()
 }
 
-fn a_quota_of_a_cgroup_of_its_own() -> Result<(), Failed> {
+fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
     let place = Place::new();
     let statement = place.statement(&[
         "cgroup.cpu_quota=now,1000/20000",
@@ -157,7 +151,7 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
 }
 
 /// `kill -9` in the middle of a block: the watchdog restores the setting without another run.
-fn a_killed_trial_is_put_back_by_its_watchdog() -> Result<(), Failed> {
+fn a_watchdog_restores_a_killed_trial() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));
     Quiet::wait_for(quiet.other())?;
@@ -172,7 +166,7 @@ fn a_killed_trial_is_put_back_by_its_watchdog() -> Result<(), Failed> {
     place.require_clear()
 }
 
-fn ctrl_c_puts_everything_back() -> Result<(), Failed> {
+fn ctrl_c_restores_everything() -> Result<(), Failed> {
     let_children_hear_ctrl_c();
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let (place, quiet) = (Place::new(), Quiet::new());
@@ -210,7 +204,7 @@ fn a_second_trial_refuses() -> Result<(), Failed> {
 
 /// If another program changes the setting during a trial, the change stays and the trial reports
 /// it.
-fn what_another_program_changes_is_left_alone() -> Result<(), Failed> {
+fn settings_changed_by_other_programs_are_left_alone() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));
     Quiet::wait_for(quiet.other())?;
@@ -225,7 +219,7 @@ fn what_another_program_changes_is_left_alone() -> Result<(), Failed> {
     place.require_clear()
 }
 
-fn a_process_that_goes_on_is_watched() -> Result<(), Failed> {
+fn a_running_process_is_watched() -> Result<(), Failed> {
     let place = Place::new();
     let sleeper = Running::start({
         let mut command = Command::new("sh");

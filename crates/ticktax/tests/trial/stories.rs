@@ -82,6 +82,6 @@ fn is_busy() -> bool {
     let recent = load
         .split_whitespace()
         .next()
-        .and_then(|it| it.parse().ok());
+        .and_then(|load| load.parse().ok());
     recent.is_some_and(|load: f64| load > BUSY)
 }

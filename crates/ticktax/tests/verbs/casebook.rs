@@ -18,7 +18,7 @@ fn docs() -> PathBuf {
 
 /// `UPDATE_DOCS=1 cargo test -p ticktax --test verbs casebook` writes the pages.
 #[test]
-fn every_page_is_as_it_is_documented() {
+fn every_page_matches_the_documentation() {
     let list = text(&case(&["list"]).stdout);
     let names = list.lines().filter_map(|line| line.split(' ').next());
     let mut other = Vec::new();
@@ -44,7 +44,9 @@ fn every_page_is_as_it_is_documented() {
 fn worked_example(folder: &Path) -> PathBuf {
     let page = fs::read_to_string(docs().join("casebook.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1);
-    let files: Vec<&str> = blocks.map(|it| it.split_once("```").unwrap().0).collect();
+    let files: Vec<&str> = blocks
+        .map(|block| block.split_once("```").unwrap().0)
+        .collect();
     assert_eq!(files.len(), 2);
     fs::write(folder.join("server.toml"), files[0]).unwrap();
     let case = folder.join("my-server.toml");
@@ -53,7 +55,7 @@ fn worked_example(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_worked_example_does_what_the_page_says() {
+fn the_worked_example_matches_the_page() {
     let folder = tempfile::tempdir().unwrap();
     let example = worked_example(folder.path());
     let example = example.to_str().unwrap();

@@ -27,7 +27,7 @@ impl Subject {
     }
 
     /// Makes it a batch job until the session ends.
-    fn becomes_batch(&self, session: &mut Session) {
+    fn set_batch_policy(&self, session: &mut Session) {
         let knob = registry::find(POLICY).unwrap();
         let target = Target::Task(self.0.pid());
         let set = session.set(knob, &target, "batch", Consent::Withheld);
@@ -37,7 +37,7 @@ impl Subject {
 
 /// A copy of a journal, made while its session had turned a child into a batch job.
 fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
-    let (original, copy) = (folder.join("whole"), folder.join("copy"));
+    let (original, copy) = (folder.join("original"), folder.join("copy"));
     let (from, to) = (original.clone(), copy.clone());
     let keep = move |step| {
         if step == Step::Set {
@@ -46,7 +46,7 @@ fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     };
     let begun = Session::begin_observed(&System::default(), &original, "a test", Box::new(keep));
     let mut session = begun.unwrap().0;
-    subject.becomes_batch(&mut session);
+    subject.set_batch_policy(&mut session);
     drop(session);
     assert_eq!(subject.policy(), "other");
     copy
@@ -166,7 +166,7 @@ fn settings_of_a_killed_run_are_restored_once() {
     // As the killed run did.
     let begun = Session::begin(&System::default(), &folder.path().join("other"), "another");
     let mut session = begun.unwrap().0;
-    subject.becomes_batch(&mut session);
+    subject.set_batch_policy(&mut session);
     assert_eq!(subject.policy(), "batch");
     let output = undo(&journal, "text");
     let page = text(&output.stdout);

@@ -48,9 +48,9 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
     // Times are relative to the whole recording, whose periods continue in the part.
     let beats = again.beats.unwrap().beats;
     assert!(!beats.is_empty());
-    let whole = json(&["report", recording]);
-    assert!(whole.part.is_none());
-    let all = whole.beats.unwrap().beats;
+    let complete = json(&["report", recording]);
+    assert!(complete.part.is_none());
+    let all = complete.beats.unwrap().beats;
     for beat in &beats {
         assert!(beat.first >= Nanos::from_secs(12), "{beat:#?}");
         let same = all.iter().find(|other| other.name == beat.name);

@@ -108,7 +108,7 @@ fn an_interrupted_sweep_explains_how_to_resume() {
     let output = child.wait_with_output().unwrap();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{errors}");
-    assert!(errors.contains("the same command continues from there"), "{errors}");
+    assert!(errors.contains("the same command again to resume"), "{errors}");
     assert!(output.stdout.is_empty());
     let kept: usize = errors.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert_eq!(resume(&results), kept);

@@ -1,7 +1,7 @@
 //! Runs in the guest: an agent with a recorder, while its machine changes.
 //!
-//! Nothing is checked here. The guest writes what it did and when to [`TOLD`], and returns it with
-//! all files of the agent.
+//! Nothing is checked here. The guest writes what it did and when to [`STALLS`], and returns that
+//! file with all files of the agent.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -29,8 +29,8 @@ use crate::inside::COMMAND;
 
 /// The argument that selects this job.
 pub(crate) const VERB: &str = "recorder-guest";
-/// What was done: one JSON line per stall.
-pub(super) const TOLD: &str = "told.jsonl";
+/// The stalls that the guest made, one JSON line each.
+pub(super) const STALLS: &str = "stalls.jsonl";
 /// The outcome, in JSON.
 pub(super) const ENDED: &str = "ended.json";
 /// The agent's metrics at its end.
@@ -63,7 +63,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 pub(crate) fn run() -> Outcome {
     let clocks = clocks()?;
     let mut agent = Agent::start()?;
-    let mut log = File::create(TOLD)?;
+    let mut log = File::create(STALLS)?;
     let mut stalls = 0;
     let mut stall_during = |what: &str, cpu: u32, change: &mut dyn FnMut() -> Outcome| {
         let line = stall(what, Cpu(cpu))?;
@@ -162,7 +162,7 @@ impl Agent {
     /// Waits until the index has this many incidents.
     fn has_indexed(&mut self, count: usize) -> Outcome {
         let index = Path::new(INCIDENTS).join("index.jsonl");
-        self.until(&format!("there is no incident {count}"), || {
+        self.until(&format!("incident {count} is missing"), || {
             let text = fs::read_to_string(&index)?;
             Ok(text.matches("\"line\":\"incident\"").count() >= count)
         })

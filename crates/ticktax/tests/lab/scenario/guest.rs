@@ -178,7 +178,7 @@ impl Guest {
         let save = ["--format", "json", "--save", "victim.parquet"];
         let tracer = Tracer::start("victim", &[&audit[..], &save].concat())?;
         for injected in plan::victim() {
-            if plan::is_of_another(injected.name) {
+            if plan::is_another_program(injected.name) {
                 victim.tell("spin 400")?;
                 self.inject(&injected)?;
                 victim.answer()?;

@@ -168,7 +168,7 @@ pub(crate) fn contenders() -> [Injected; 2] {
 
 /// Whether another program makes the disturbance while the victim spins. The victim makes the other
 /// ones itself.
-pub(crate) fn is_of_another(name: &str) -> bool {
+pub(crate) fn is_another_program(name: &str) -> bool {
     name == "thief"
 }
 

@@ -28,7 +28,7 @@ pub(super) const TESTS: &[(&str, Test)] = &[
     ),
     (
         "victim_throttled_time_is_the_sum_over_its_quotas",
-        throttled_in_all,
+        total_throttled,
     ),
     ("victim_is_blocked_as_long_as_its_child_sleeps", is_blocked),
     ("victim_is_stopped_between_the_signals", is_stopped),
@@ -104,7 +104,7 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
 }
 
 /// Checks that the victim's throttled time is the sum over its quotas.
-fn throttled_in_all(scenario: &Scenario) -> Result<(), Failed> {
+fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
     for quota in quotas {

@@ -93,7 +93,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         .chain(metrics_in(&expressions.join("\n")))
         .collect();
     check(used.len() > 10, || format!("{used:?}"))?;
-    let (place, facts) = super::place_of_nobody()?;
+    let (place, facts) = super::place_for_nobody()?;
     let folder = facts.display().to_string();
     let incidents = place.path().join("incidents").display().to_string();
     let recording = ["--trigger", "signal", "--incidents", &incidents];
@@ -115,7 +115,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         .filter(|name| !served.contains(*name) && !at_times.contains(&&***name))
         .collect();
     check(missing.is_empty(), || format!("not served: {missing:?}"))?;
-    agent.stops_with_balanced_books()
+    agent.stops_with_balanced_accounts()
 }
 
 /// A running Prometheus, ended when it is dropped.
@@ -226,7 +226,7 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
     };
     prometheus.get_when("/api/v1/rules", all_healthy)?;
     drop(prometheus);
-    agent.stops_with_balanced_books()
+    agent.stops_with_balanced_accounts()
 }
 
 pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
@@ -250,7 +250,7 @@ pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
     check(target["health"] == "up", || target.to_string())?;
     check(target["lastError"] == "", || target.to_string())?;
     drop(prometheus);
-    agent.stops_with_balanced_books()
+    agent.stops_with_balanced_accounts()
 }
 
 pub(crate) fn the_unit_is_sound() -> Result<(), Failed> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use ticktax_store::recording::RecordingReader;
 
 use super::running::{AS_NOBODY, Agent, recorded_in_classes, sum_of};
-use super::{NOBODY, facts_rows, has_no_rights, place_of_nobody};
+use super::{NOBODY, facts_rows, has_no_rights, place_for_nobody};
 use crate::fixture::{check, ticktax};
 
 /// The output of `ticktax incidents` for a folder.
@@ -34,7 +34,7 @@ fn is_private(path: &Path) -> Result<(), Failed> {
 }
 
 pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
-    let (place, facts) = place_of_nobody()?;
+    let (place, facts) = place_for_nobody()?;
     // Two missing levels, which the agent creates for its user.
     let folder = place.path().join("state/incidents");
     let shown = |path: &Path| path.display().to_string();
@@ -67,7 +67,7 @@ pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
     check(sum_of(&page, "ticktax_ring_reach_seconds") > 0.0, || {
         page.clone()
     })?;
-    agent.stops_with_balanced_books()?;
+    agent.stops_with_balanced_accounts()?;
 
     let found = list(&folder)?;
     let groups = found["groups"].as_array().ok_or("no groups")?;
@@ -102,7 +102,7 @@ pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
 
 /// Capabilities belong to a thread, and the probe threads exist before the agent drops its own.
 pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
-    let (place, _) = place_of_nobody()?;
+    let (place, _) = place_for_nobody()?;
     let folder = place.path().join("incidents").display().to_string();
     let triggers = ["--trigger", "gap>1m", "--trigger", "gap>p99.99"];
     let arguments = [&AS_NOBODY[..], &triggers, &["--incidents", &folder]].concat();
@@ -126,5 +126,5 @@ pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
     }
     let cpus = ticktax_inject::allowed_cpus();
     check(probes > 0, || format!("no probe on any of {cpus:?}"))?;
-    agent.stops_with_balanced_books()
+    agent.stops_with_balanced_accounts()
 }

@@ -16,7 +16,7 @@ use crate::fixture::check;
 const SOMEBODY: u32 = 4_321;
 
 /// A folder of root that everybody can enter.
-fn place_of_root() -> Result<tempfile::TempDir, Failed> {
+fn place_for_root() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
         .tempdir_in("/tmp")?;
@@ -43,7 +43,7 @@ fn is_refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
 }
 
 pub(crate) fn parents_of_its_folders_stay_roots() -> Result<(), Failed> {
-    let place = place_of_root()?;
+    let place = place_for_root()?;
     let state = place.path().join("state");
     let (facts, incidents) = (state.join("deep/facts"), state.join("incidents"));
     let shown = |path: &Path| path.display().to_string();
@@ -59,13 +59,13 @@ pub(crate) fn parents_of_its_folders_stay_roots() -> Result<(), Failed> {
         is_owned(&facts, NOBODY, 0o750)?;
         is_owned(&incidents, NOBODY, 0o700)?;
         is_owned(&incidents.join("mark.sock"), NOBODY, 0o600)?;
-        agent.stops_with_balanced_books()?;
+        agent.stops_with_balanced_accounts()?;
     }
     Ok(())
 }
 
 pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
-    let place = place_of_root()?;
+    let place = place_for_root()?;
     let others = place.path().join("others");
     fs::create_dir(&others)?;
     let belongs = format!("belongs to user {SOMEBODY}");
@@ -89,8 +89,8 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
     })
 }
 
-pub(crate) fn links_in_place_of_its_folder_or_socket_lead_nowhere() -> Result<(), Failed> {
-    let place = place_of_root()?;
+pub(crate) fn links_in_place_of_its_folder_or_socket_are_not_followed() -> Result<(), Failed> {
+    let place = place_for_root()?;
     let victim = place.path().join("victim");
     fs::create_dir(&victim)?;
     drop(UnixListener::bind(victim.join("socket"))?);
@@ -111,7 +111,7 @@ pub(crate) fn links_in_place_of_its_folder_or_socket_lead_nowhere() -> Result<()
 }
 
 pub(crate) fn its_socket_belongs_to_its_user_in_every_folder() -> Result<(), Failed> {
-    let place = place_of_root()?;
+    let place = place_for_root()?;
     let own = place.path().join("own");
     fs::create_dir(&own)?;
     chown(&own, Some(NOBODY), Some(NOBODY))?;
@@ -121,14 +121,14 @@ pub(crate) fn its_socket_belongs_to_its_user_in_every_folder() -> Result<(), Fai
         let agent = Agent::start(&["--user", "nobody", "--listen", &listen])?;
         is_owned(&socket, NOBODY, 0o660)?;
         UnixStream::connect(&socket)?;
-        agent.stops_with_balanced_books()?;
+        agent.stops_with_balanced_accounts()?;
         check(socket.exists() != is_removed, || listen.clone())?;
     }
     Ok(())
 }
 
 pub(crate) fn its_threads_are_filtered_and_have_no_bounding_set() -> Result<(), Failed> {
-    let place = place_of_root()?;
+    let place = place_for_root()?;
     let folder = place.path().join("incidents").display().to_string();
     let triggers = ["--trigger", "gap>1m", "--incidents", &folder];
     let mut agent = Agent::start(&[&AS_NOBODY[..], &triggers].concat())?;
@@ -146,7 +146,7 @@ pub(crate) fn its_threads_are_filtered_and_have_no_bounding_set() -> Result<(), 
         threads += 1;
     }
     check(threads > 2, || format!("{threads} threads"))?;
-    agent.stops_with_balanced_books()
+    agent.stops_with_balanced_accounts()
 }
 
 /// Runs `agent`, `record` and `incidents` with an empty `/var/lib` in a mount namespace.

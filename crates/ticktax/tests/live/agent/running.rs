@@ -113,13 +113,13 @@ impl Agent {
     }
 
     /// Stops it, and checks that it ended well.
-    pub(crate) fn stops_with_balanced_books(self) -> Result<(), Failed> {
+    pub(crate) fn stops_with_balanced_accounts(self) -> Result<(), Failed> {
         let (code, messages) = self.stop()?;
         went_well(code, &messages)
     }
 
     /// Waits until it ends well. Returns its messages.
-    pub(crate) fn ends_with_balanced_books(mut self) -> Result<String, Failed> {
+    pub(crate) fn ends_with_balanced_accounts(mut self) -> Result<String, Failed> {
         let (code, messages) = self.end()?;
         went_well(code, &messages)?;
         Ok(messages)

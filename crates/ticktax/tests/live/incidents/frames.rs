@@ -190,7 +190,7 @@ impl Drop for Load {
 pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // Every four seconds, a frame takes so long that the next two are lost.
+    // Every four seconds, a long frame makes the next two get lost.
     let paced = Loop::start(cpu, false, Some(200))?;
     let recorder = record(&place)?;
     let load = Load::start(cpu, 2)?;

@@ -28,7 +28,7 @@ fn caught(plan: &Plan, trigger: &str) -> Result<Caught, Failed> {
     Caught::read(serde_json::from_slice(&fs::read(truth)?)?, &folder)
 }
 
-pub(crate) fn a_block_is_caught_with_what_woke_it() -> Result<(), Failed> {
+pub(crate) fn a_block_is_caught_with_its_waker() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(200);
     let plan = Plan::new(Disturbance::Block, ticktax_inject::default_cpu()?)
         .schedule(Schedule::every(Nanos::from_millis(600), LENGTH))
@@ -60,7 +60,7 @@ pub(crate) fn a_long_softirq_is_caught_with_the_interrupted_thread() -> Result<(
     checks::softirqs_name_the_interrupted_thread(&caught(&plan, "stretch>4ms")?, LENGTH)
 }
 
-pub(crate) fn a_gap_is_caught_with_what_ran_in_it() -> Result<(), Failed> {
+pub(crate) fn a_gap_is_caught_with_its_cause() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(20);
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
