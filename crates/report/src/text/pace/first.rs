@@ -86,7 +86,8 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             dropped(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
                 late::table(&mut page, late);
-                if room.times > 1 {
+                // A narrow page has more lines than a screen anyway.
+                if room.times > 1 || page.width() < TABLE {
                     late::ruled_out(&mut page, late);
                 }
                 late::possible_steal(&mut page, late);
