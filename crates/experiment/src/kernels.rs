@@ -57,8 +57,10 @@ pub trait KernelCase: Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelsError {
     /// Two kernels have the same tick rate, and a case has one row per rate.
-    #[error("two of the kernels tick at {0} Hz, but the case has one row per rate: give kernels \
-        with different rates")]
+    #[error(
+        "two of the kernels tick at {0} Hz, but the case has one row per rate: give kernels \
+        with different rates"
+    )]
     SameRate(u32),
     /// Neither the configuration nor the guest shows the tick rate.
     #[error("cannot find the tick rate of {0} in its configuration or in the guest")]

@@ -277,10 +277,7 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     }
     file.read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(file_error(format!(
-            "longer than {} MiB",
-            MAX_BYTES >> 20
-        )));
+        return Err(file_error(format!("longer than {} MiB", MAX_BYTES >> 20)));
     }
     let text = String::from_utf8(bytes).map_err(|_| file_error("not a text file".to_owned()))?;
     Ok(Some(text))

@@ -57,8 +57,10 @@ pub enum SweepError {
         kept: usize,
     },
     /// A thread cannot be started.
-    #[error("cannot start a thread: {0}; raise the process limit (ulimit -u) or memory limit \
-        (ulimit -v)")]
+    #[error(
+        "cannot start a thread: {0}; raise the process limit (ulimit -u) or memory limit \
+        (ulimit -v)"
+    )]
     Thread(std::io::ErrorKind),
     /// The journal cannot be created next to the results.
     #[error("cannot write the results {}: {why}", results.display())]

@@ -127,10 +127,7 @@ pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), F
 }
 
 pub(crate) fn invalid_factors_are_refused_before_any_run() -> Result<(), Failed> {
-    refused(
-        &["--vary", "speed=1,2"],
-        "unknown factor",
-    )?;
+    refused(&["--vary", "speed=1,2"], "unknown factor")?;
     refused(
         &["--vary", "net.ipv4.tcp_nothing=0,1"],
         "no sysctl net.ipv4.tcp_nothing",

@@ -108,7 +108,10 @@ fn an_interrupted_sweep_explains_how_to_resume() {
     let output = child.wait_with_output().unwrap();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{errors}");
-    assert!(errors.contains("the same command again to resume"), "{errors}");
+    assert!(
+        errors.contains("the same command again to resume"),
+        "{errors}"
+    );
     assert!(output.stdout.is_empty());
     let kept: usize = errors.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert_eq!(resume(&results), kept);
@@ -201,6 +204,9 @@ fn invalid_points_are_reported_and_set_the_exit_code() {
         let page = text(&output.stdout);
         assert_eq!(output.status.code(), Some(4), "{page}");
         assert!(page.contains("2 of 4 points failed"), "{page}");
-        assert!(page.contains("only the policy eevdf has a configurable slice"), "{page}");
+        assert!(
+            page.contains("only the policy eevdf has a configurable slice"),
+            "{page}"
+        );
     }
 }

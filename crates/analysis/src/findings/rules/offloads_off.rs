@@ -90,9 +90,10 @@ fn finding(
             "off, while {} packets were received and {} sent",
             packets.received, packets.sent
         ),
-        measured: "the device's features (ethtool netlink), the increase of /proc/net/dev, and the \
+        measured:
+            "the device's features (ethtool netlink), the increase of /proc/net/dev, and the \
             time of NET_RX and NET_TX"
-            .to_owned(),
+                .to_owned(),
         // It was not measured how much of the time would be saved.
         confidence: Confidence::Possible,
         severity: Severity::Note,

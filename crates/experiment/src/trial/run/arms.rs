@@ -155,7 +155,9 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     for (at, assignment) in assignments.iter().enumerate() {
         let id = assignment.knob.id();
         if assignments[..at].iter().any(|other| other.knob.id() == id) {
-            return wrong(format!("{id} is given twice: give all its values in one list"));
+            return wrong(format!(
+                "{id} is given twice: give all its values in one list"
+            ));
         }
     }
     let lengths = assignments.iter().map(|assignment| assignment.values.len());

@@ -334,7 +334,10 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     assert!(page.contains(expected), "{page}");
     statement.waits.as_mut().unwrap().programs[0].ended = vec![4_121];
     let page = flat(&statement);
-    assert!(page.contains("although CPUs were idle ticktax used"), "{page}");
+    assert!(
+        page.contains("although CPUs were idle ticktax used"),
+        "{page}"
+    );
     for program in &mut statement.waits.as_mut().unwrap().programs {
         (program.time, program.max) = (Nanos::from_millis(9), Nanos::from_millis(3));
     }
