@@ -102,7 +102,7 @@ impl fmt::Display for FollowError {
             Self::NotSeen(subject) => write!(
                 f,
                 "{subject} did not run in this recording: list the programs that did with \
-                 `--section accounts`"
+                 `--section time`"
             ),
             Self::Sums => f.write_str(
                 "the recording holds only sums per second, not single waits: record with --keep \

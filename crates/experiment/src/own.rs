@@ -53,6 +53,13 @@ impl OwnCase {
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
+        // A case from elsewhere could name a pipe, which blocks, or a device.
+        if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
+            let place = place.display();
+            return Err(OwnCaseError(format!(
+                "{shown}: scenario {place} is not a regular file"
+            )));
+        }
         let setup = scenario::parse(
             &place.display().to_string(),
             &text::read(&place, "scenario").map_err(OwnCaseError)?,

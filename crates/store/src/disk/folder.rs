@@ -440,10 +440,13 @@ fn is_ours_or_roots(owner: u32) -> bool {
     owner == 0 || owner == geteuid().as_raw()
 }
 
-/// Whether anybody but the owner can write: other users, or a group other than the effective one.
+/// Whether anybody but the owner can write: other users, or a group that can have other members.
+/// Only a user's private group, which has the user's number, has none. An ACL that lets another user
+/// write also sets the group's bit.
 fn others_write(facts: &FileStat) -> bool {
     let mode = Mode::from_bits_truncate(facts.st_mode);
-    let own_group = facts.st_gid == getegid().as_raw();
+    let (user, group) = (geteuid(), getegid().as_raw());
+    let own_group = facts.st_gid == group && group == user.as_raw() && !user.is_root();
     mode.contains(Mode::S_IWOTH) || mode.contains(Mode::S_IWGRP) && !own_group
 }
 

@@ -64,6 +64,8 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
         return Ok(None);
     }
     check_pipe(path, &found)?;
+    // The path could lead to a regular file by now, which must not be emptied before it is refused.
+    options.truncate(false);
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NOCTTY;
     let stream = options.custom_flags(flags.bits()).open(path)?;
     let opened = stream.metadata()?;

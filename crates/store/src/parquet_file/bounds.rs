@@ -130,10 +130,11 @@ impl Bounds {
         16_384 + self.size / 32
     }
 
-    /// Maximum number of rows. Rows are read one at a time, so this limits time, not memory. Rows
-    /// of an idle simulated machine compress to almost nothing.
+    /// Maximum number of rows. Rows are read one at a time, so this limits time, not memory: a file
+    /// of 100 kB takes at most some ten seconds. Rows of an idle simulated machine compress to
+    /// almost nothing.
     const fn rows(self) -> u64 {
-        256 * MIB + 64 * self.size
+        16 * MIB + 64 * self.size
     }
 
     /// Maximum size of all decompressed pages that are in memory at once.

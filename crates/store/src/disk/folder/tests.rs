@@ -128,6 +128,17 @@ mod root {
 }
 
 #[test]
+fn a_group_may_write_only_if_it_is_the_users_private_one() {
+    let place = temporary();
+    let path = place.path().join("shared");
+    fs::create_dir(&path).expect("a folder");
+    fs::set_permissions(&path, Permissions::from_mode(0o770)).expect("a mode");
+    let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    let is_private = !user.is_root() && user.as_raw() == group.as_raw();
+    assert_eq!(Folder::open_own(&path).is_ok(), is_private);
+}
+
+#[test]
 fn a_file_that_others_can_write_to_is_refused() {
     let place = temporary();
     let folder = Folder::open(place.path()).expect("a folder");
