@@ -337,7 +337,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
     };
     let page = report(&[]);
     for words in [
-        "Hz (SIMULATED)",
+        "Hz loop (SIMULATED)",
         "rule deadline",
         "sleep nanosleep",
         "39.526 Hz",
