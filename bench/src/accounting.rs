@@ -2,8 +2,8 @@
 //! kernel's samples see wrongly, how right its soaker is, and what reading the kernel's counters for it
 //! takes.
 //!
-//! What a program is charged and what it runs differ (docs/accounting.md), so what it does by its own
-//! clock within its events is put beside its rows there, and its CPU clock beside `/proc/PID/stat`.
+//! A program's CPU charge and its run time differ (docs/explanation/accounting.md). So its work by
+//! its own clock is compared with its rows, and its CPU clock with `/proc/PID/stat`.
 //!
 //! How busy the CPU was is known a second way: the kernel measures idling by its clock where the tick
 //! may stop (`get_cpu_idle_time_us`), and that is in the idle column, in steps of 10 ms.

@@ -6,7 +6,7 @@
     ticktax report lag.parquet > lag.txt
     venv/bin/python bench/witness/check.py lag.parquet lag.json [--page lag.txt] [--all]
 
-It shares no code with ticktax: it reads the columns that docs/data.md describes, and computes each number
+It shares no code with ticktax: it reads the columns that docs/reference/data.md describes, and computes each number
 again in the plainest way; with `--page` those of the first screen, too, as they are rounded there. It prints what is false, what rows cannot tell and why, and how many claims are
 true, by section; `--all` prints these as well. The exit code is 1 where anything is false.
 """

@@ -1,5 +1,5 @@
 //! `cargo xtask kernels`: the committed BPF objects on every kernel that Debian has, of both architectures, and on
-//! kernels that the lab builds, in guests of the lab; docs/kernels.md has the tables.
+//! kernels that the lab builds, in guests of the lab; docs/reference/kernels.md has the tables.
 //!
 //! In each guest a real-time thread disturbs the CPU by a known part of its time, and so many interrupts are sent. What an
 //! audit there says has to be that. A guest's time is what its instructions take, so that a row does not depend on the machine. What came of a kernel is kept under
@@ -56,7 +56,7 @@ const BESIDE: [&str; 2] = [
 const AUDIT: [&str; 3] = ["audit", "--for", "2s"];
 
 /// Where the tables stand.
-const PAGE: &str = "docs/kernels.md";
+const PAGE: &str = "docs/reference/kernels.md";
 
 /// A table of the page, and whose rows it has.
 #[derive(Clone, Copy, PartialEq, Eq)]

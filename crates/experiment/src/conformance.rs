@@ -156,7 +156,7 @@ pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     })
 }
 
-/// By how much the kernel may be late with a sleep of this kind: a timerfd has none (docs/pace.md).
+/// Timer slack of this kind of sleep: a timerfd has none (docs/reference/pace.md).
 fn slack(sleep: SleepMethod) -> Nanos {
     if sleep.has_slack() {
         SLACK

@@ -1,5 +1,5 @@
 //! The file of a case: what was published, what follows from it, and what is to be made of it.
-//! `docs/casebook.md` says how to write one.
+//! `docs/reference/case.md` says how to write one.
 
 mod check;
 mod design;

@@ -1,7 +1,7 @@
 //! A case of a user's own: its model is a scenario of the simulator, named in its file.
 //!
 //! A row's place and the case's parameters set what `sweep --vary` can set, and a series is compared
-//! with a column of a sweep's results. `docs/casebook.md` has an example.
+//! with a column of a sweep's results. `docs/reference/case.md` has an example.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,8 @@ impl OwnCase {
         let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
         let Some(model) = &file.model else {
             return Err(OwnCaseError(format!(
-                "{shown}: no [model]: name the scenario that is its model, as in docs/casebook.md"
+                "{shown}: no [model]: name the scenario that is its model, as in \
+                 docs/reference/case.md"
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
@@ -79,7 +80,8 @@ impl OwnCase {
             let known = |name: &String| columns.iter().any(|column| column.name == *name);
             if let Some(unknown) = series.measure.as_ref().filter(|name| !known(name)) {
                 return Err(format!(
-                    "series {}: the scenario has no column `{unknown}`; docs/sweep.md lists them",
+                    "series {}: the scenario has no column `{unknown}`; \
+                     docs/reference/sweep.md lists them",
                     series.name
                 ));
             }

@@ -1,7 +1,7 @@
 //! All settings, one row each.
 //!
-//! [`all`] is the source of the list in docs/knobs.md, of `ticktax knob` and of the journal. A new
-//! setting needs only a new row.
+//! [`all`] is the source of the list in docs/reference/knobs.md, of `ticktax knob` and of the journal.
+//! A new setting needs only a new row.
 
 mod boot;
 mod cpu;
@@ -80,7 +80,7 @@ fn hint(id: &str) -> String {
     }
 }
 
-/// The list of all settings in docs/knobs.md: a table in Markdown.
+/// The list of all settings in docs/reference/knobs.md: a table in Markdown.
 pub fn markdown() -> String {
     let row = |knob: &Knob| {
         let sheet = knob.sheet();
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_the_knobs_as_they_are() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/knobs.md");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/knobs.md");
         ticktax_fixture::assert_documented(file, "<!-- knobs -->\n", &markdown());
     }
 }

@@ -1,7 +1,7 @@
 //! Settings of a modelled machine and its kernel: a table of names, values and descriptions.
 //!
 //! [`all`] is the source for scenarios, the grids of `--vary`, the description of a prediction's
-//! machine, and the list in docs/settings.md. A new setting needs only a row in the table.
+//! machine, and the list in docs/reference/settings.md. A new setting needs only a row in the table.
 //!
 //! ```
 //! use ticktax_sim::{Machine, Policy, Setup, settings};
@@ -195,7 +195,7 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     Ok(setup.machine)
 }
 
-/// The list of all settings for docs/settings.md: a table in Markdown.
+/// The list of all settings for docs/reference/settings.md: a table in Markdown.
 pub fn markdown() -> String {
     let row = |setting: &Setting| {
         let required = if setting.is_required {
@@ -297,7 +297,10 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_the_settings_as_they_are() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/settings.md"
+        );
         ticktax_fixture::assert_documented(file, "<!-- settings -->\n", &markdown());
     }
 

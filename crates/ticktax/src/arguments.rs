@@ -242,7 +242,7 @@ pub(crate) enum CaseQuestion {
     },
     /// Print what was published, where, and which of it calibrates the model
     Show {
-        /// The case, or the file of one of your own (docs/casebook.md)
+        /// The case, or the file of one of your own (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
@@ -256,7 +256,7 @@ pub(crate) enum CaseQuestion {
     /// Run the model and print what was published and derived beside what it gives, row by row
     #[command(after_help = CASE_CODES)]
     Run {
-        /// The case, or the file of one of your own (docs/casebook.md)
+        /// The case, or the file of one of your own (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
@@ -279,7 +279,7 @@ pub(crate) enum CaseQuestion {
     },
     /// Find the model's constants from the rows that calibrate, and how well it predicts the others
     Fit {
-        /// The case, or the file of one of your own (docs/casebook.md)
+        /// The case, or the file of one of your own (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 

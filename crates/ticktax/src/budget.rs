@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
-/// Memory to show a file of no size. `docs/data.md` names it, and the others.
+/// Memory to show a file of no size. `docs/reference/data.md` names it, and the others.
 const TO_SHOW: u64 = 64 * MIB;
 /// Memory to predict from a file of no size: each simulated thread and CPU takes some.
 const TO_PREDICT: u64 = 1024 * MIB;

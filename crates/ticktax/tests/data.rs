@@ -1,4 +1,4 @@
-//! The queries of `docs/data.md`, run on a recording by the programs that they are for.
+//! The queries of `docs/reference/data.md`, run on a recording by the programs that they are for.
 //!
 //! They need the Python packages `duckdb`, `pandas` and `pyarrow`; where these are not installed, the
 //! tests are reported as ignored, by name.
@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use common::{GAME, text, ticktax};
 
-const PAGE: &str = include_str!("../../../docs/data.md");
+const PAGE: &str = include_str!("../../../docs/reference/data.md");
 
 fn main() -> ExitCode {
     let imports = |packages: &str| {

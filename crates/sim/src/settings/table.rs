@@ -123,7 +123,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "policy",
         words!(Policy),
-        "the scheduler: [model.md](model.md)",
+        "the scheduler: [model](../explanation/model.md)",
         |setup| Some(Value::Word(setup.machine.policy.word())),
         |setup, value| {
             let mut policy = meant!(Policy, value)?;

@@ -24,7 +24,8 @@ Examples:
                                                         and the seconds around each, as `record` keeps them
 
 Once everything is attached it gives up all rights: as root it becomes --user. contrib/ has a systemd
-unit, alert rules and a dashboard; docs/agent.md says what the metrics and the files hold.";
+unit, alert rules and a dashboard; docs/reference/agent.md says what the metrics and the files
+hold.";
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {

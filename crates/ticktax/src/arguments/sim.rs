@@ -41,8 +41,8 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "FRAMES")]
     pub(crate) asked: Option<FrameRate>,
 
-    /// What to vary: a setting (docs/settings.md), task.NAME.FIELD and the like, or rate, rule and
-    /// sleep of the recorded loop; again for several
+    /// What to vary: a setting (docs/reference/settings.md), task.NAME.FIELD and the like, or
+    /// rate, rule and sleep of the recorded loop; again for several
     ///
     /// Of a way to sleep, what it counts in and whether it spins is modelled.
     #[arg(long, value_name = "NAME=LIST")]

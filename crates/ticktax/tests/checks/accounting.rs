@@ -120,7 +120,7 @@ pub(crate) fn samples_miss(
 /// Fails unless the statement has the recorded time of the program, and the time recorded within
 /// its events is the time that it measured there. Returns its CPU clock over all its time. That
 /// clock bounds neither: the kernel charges a thread from its wake-up on, and charges the preempted
-/// thread only until then (docs/accounting.md).
+/// thread only until then (docs/explanation/accounting.md).
 fn its_time_is_true(
     audited: Audited<'_>,
     program: &ProgramCheck,

@@ -1,4 +1,4 @@
-//! The stories of `docs/try.md`, run as they stand there.
+//! The stories of `docs/reference/try.md`, run as they stand there.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::text;
 use crate::fixture::{Place, check, verdict};
 
-const PAGE: &str = include_str!("../../../../docs/try.md");
+const PAGE: &str = include_str!("../../../../docs/reference/try.md");
 /// What comes before a story, as `<!-- story NAME: METRIC WHAT, … -->`.
 const MARK: &str = "<!-- story ";
 /// What an effect stays below that is called small.

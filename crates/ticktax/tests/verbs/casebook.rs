@@ -42,7 +42,7 @@ fn every_page_is_as_it_is_documented() {
 
 /// The files of the worked example, as the page has them: a scenario and a case.
 fn worked_example(folder: &Path) -> PathBuf {
-    let page = fs::read_to_string(docs().join("casebook.md")).unwrap();
+    let page = fs::read_to_string(docs().join("reference/case.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1);
     let files: Vec<&str> = blocks.map(|it| it.split_once("```").unwrap().0).collect();
     assert_eq!(files.len(), 2);
@@ -74,7 +74,7 @@ fn the_worked_example_does_what_the_page_says() {
 
 #[test]
 fn the_scenario_that_is_documented_runs() {
-    let page = fs::read_to_string(docs().join("scenario.md")).unwrap();
+    let page = fs::read_to_string(docs().join("reference/scenario.md")).unwrap();
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (scenario, _) = rest.split_once("```").unwrap();
     let folder = tempfile::tempdir().unwrap();

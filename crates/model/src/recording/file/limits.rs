@@ -2,7 +2,8 @@
 //! checked as they are read.
 //!
 //! A recording can come from an untrusted source. Analyses do not check numbers again, so every
-//! number that they add, multiply or allocate by is checked here. `docs/data.md` lists the limits.
+//! number that they add, multiply or allocate by is checked here. `docs/reference/data.md` lists the
+//! limits.
 
 mod json;
 
