@@ -1,7 +1,9 @@
-//! `cargo xtask screens`: runs what the README and the tutorial show, and puts the pages that come out into
-//! them. As root, on two CPUs; it takes a minute and a half.
+//! `cargo xtask screens`: runs the examples of the README, the tutorial, the how-to guides and
+//! `docs/reference/audit.md`, and puts their output into these pages. It needs root and two CPUs,
+//! and takes a minute and a half.
 //!
-//! A page stands in the first block of text below its marker, `<!-- screen NAME -->`.
+//! A screen is in the first text block below its marker, `<!-- screen NAME -->`. Screens of other
+//! names were made by hand, by the command that the page shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,15 +31,21 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     // Whatever came of it.
     let _ = fs::remove_dir_all(&folder);
     let pages = pages?;
-    put(
-        "README.md",
-        &[("program", &pages.program), ("machine", &pages.machine)],
-    )?;
+    let program = ("program", pages.program.as_str());
+    let machine = ("machine", pages.machine.as_str());
+    put("README.md", &[program])?;
+    put("docs/how-to/game-server-lags.md", &[program])?;
+    put("docs/how-to/which-neighbour.md", &[machine])?;
+    put("docs/reference/audit.md", &[program, machine])?;
     put(
         "docs/tutorial.md",
         &[("tutorial", &table(&pages.tutorial)?)],
     )?;
-    Ok("README.md and docs/tutorial.md show what was printed just now: read them.".to_owned())
+    Ok(
+        "README.md, docs/tutorial.md, docs/how-to and docs/reference/audit.md show the new \
+         screens: read them."
+            .to_owned(),
+    )
 }
 
 /// The binary as it is now, and the one that injects disturbances beside it.
