@@ -1,7 +1,7 @@
 //! User-defined cases. The case file names a simulator scenario as its model.
 //!
 //! The place of a row and the parameters of the case set anything that `sweep --vary` can set. A
-//! series is compared with a column of the sweep's results. `docs/casebook.md` has an example.
+//! series is compared with a column of the sweep's results. `docs/reference/case.md` has an example.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ impl OwnCase {
         let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
         let Some(model) = &file.model else {
             return Err(OwnCaseError(format!(
-                "{shown}: no [model] section; name the model's scenario as in docs/casebook.md"
+                "{shown}: no [model] section; name the model's scenario as in docs/reference/case.md"
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
@@ -86,7 +86,7 @@ impl OwnCase {
             let known = |name: &String| columns.iter().any(|column| column.name == *name);
             if let Some(unknown) = series.measure.as_ref().filter(|name| !known(name)) {
                 return Err(format!(
-                    "series {}: the scenario has no column `{unknown}`; see docs/sweep.md",
+                    "series {}: the scenario has no column `{unknown}`; see docs/reference/sweep.md",
                     series.name
                 ));
             }

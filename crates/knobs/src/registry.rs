@@ -1,6 +1,6 @@
 //! The registry of all settings, with one row each.
 //!
-//! `ticktax knob`, the journal and the list in docs/knobs.md all use [`all`]. A new setting only
+//! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. A new setting only
 //! needs a new row.
 
 mod boot;
@@ -80,7 +80,7 @@ fn hint(id: &str) -> String {
     }
 }
 
-/// Returns the list of all settings for docs/knobs.md: a Markdown table.
+/// Returns the list of all settings for docs/reference/knobs.md: a Markdown table.
 pub fn markdown() -> String {
     let row = |knob: &Knob| {
         let sheet = knob.sheet();
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_the_knobs_as_they_are() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/knobs.md");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/knobs.md");
         ticktax_fixture::assert_documented(file, "<!-- knobs -->\n", &markdown());
     }
 }

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_documentation_has_a_row_for_every_policy() {
         let root = env!("CARGO_MANIFEST_DIR");
-        let page = fs::read_to_string(format!("{root}/../../docs/model.md")).unwrap();
+        let page = fs::read_to_string(format!("{root}/../../docs/explanation/model.md")).unwrap();
         let mut files = 0;
         for entry in fs::read_dir(format!("{root}/src/scheduler")).unwrap() {
             let path = entry.unwrap().path();

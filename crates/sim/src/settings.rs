@@ -1,7 +1,7 @@
 //! Settings of a simulated machine and its kernel: a table of names, values and descriptions.
 //!
 //! The table drives scenarios, the grids of `--vary`, the machine description in predictions, and
-//! the list in docs/settings.md. A new setting only needs a new row.
+//! the list in docs/reference/settings.md. A new setting only needs a new row.
 //!
 //! ```
 //! use ticktax_sim::{Machine, Policy, Setup, settings};
@@ -197,7 +197,7 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     Ok(setup.machine)
 }
 
-/// Returns the list of all settings for docs/settings.md: a Markdown table.
+/// Returns the list of all settings for docs/reference/settings.md: a Markdown table.
 pub fn markdown() -> String {
     let row = |setting: &Setting| {
         let required = if setting.is_required {
@@ -299,7 +299,10 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_the_settings_as_they_are() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/settings.md"
+        );
         ticktax_fixture::assert_documented(file, "<!-- settings -->\n", &markdown());
     }
 

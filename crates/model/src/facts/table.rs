@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_documentation_names_every_column() {
-        let page = include_str!("../../../../docs/data.md");
+        let page = include_str!("../../../../docs/reference/data.md");
         for table in Table::EVERY {
             assert!(
                 page.contains(&format!("`{}`", table.name())),

@@ -2,7 +2,7 @@
 //! checked as they are read.
 //!
 //! A recording can come from an untrusted source. Analyses do not check numbers again, so every
-//! number that they add, multiply or use as a size is checked here. `docs/data.md` lists the
+//! number that they add, multiply or use as a size is checked here. `docs/reference/data.md` lists the
 //! limits.
 
 mod json;
