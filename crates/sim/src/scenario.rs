@@ -452,7 +452,7 @@ mod tests {
             (
                 "[[interrupt]]\nname = \"i\"\ninterval = \"1s\"\nsignal = \"b\"\n",
                 8,
-                "no task `b`",
+                "no task named `b`",
             ),
             (
                 "[[task]]\nname = \"a\"\nprogram = [{ spin-until = \"0ms\" }]\n",

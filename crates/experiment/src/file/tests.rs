@@ -42,7 +42,7 @@ fn errors_are_reported_with_their_line() {
             9,
             "not both",
         ),
-        (rows("{ at = \"1\", range = [2, 1] },\n"), 9, "from 2 to 1"),
+        (rows("{ at = \"1\", range = [2, 1] },\n"), 9, "range 2 to 1"),
         (
             rows("{ at = \"1\", derived = \"3 +\" },\n"),
             9,

@@ -439,7 +439,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             share,
             sampled,
         } => {
-            let (remedy, it) = run_fewer(most);
+            let (remedy, program) = (run_fewer(most), &most.program);
             let share = tied(percent(*share));
             let part = if *sampled {
                 format!("used {share} of the CPU time")
@@ -447,7 +447,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
                 format!("needed {share} of that")
             };
             let sentence = format!(
-                "{remedy}: threads needed {} of {}, and {it} {part}.",
+                "{remedy}: threads needed {} of {}, and {program} {part}.",
                 tied(format!("{wanted_cores:.1} CPUs")),
                 tied(cpus),
             );
@@ -458,9 +458,9 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             most,
             share,
         } => {
-            let (remedy, it) = run_fewer(most);
+            let (remedy, program) = (run_fewer(most), &most.program);
             let sentence = format!(
-                "{remedy}: the CPUs were {} busy, and {it} used {}.",
+                "{remedy}: the CPUs were {} busy, and {program} used {}.",
                 tied(percent(*busy_share)),
                 tied(percent(*share)),
             );
@@ -473,14 +473,9 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
 }
 
 /// Advice for a program that uses much of fully used CPUs, so that it cannot be moved.
-/// With it, the pronoun for the program.
-fn run_fewer(most: &CrowdingProgram) -> (String, &'static str) {
-    let it = if most.pids.len() == 1 { "it" } else { "they" };
+fn run_fewer(most: &CrowdingProgram) -> String {
     let who = name(&most.program, &most.pids);
-    (
-        format!("Run fewer programs at once, or lower the priority of {who}"),
-        it,
-    )
+    format!("Run fewer programs at once, or lower the priority of {who}")
 }
 
 /// Advice about a process that preempts every ordinary thread, with a command that shows that

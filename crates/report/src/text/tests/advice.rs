@@ -289,7 +289,7 @@ fn full_cpus_get_no_advice_to_move_programs() {
     }];
     let page = flat(&statement);
     let expected = "Run fewer programs at once, or lower the priority of make x8: the CPUs were \
-        99.0 % busy, and they used 40.0 %.";
+        99.0 % busy, and make used 40.0 %.";
     assert!(page.contains(expected), "{page}");
 }
 

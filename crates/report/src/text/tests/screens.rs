@@ -244,7 +244,7 @@ fn an_overbooked_machine_gets_advice() {
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
     let page = flat(&statement);
     let expected = "Run fewer programs at once, or lower the priority of rustc x10: threads needed \
-        9.8 CPUs of 2, and they needed 93.0 % of that.";
+        9.8 CPUs of 2, and rustc needed 93.0 % of that.";
     assert!(page.contains(expected), "{page}");
     assert!(
         page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
@@ -267,7 +267,7 @@ fn an_overbooked_machine_gets_advice() {
     };
     *sampled = true;
     let page = flat(&statement);
-    let expected = "threads needed 9.8 CPUs of 2, and they used 93.0 % of the CPU time.";
+    let expected = "threads needed 9.8 CPUs of 2, and rustc used 93.0 % of the CPU time.";
     assert!(page.contains(expected), "{page}");
 }
 
