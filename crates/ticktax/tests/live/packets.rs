@@ -127,7 +127,6 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     let part = ticktax(&["report", "--from", "1s", file]).output()?;
     let complaint = String::from_utf8_lossy(&part.stderr);
     check(part.status.success(), || complaint.into_owned())?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
     let again: PacketStatement = serde_json::from_slice(&output.stdout)?;
     check(again == *statement, || {
         format!("{again:#?} and not {statement:#?}")
