@@ -26,8 +26,8 @@ Examples:
                                           also keep the seconds around each, as `record` does
 
 Once all programs are attached, the agent gives up its rights: as root it becomes --user.
-contrib/ has a systemd unit, alert rules and a dashboard. docs/reference/agent.md describes the metrics
-and the files.";
+contrib/ has a systemd unit, alert rules and a dashboard.
+docs/reference/agent.md describes the metrics and the files.";
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {

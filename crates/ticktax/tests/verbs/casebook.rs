@@ -42,7 +42,7 @@ fn every_page_matches_the_documentation() {
 
 /// The files of the worked example on the page: a scenario and a case.
 fn worked_example(folder: &Path) -> PathBuf {
-    let page = fs::read_to_string(docs().join("casebook.md")).unwrap();
+    let page = fs::read_to_string(docs().join("reference/case.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1);
     let files: Vec<&str> = blocks
         .map(|block| block.split_once("```").unwrap().0)
@@ -76,7 +76,7 @@ fn the_worked_example_matches_the_page() {
 
 #[test]
 fn the_documented_scenario_runs() {
-    let page = fs::read_to_string(docs().join("scenario.md")).unwrap();
+    let page = fs::read_to_string(docs().join("reference/scenario.md")).unwrap();
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (scenario, _) = rest.split_once("```").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn tcp_is_measured_on_this_machine_with_here() {
         measured.trim_start().starts_with("TCP over loopback: "),
         "{page}"
     );
-    assert!(measured.contains(" a byte"), "{page}");
+    assert!(measured.contains(" cycles per byte"), "{page}");
     let output = case(&["run", "silent-rtc", "--here"]);
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);

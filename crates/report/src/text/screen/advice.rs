@@ -16,7 +16,7 @@ use ticktax_model::waits::WaitingProgram;
 use self::commands::{
     BUSIEST, Lowered, REPEATS, and_audit, audit_again, is_plain, lower_all, page_faults, trial,
 };
-use self::framing::{capitalized, delayed_by_many};
+use self::framing::delayed_by_many;
 use super::Screen;
 use super::tables::ROOMY;
 use crate::text::beats::short_period;
@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
         if let Some((tone, text)) = without_advice(screen) {
-            page.paragraph(tone, "WHAT TO DO: ", &capitalized(&text));
+            page.paragraph(tone, "WHAT TO DO: ", &text);
         }
         return;
     }

@@ -415,7 +415,7 @@ fn the_cause_of_late_frames_is_named() {
     use HoldUp::{OwnSleep, OwnWork, Unexplained, Waiting};
     let page_with = |late| flat(&lagging(late));
     let waited = page_with(Some(late(&[(OwnWork, None), (Waiting, Some("loadtest"))])));
-    let words = "WHAT TO DO: Little kept it from running in all, yet loadtest (812) held up 5 of 10 late frames \
+    let words = "WHAT TO DO: It hardly waited, but loadtest (812) delayed 5 of 10 late frames \
                  (ticktax pace --pid 4121)";
     assert!(waited.contains(words), "{waited}");
     let own = page_with(Some(late(&[(OwnWork, None), (OwnSleep, None)])));

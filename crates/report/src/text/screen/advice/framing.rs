@@ -5,13 +5,6 @@ use ticktax_model::victim::{PROBE, TOOL, VictimStatement};
 
 use crate::text::screen::program::delay;
 
-/// The sentence with a capital first letter.
-pub(super) fn capitalized(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    let first = letters.next().map(char::to_uppercase);
-    first.into_iter().flatten().chain(letters).collect()
-}
-
 /// Explains the delay of a program that no single program, thread or limit caused. `None` if the
 /// program was not delayed.
 pub(super) fn delayed_by_many(victim: &VictimStatement) -> Option<String> {
@@ -24,9 +17,9 @@ pub(super) fn delayed_by_many(victim: &VictimStatement) -> Option<String> {
     let own = own.filter(|culprit| matches!(&*culprit.name, TOOL | PROBE));
     let own: Nanos = own.map(|culprit| culprit.time).sum();
     let text = if own.share_of(all) > 0.5 {
-        "most of the delay comes from ticktax itself: audit without a probe."
+        "Most of the delay comes from ticktax itself: audit without a probe."
     } else {
-        "no single program or limit stands out (--section time lists all of them)."
+        "No single program or limit stands out (--section time lists all of them)."
     };
     Some(text.to_owned())
 }
