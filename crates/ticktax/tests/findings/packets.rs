@@ -387,7 +387,7 @@ fn offloads() -> Vec<Case> {
             "received one by one",
             |header| received(header, 40_000),
             || softirqs(800),
-            Found("off, while 40000 packets were received and 90 sent over it"),
+            Found("off, while 40000 packets were received and 90 sent"),
         ),
         of(
             "only of what passed",

@@ -358,7 +358,7 @@ fn frequencies() -> Vec<Case> {
             "cpu-frequency-lowest",
             "no choice",
             &governed("acpi-cpufreq\n"),
-            Found("whatever the load, on CPUs 0-1"),
+            Found("at any load, on CPUs 0-1"),
         ),
         case(
             "cpu-frequency-lowest",
