@@ -6,7 +6,7 @@
     ticktax report lag.parquet > lag.txt
     venv/bin/python bench/witness/check.py lag.parquet lag.json [--page lag.txt] [--all]
 
-It shares no code with ticktax. It reads the columns described in docs/data.md and recomputes each number
+It shares no code with ticktax. It reads the columns described in docs/reference/data.md and recomputes each number
 in the simplest way. With `--page` it also checks the rounded numbers of the first screen. It prints false
 claims, claims that the rows cannot decide with the reason, and the number of true claims per section.
 `--all` prints the true claims too. The exit code is 1 if any claim is false.

@@ -1,6 +1,6 @@
 //! `cargo xtask kernels`: tests the committed BPF objects in lab guests. It covers every Debian
 //! kernel of both architectures, and kernels that the lab builds. The results are the tables of
-//! docs/kernels.md.
+//! docs/reference/kernels.md.
 //!
 //! In each guest, a real-time thread uses a known share of the CPU, and a known number of
 //! interrupts is sent. The audit must report both. A guest's clock counts its instructions, so a
@@ -58,7 +58,7 @@ const BESIDE: [&str; 2] = [
 const AUDIT: [&str; 3] = ["audit", "--for", "2s"];
 
 /// The page with the tables.
-const PAGE: &str = "docs/kernels.md";
+const PAGE: &str = "docs/reference/kernels.md";
 
 /// A table of the page.
 #[derive(Clone, Copy, PartialEq, Eq)]

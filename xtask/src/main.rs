@@ -29,7 +29,7 @@ usage: cargo xtask bpf            compile the sources in crates/trace/bpf, and w
        cargo xtask cross [ARCH…] [--profile=NAME]  build the command, static, for amd64 and arm64
        cargo xtask dist [ARCH…]       make what is released: static commands, Debian packages, SBOM, licences
        cargo xtask dist --check       the same, twice, and say whether both are the same bytes
-       cargo xtask kernels [WORD…]    audit guests with Debian's kernels and some that it builds, those with a WORD in their names, and write docs/kernels.md
+       cargo xtask kernels [WORD…]    audit guests with Debian's kernels and some that it builds, those with a WORD in their names, and write docs/reference/kernels.md
        cargo xtask picture        draw docs/picture.svg, the terminal in the README
        cargo xtask prose          compare marked prose with its ceilings, in xtask/prose.txt
        cargo xtask prose --list FOLDER  show each marked place, with what to write instead

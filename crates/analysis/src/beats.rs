@@ -228,8 +228,12 @@ pub enum Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FewEvents(n) => write!(f, "{n} events; a beat shows from {FEWEST} on"),
-            Self::ShortWindow(t) => write!(f, "observed for {:.6} s only", t.as_secs_f64()),
+            Self::FewEvents(n) => write!(
+                f,
+                "only {n} events; at least {FEWEST} are needed to find \
+                a period"
+            ),
+            Self::ShortWindow(t) => write!(f, "only observed for {:.6} s", t.as_secs_f64()),
         }
     }
 }

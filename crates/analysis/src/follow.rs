@@ -101,19 +101,24 @@ impl fmt::Display for FollowError {
         match self {
             Self::NotSeen(subject) => write!(
                 f,
-                "{subject} did not run in this recording: `--section accounts` lists the programs that did"
+                "{subject} did not run in this recording: list the programs that did with \
+                 `--section time`"
             ),
             Self::Sums => f.write_str(
-                "the recording holds sums per second, which do not say who waited: record with --keep spans",
+                "the recording holds only sums per second, not single waits: record with --keep \
+                 spans",
             ),
-            Self::Counters => {
-                f.write_str("the recording holds only counters, not who ran when: record as root")
-            }
+            Self::Counters => f.write_str(
+                "the recording holds only counters, not which thread ran when: record \
+                    as root",
+            ),
             Self::NoWakeups => f.write_str(
-                "the recording has no wake-ups (sched_waking was not attached), so sleep cannot be told from waiting",
+                "the recording has no wake-ups (sched_waking was not attached), so sleeping and \
+                 waiting look the same",
             ),
             Self::NoCgroups => f.write_str(
-                "the recording does not say which processes were in which cgroup: name them with --pid or --comm",
+                "the recording does not contain the cgroups of processes: name the processes with \
+                 --pid or --comm",
             ),
         }
     }

@@ -82,8 +82,8 @@ impl TrafficLedger {
             || unseen(self.receiver, TrafficAccount::ReceiverCall)
         {
             return Err(
-                "the trace knows the traffic's threads by other numbers than they do: run it outside \
-                 of a container's PID namespace",
+                "the trace uses other thread IDs than the traffic: run ticktax outside the \
+                 container's PID namespace",
             );
         }
         self.split(

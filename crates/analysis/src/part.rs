@@ -60,20 +60,23 @@ pub enum CutError {
 impl fmt::Display for CutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty { from, to } => write!(f, "no time is between {from} and {to}"),
+            Self::Empty { from, to } => write!(f, "the interval {from} to {to} is empty"),
             Self::Beyond { at, begin, end } | Self::Before { at, begin, end } => {
-                write!(f, "{at} is not in the recording, which has {begin} to {end}")
+                write!(
+                    f,
+                    "{at} is outside the recording, which covers {begin} to {end}"
+                )
             }
-            Self::Sums => f.write_str(
-                "the recording holds sums by the second, which cannot be cut: record with --keep spans",
-            ),
+            Self::Sums => {
+                f.write_str("cannot cut a recording of sums per second: record with --keep spans")
+            }
             Self::Counters => f.write_str(
-                "the recording holds only counters, read at its begin and its end: record as root",
+                "cannot cut a recording of counters read only at its start and end: record as root",
             ),
             Self::Turns => f.write_str(
-                "the recording compares loops that ran by turns, and a part of it has not all of them",
+                "cannot cut a recording that compares loops: a part would not contain all of them",
             ),
-            Self::NoTimes => f.write_str("the recording does not say when it began"),
+            Self::NoTimes => f.write_str("the recording does not contain its start time"),
         }
     }
 }

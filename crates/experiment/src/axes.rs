@@ -101,7 +101,7 @@ impl Axis {
             let mut seen = BTreeSet::new();
             for value in axis.values() {
                 if !seen.insert(value) {
-                    return Err(error(name, format!("{value} is there twice")));
+                    return Err(error(name, format!("duplicate value {value}")));
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Grid {
         for (place, axis) in axes.iter().enumerate() {
             for other in &axes[..place] {
                 if axis.field.what() == other.field.what() {
-                    let why = format!("it sets the same as the axis {}", other.name);
+                    let why = format!("it sets the same value as the axis {}", other.name);
                     return Err(error(&axis.name, why));
                 }
             }
@@ -172,10 +172,14 @@ impl Grid {
             names.join(" × ")
         };
         if count > u128::from(MAX_POINTS) {
-            let why = format!("{count} points are more than {MAX_POINTS}; leave out values");
+            let why = format!(
+                "{count} points are too many (at most {MAX_POINTS}); give fewer \
+                values"
+            );
             return Err(error(&names(), why));
         }
-        let len = usize::try_from(count).map_err(|_| error(&names(), "too many".to_owned()))?;
+        let len =
+            usize::try_from(count).map_err(|_| error(&names(), "too many points".to_owned()))?;
         Ok(Self {
             base,
             values: axes.iter().map(|axis| axis.values().collect()).collect(),

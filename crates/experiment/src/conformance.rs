@@ -160,7 +160,7 @@ pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     })
 }
 
-/// Slack of a sleep of this kind. A timerfd has none (docs/pace.md).
+/// Slack of a sleep of this kind. A timerfd has none (docs/reference/pace.md).
 fn slack(sleep: SleepMethod) -> Nanos {
     if sleep.has_slack() {
         SLACK

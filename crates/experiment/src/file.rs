@@ -1,5 +1,5 @@
 //! The case file: published figures, derived figures, and the model's parameters and tolerances.
-//! `docs/casebook.md` describes the format.
+//! `docs/reference/case.md` describes the format.
 
 mod check;
 mod design;

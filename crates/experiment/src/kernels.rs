@@ -57,13 +57,16 @@ pub trait KernelCase: Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelsError {
     /// Two kernels have the same tick rate, and a case has one row per rate.
-    #[error("two of these kernels tick at {0} Hz: a case has a row for each rate")]
+    #[error(
+        "two of the kernels tick at {0} Hz, but the case has one row per rate: give kernels \
+        with different rates"
+    )]
     SameRate(u32),
     /// Neither the configuration nor the guest shows the tick rate.
-    #[error("{0} does not say its tick rate")]
+    #[error("cannot find the tick rate of {0} in its configuration or in the guest")]
     NoRate(String),
     /// The guest's recording contains something else.
-    #[error("the guest's recording is not of a case's programs")]
+    #[error("the guest's recording does not contain the case's programs")]
     NoReplay,
 }
 

@@ -41,7 +41,8 @@ pub enum NumbersError {
     },
     /// One file is a list of numbers, and the other is not.
     #[error(
-        "cannot compare {numbers}, a list of numbers, with {other}, which is none: compare two of the same kind"
+        "cannot compare {numbers}, a list of numbers, with {other}, which is not: give two files \
+         of the same kind"
     )]
     Mixed {
         /// The file with numbers.
@@ -203,12 +204,12 @@ impl Source {
         })?;
         let is_odd = |value: &&f64| **value != 0.0 && !SIZES.contains(&value.abs());
         let why = match (found.values.len(), found.values.iter().find(is_odd)) {
-            (0, _) => "it holds no number".to_owned(),
+            (0, _) => "it contains no numbers".to_owned(),
             (count, _) if count > MAX_VALUES => {
-                format!("it holds more than {MAX_VALUES} numbers: take a sample of them")
+                format!("it contains more than {MAX_VALUES} numbers; compare a sample of them")
             }
             (_, Some(odd)) => {
-                format!("it holds {odd:e}: sizes of 1e-100 to 1e100 can be compared")
+                format!("it contains {odd:e}; only magnitudes from 1e-100 to 1e100 can be compared")
             }
             (_, None) => {
                 return Ok(List {
@@ -276,12 +277,9 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     }
     file.read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(file_error(format!(
-            "it is longer than {} MiB",
-            MAX_BYTES >> 20
-        )));
+        return Err(file_error(format!("longer than {} MiB", MAX_BYTES >> 20)));
     }
-    let text = String::from_utf8(bytes).map_err(|_| file_error("it is not text".to_owned()))?;
+    let text = String::from_utf8(bytes).map_err(|_| file_error("not a text file".to_owned()))?;
     Ok(Some(text))
 }
 
@@ -291,7 +289,7 @@ fn number(text: &str, line: u64) -> Result<f64, Problem> {
     let why = match found {
         Some(number) if number.is_finite() => return Ok(number),
         Some(_) => "is not finite",
-        None => "is no number (numbers only, without units)",
+        None => "is not a number (write numbers without units)",
     };
     let shown = excerpt(text, 30);
     Err(Problem::Content(format!("line {line}: `{shown}` {why}")))

@@ -1,7 +1,7 @@
 //! User-defined cases. The case file names a simulator scenario as its model.
 //!
 //! The place of a row and the parameters of the case set anything that `sweep --vary` can set. A
-//! series is compared with a column of the sweep's results. `docs/casebook.md` has an example.
+//! series is compared with a column of the sweep's results. `docs/reference/case.md` has an example.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,10 +49,17 @@ impl OwnCase {
         let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
         let Some(model) = &file.model else {
             return Err(OwnCaseError(format!(
-                "{shown}: no [model]: name the scenario that is its model, as in docs/casebook.md"
+                "{shown}: no [model] section; name the model's scenario as in docs/reference/case.md"
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
+        // A case from elsewhere could name a pipe, which blocks, or a device.
+        if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
+            let place = place.display();
+            return Err(OwnCaseError(format!(
+                "{shown}: scenario {place} is not a regular file"
+            )));
+        }
         let setup = scenario::parse(
             &place.display().to_string(),
             &text::read(&place, "scenario").map_err(OwnCaseError)?,
@@ -79,7 +86,7 @@ impl OwnCase {
             let known = |name: &String| columns.iter().any(|column| column.name == *name);
             if let Some(unknown) = series.measure.as_ref().filter(|name| !known(name)) {
                 return Err(format!(
-                    "series {}: the scenario has no column `{unknown}`; docs/sweep.md lists them",
+                    "series {}: the scenario has no column `{unknown}`; see docs/reference/sweep.md",
                     series.name
                 ));
             }
@@ -90,7 +97,7 @@ impl OwnCase {
             .iter()
             .all(|series| series.measure.is_none())
         {
-            return Err("no series has a `measure`, so nothing is compared".to_owned());
+            return Err("no series has a `measure`, so there is nothing to compare".to_owned());
         }
         let unused = |parameter: &Parameter| parameter.fit.is_some() && parameter.sets.is_none();
         if let Some((name, _)) = self
@@ -99,7 +106,7 @@ impl OwnCase {
             .iter()
             .find(|(_, parameter)| unused(parameter))
         {
-            return Err(format!("{name}: it is to be fitted, and `sets` nothing"));
+            return Err(format!("{name}: a fitted parameter must have `sets`"));
         }
         let values = self.file.values();
         let rows = self.file.rows();
@@ -166,7 +173,7 @@ impl OwnCase {
         }
         let word = unit.split(' ').next().unwrap_or_default();
         let scale = format!("1{word}").parse::<Nanos>().map_err(|_| {
-            format!("{name} is a time: its parameter's unit begins with ns, us, ms or s")
+            format!("{name} is a time, so its parameter's unit must start with ns, us, ms or s")
         })?;
         parse(&format!("{}ns", (value * scale.0 as f64).round()))
     }
@@ -292,13 +299,13 @@ mod tests {
             ),
             (
                 CASE.replace("unit = \"ms\"", "unit = \"beats\""),
-                "unit begins with ns",
+                "unit must start with ns",
             ),
             (CASE.replace("loop.toml", "loops.toml"), "no such file"),
             (CASE.replace("measure", "#"), "no series has a `measure`"),
             (
                 CASE.replace("sets = \"task.game.work\"\n", ""),
-                "`sets` nothing",
+                "must have `sets`",
             ),
             (
                 CASE.replace("[model]\nscenario = \"loop.toml\"\nrow = \"hz\"\n", ""),
@@ -343,7 +350,7 @@ mod tests {
         let day = SCENARIO.replace("20s", "24h");
         let busy = day.replace("20ms", "20us").replace("3ms", "1us");
         let error = refused(CASE, &busy, Asked::Run);
-        assert!(error.contains("a shorter `length`"), "{error}");
+        assert!(error.contains("shorten the scenario's `length`"), "{error}");
         let many = CASE.replace("steps = 15", "steps = 1000");
         let hour = SCENARIO.replace("20s", "1h");
         assert_eq!(open(&many, &hour).unwrap().check_effort(Asked::Run), Ok(()));
@@ -368,7 +375,7 @@ mod tests {
         let rows: Vec<String> = (0..1001).map(|n| format!("{{ at = \"{n}\" }}, ")).collect();
         let many = CASE.replace("{ at = \"500\" }", &rows.concat());
         let error = open(&many, SCENARIO).unwrap_err();
-        assert!(error.contains("rows: at most 1000"), "{error}");
+        assert!(error.contains("give at most 1000"), "{error}");
         let long = format!("{CASE}# {}\n", "x".repeat(1 << 20));
         let error = open(&long, SCENARIO).unwrap_err();
         assert!(error.contains("longer than 1 MiB"), "{error}");

@@ -61,7 +61,7 @@ impl Replay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotReplay {
     /// Index of the step.
-    #[error("step {0} of the program is one for the simulator alone")]
+    #[error("only the simulator can run step {0} of the program")]
     Step(usize),
 }
 

@@ -25,7 +25,7 @@ pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 pub enum SweepError {
     /// Another process is writing the same results.
     #[error(
-        "another sweep is writing {}: wait until it has ended, or name another file",
+        "another sweep is writing {}: wait until it ends, or name another file",
         results.display()
     )]
     Busy {
@@ -42,8 +42,8 @@ pub enum SweepError {
     },
     /// The journal cannot be written or read. Its contents are kept.
     #[error(
-        "cannot {verb} the journal {}: {why}; {kept} finished points are kept, and the same command \
-         goes on from there",
+        "cannot {verb} the journal {}: {why}; {kept} finished points are safe, and the same \
+         command continues from there",
         path.display()
     )]
     Journal {
@@ -57,7 +57,10 @@ pub enum SweepError {
         kept: usize,
     },
     /// A thread cannot be started.
-    #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u) or memory (-v)")]
+    #[error(
+        "cannot start a thread: {0}; raise the process limit (ulimit -u) or memory limit \
+        (ulimit -v)"
+    )]
     Thread(std::io::ErrorKind),
     /// The journal cannot be created next to the results.
     #[error("cannot write the results {}: {why}", results.display())]

@@ -23,6 +23,6 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, String> {
 /// One line that names the file: it is unreadable, longer than 1 MiB, or not UTF-8.
 pub fn read(path: &Path, what: &str) -> Result<String, String> {
     let text = read_input(path, MAX_MIB)
-        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned()));
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned()));
     text.map_err(|why| format!("cannot read the {what} {}: {why}", path.display()))
 }

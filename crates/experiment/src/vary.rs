@@ -59,7 +59,7 @@ impl Vary {
         for text in self.list.split(',').map(str::trim) {
             let value = text.parse().map_err(|why: T::Err| self.error(&why))?;
             if values.contains(&value) {
-                return Err(self.error(&format_args!("`{text}` is there twice")));
+                return Err(self.error(&format_args!("duplicate value `{text}`")));
             }
             values.push(value);
         }
@@ -76,7 +76,7 @@ impl Vary {
         T::Err: Display,
     {
         if !list.is_empty() {
-            return Err(self.error(&"it is varied twice"));
+            return Err(self.error(&"it is already varied"));
         }
         *list = self.values()?;
         Ok(())
@@ -122,7 +122,7 @@ mod tests {
         }
         for (text, why) in [
             ("rate=35,fast", "rate: invalid digit"),
-            ("rate=35,60,35", "rate: `35` is there twice"),
+            ("rate=35,60,35", "rate: duplicate value `35`"),
             ("rate=", "rate: "),
         ] {
             let vary: Vary = text.parse().unwrap();

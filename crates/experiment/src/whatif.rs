@@ -43,10 +43,10 @@ pub enum WhatIfError {
     #[error(transparent)]
     Point(#[from] PointError),
     /// Another pacing was requested, but the program has no frames.
-    #[error("rate, rule and sleep {0}")]
+    #[error("cannot change the rate, rule or sleep: {0}")]
     Pacing(&'static str),
     /// The work does not form a valid machine.
-    #[error("the work cannot be simulated: {0}")]
+    #[error("cannot simulate the work: {0}")]
     Setup(#[from] SetupError),
 }
 
@@ -136,9 +136,10 @@ impl Plan {
     ) -> Result<Prediction, WhatIfError> {
         if !self.pacings.is_empty() && !loaded.is_paced {
             return Err(WhatIfError::Pacing(if loaded.machine.is_some() {
-                "need a program with a rhythm, and this recording has none"
+                "the recording has no periodic program"
             } else {
-                "are for recordings: in a scenario, vary the task's own steps, task.NAME.…"
+                "this is possible only for recordings; in a scenario, vary the task's own steps \
+                 (task.NAME.…)"
             }));
         }
         let work = Work {

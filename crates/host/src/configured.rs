@@ -1,7 +1,8 @@
-//! Reads the machine's settings: boot parameters, `sysctl`, `fstab` and policies, each with the
-//! value in effect.
+//! Reads the machine's settings (boot parameters, `sysctl`, `fstab`, policies), each with the value
+//! in effect.
 //!
-//! Nothing is judged here. Unreadable files are reported; files that do not exist are ignored.
+//! This module does not judge them. It reports unreadable files, and ignores files that do not
+//! exist.
 
 mod boot;
 mod durability;
@@ -23,7 +24,7 @@ use self::reading::Reading;
 use super::Proc;
 use super::counters::user_hz;
 
-/// Short files whose contents are facts. Longer ones are cut at 1 MiB.
+/// Short files whose contents are facts. Contents are cut at 1 MiB.
 const FILES: [&str; 22] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",
@@ -50,8 +51,7 @@ const FILES: [&str; 22] = [
 ];
 
 impl Proc {
-    /// All settings that this process has the rights to read. `config` is the kernel's build
-    /// configuration.
+    /// All settings that this process may read. `config` is the kernel's build configuration.
     pub(super) fn configured(&self, config: Option<&str>) -> Configured {
         let mut reading = Reading::new(&self.root);
         let mut files = BTreeMap::new();

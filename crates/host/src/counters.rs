@@ -1,4 +1,4 @@
-//! Reads the kernel's own counters.
+//! Reads the kernel's counters.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use super::Proc;
 use super::programs::MAX_PROCESSES;
 
 impl Proc {
-    /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs`, `/proc/pressure` and others, at
-    /// `now`.
+    /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs`, `/proc/pressure` and others. `now`
+    /// is stored as the time of the reading.
     pub fn counters(&self, now: Nanos) -> Counters {
         let text = |path: &str| self.text(path).unwrap_or_default();
         let mut counters = Counters {
@@ -38,7 +38,7 @@ impl Proc {
 }
 
 impl Proc {
-    /// Total number of context switches, interrupts and softirqs since boot, on all CPUs, from
+    /// Total number of context switches, interrupts and softirqs on all CPUs since boot, from
     /// `/proc/stat`.
     pub fn activity(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;
@@ -51,7 +51,7 @@ impl Proc {
         Some(total("ctxt ")?.saturating_add(interrupts))
     }
 
-    /// Stolen time since boot by CPU number, from `/proc/stat`.
+    /// Stolen time since boot, by CPU number, from `/proc/stat`.
     pub fn steal(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
@@ -67,12 +67,12 @@ impl Proc {
             .collect()
     }
 
-    /// CPU times since boot by CPU number, from `/proc/stat`.
+    /// CPU times since boot, by CPU number, from `/proc/stat`.
     pub fn times_of_cpus(&self) -> BTreeMap<u32, CpuTimes> {
         cpu_times(&self.text("proc/stat").unwrap_or_default(), user_hz())
     }
 
-    /// Context switches since boot, on all CPUs, from `/proc/stat`.
+    /// Number of context switches on all CPUs since boot, from `/proc/stat`.
     pub fn context_switches(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;
         let mut lines = stat.lines();
@@ -85,8 +85,8 @@ fn read(clock: ClockId) -> Option<Nanos> {
     Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Offsets of the other clocks. Takes the tightest of a few readings, because one may be
-/// interrupted. `None` if the clocks cannot be read.
+/// Offsets of other clocks from `CLOCK_MONOTONIC`. Uses the tightest of several readings, because
+/// any one may be interrupted. `None` if the clocks cannot be read.
 pub fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;
     let ahead = |clock| {
@@ -105,7 +105,8 @@ pub fn clock_offsets() -> Option<ClockOffsets> {
     })
 }
 
-/// Ticks per second in `/proc/stat` (`USER_HZ`), independent of the kernel's HZ.
+/// Unit of the times in `/proc/stat` (`USER_HZ`), in ticks per second. Independent of the kernel's
+/// HZ.
 pub(super) fn user_hz() -> i64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
 }
@@ -118,7 +119,7 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
             let ticks: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             Nanos(ticks.saturating_mul(1_000_000_000 / hz))
         };
-        // Column order as in Documentation/filesystems/proc.rst.
+        // Columns in the order of Documentation/filesystems/proc.rst.
         let times = CpuTimes {
             user: next(),
             nice: next(),
@@ -131,15 +132,15 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
         };
         Some((cpu, times))
     };
-    // The first line, `cpu  …`, is the sum of the others.
+    // The first line, `cpu  …`, is the sum of all others.
     stat.lines()
         .filter(|line| !line.starts_with("cpu "))
         .filter_map(line)
         .collect()
 }
 
-/// Parses `/proc/net/softnet_stat`: hexadecimal, one line per online CPU. The CPU number is in the
-/// 13th column since Linux 5.10. Before, the lines are in CPU order.
+/// Parses `/proc/net/softnet_stat`: hexadecimal, one line per online CPU. Since Linux 5.10, the
+/// 13th column is the CPU number. On earlier kernels, lines are assigned in CPU order.
 fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     let line = |(place, line): (u32, &str)| {
         let words = line.split_ascii_whitespace();
@@ -172,7 +173,7 @@ fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
     text.lines().skip(2).filter_map(line).collect()
 }
 
-/// The CPUs of the columns in `/proc/interrupts` and `/proc/softirqs`.
+/// CPU numbers in the title line of `/proc/interrupts` or `/proc/softirqs`.
 fn columns(text: &str) -> Vec<u32> {
     let header = text.lines().next().unwrap_or_default();
     header
@@ -191,7 +192,7 @@ fn interrupts(text: &str) -> BTreeMap<String, InterruptRow> {
             .zip(&words)
             .filter_map(|(&cpu, word)| Some((cpu, word.parse().ok()?)))
             .collect();
-        // `ERR` and `MIS` have one count for the whole machine.
+        // `ERR` and `MIS` have a single count for the whole machine.
         if counts.len() < cpus.len() {
             return None;
         }
@@ -218,11 +219,12 @@ fn softirqs(text: &str) -> BTreeMap<String, BTreeMap<u32, u64>> {
     rows.map(|(name, row)| (name, row.counts)).collect()
 }
 
-/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86. The others are in
+/// Rows of `/proc/interrupts` that have no tracepoint on x86. For those that do, see
 /// `arch/x86/include/asm/trace/irq_vectors.h`.
 pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"];
 
-/// Interrupts without a tracepoint on `cpu` between two readings: description and count.
+/// The interrupts without a tracepoint that occurred on `cpu` between two readings: description and
+/// count.
 pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec<(String, u64)> {
     let grown = |(label, row): (&String, &InterruptRow)| {
         let count = after
@@ -292,11 +294,11 @@ ERR:          0
             (counts.processed, counts.dropped, counts.squeezed),
             (15, 2, 1)
         );
-        // Earlier kernels do not state the CPU number.
+        // Earlier kernels do not report the CPU number.
         let earlier = softnet("1 0 0 0 0 0 0 0 0 0 0\na 0 0 0 0 0 0 0 0 0 0\n");
         assert_eq!((earlier[&0].processed, earlier[&1].processed), (1, 10));
         assert!(softnet("").is_empty() && softnet("1 2\nxyz\n").is_empty());
-        // 32-bit counters wrap around soon.
+        // 32-bit counters soon wrap around.
         let since = earlier[&0].since(&softnet("ffffffff 0 0")[&0]);
         assert_eq!(since.processed, 2);
     }

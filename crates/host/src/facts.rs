@@ -9,7 +9,7 @@ use ticktax_model::machine::{Known, Machine, MachineFact, Preemption, TickMode, 
 use super::{Proc, running, self_test};
 
 impl Proc {
-    /// Everything that can be learned about the machine without privileges.
+    /// Everything about the machine that can be learned without privileges.
     pub fn machine(&self) -> Machine {
         let cmdline = self.text("proc/cmdline");
         let config = self.kernel_config();
@@ -37,7 +37,7 @@ impl Proc {
             accounting: accounting(config.as_deref()),
             preemption: self.preemption(config.as_deref()),
             configured: self.configured(config.as_deref()),
-            // A real machine has its settings in `configured`.
+            // Only simulated machines have these. A real machine's settings are in `configured`.
             settings: BTreeMap::new(),
             known: BTreeMap::new(),
             cmdline,
@@ -46,15 +46,15 @@ impl Proc {
         machine
     }
 
-    /// Adds facts that are missing in the configuration, as far as the running kernel reveals them.
-    /// Notes the source of each.
+    /// Adds facts that are not in the configuration but that the running kernel reveals. Notes how
+    /// each was established.
     fn ask_the_kernel(&self, machine: &mut Machine) {
         if self.is_here() {
             if machine.hz_configured.is_none() {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Known::Running);
             }
-            // The hardware can lack support for it although it is built in and requested.
+            // The hardware may not support it, although it is built in and requested.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {
@@ -94,7 +94,7 @@ impl Proc {
                 "VIRT_CPU_ACCOUNTING_NATIVE"
             };
             machine.accounting = vec![method.to_owned()];
-            // Without measured interrupt time, no tick ever samples an interrupt.
+            // If interrupts were not measured, the tick would never sample one.
             if self.interrupts_are_measured() {
                 machine.accounting.push("IRQ_TIME_ACCOUNTING".to_owned());
             }
@@ -125,8 +125,8 @@ impl Proc {
             .filter(|cpus: &CpuList| !cpus.is_empty())
     }
 
-    /// Whether this is the machine named `host` and it has not been rebooted since `unix`, a time
-    /// of day in s. Processes may then still have the IDs they had at that time.
+    /// Whether this machine is called `host` and has been running since `unix`, in seconds since
+    /// 1970. If so, processes may still have the ids they had at that time.
     pub fn runs_since(&self, host: &str, unix: i64) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let started = stat.lines().find_map(|line| line.strip_prefix("btime "));
@@ -135,7 +135,7 @@ impl Proc {
         same_host && started.is_some_and(|started| started <= unix)
     }
 
-    /// Re-reads the facts that may change while the machine runs: clocksource and online CPUs.
+    /// Reads again those facts that may change while the machine runs: clocksource and online CPUs.
     pub fn refreshed(&self, machine: &Machine) -> Machine {
         let clocksource =
             self.text("sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -163,7 +163,7 @@ impl Proc {
         mitigations
     }
 
-    /// The kernel's build configuration, from any of the places where distributions put it.
+    /// The kernel's build configuration, from any place where distributions store it.
     pub(super) fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
             let mut text = String::new();
@@ -190,7 +190,7 @@ impl Proc {
         {
             return None;
         }
-        // Named by its clock if the kernel knows that clock, otherwise by the firmware.
+        // Uses the name of the hypervisor's clock if the kernel knows one, otherwise the firmware.
         let clocks = self.text("sys/devices/system/clocksource/clocksource0/available_clocksource");
         let clocks = clocks.unwrap_or_default();
         let known = [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
@@ -202,8 +202,8 @@ impl Proc {
         Some(name.unwrap_or_else(|| "an unidentified hypervisor".to_owned()))
     }
 
-    /// The hypervisor if the CPU has no flag for it, as on arm64. Virtual machines have distinctive
-    /// firmware (`/sys/class/dmi`, or the device tree).
+    /// The hypervisor according to the firmware (`/sys/class/dmi` or the device tree), which
+    /// differs from that of physical machines. For CPUs without a hypervisor flag, as on arm64.
     fn hypervisor_by_firmware(&self) -> Option<String> {
         let vendor = self.text("sys/class/dmi/id/sys_vendor").unwrap_or_default();
         let product = self
@@ -225,13 +225,13 @@ impl Proc {
                 .to_owned();
             return Some(name).filter(|name| !name.is_empty());
         }
-        // QEMU's `virt` machine, which has no counterpart in hardware.
+        // QEMU's `virt` machine, which does not exist in hardware.
         tree("compatible")?
             .starts_with("linux,dummy-virt")
             .then(|| "QEMU".to_owned())
     }
 
-    /// The preemption model: as built, or as changed by `preempt=`.
+    /// The preemption model that the kernel was built with, or that `preempt=` selected.
     fn preemption(&self, config: Option<&str>) -> Option<Preemption> {
         let has = |name: &str| {
             config
@@ -243,7 +243,7 @@ impl Proc {
             return Some(Preemption::Rt);
         }
         if let Some(mode) = self.text("sys/kernel/debug/sched/preempt") {
-            // The active one is in brackets: `none voluntary (full)`.
+            // The active model is in brackets: `none voluntary (full)`.
             let inside = mode
                 .split('(')
                 .nth(1)
@@ -269,12 +269,12 @@ impl Proc {
     }
 }
 
-/// Notes the source of a fact.
+/// Notes how a fact was established.
 fn note(machine: &mut Machine, fact: MachineFact, known: Known) {
     machine.known.insert(fact, known);
 }
 
-/// The value of an option in a kernel's configuration; `None` if it is not set.
+/// The value of the option `name` in a kernel configuration; `None` if it is not set.
 pub(super) fn config_value(config: &str, name: &str) -> Option<String> {
     let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());
     config.lines().find_map(value)
@@ -284,8 +284,8 @@ fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
     parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
-/// When the tick stops. On a kernel built without `nohz_full=` this parameter has no effect, and a
-/// finding reports that.
+/// Conditions under which the tick stops. If the kernel was built without support for `nohz_full=`,
+/// the parameter is ignored here, and a finding reports it.
 fn tick_mode(
     config: Option<&str>,
     cmdline: Option<&str>,
@@ -295,7 +295,7 @@ fn tick_mode(
     if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
         return Some(TickMode::Periodic);
     }
-    // Prefer the kernel's interpretation of the list, which may contain `all` and strides.
+    // Prefer the kernel's own parse of the list, which may contain `all` and strides.
     let full = in_effect.or_else(|| parameter(cmdline.unwrap_or_default(), "nohz_full"));
     let full = full.and_then(|list| list.parse::<CpuList>().ok());
     match full.filter(|cpus| !cpus.is_empty() && set("CONFIG_NO_HZ_FULL").is_some()) {
@@ -304,7 +304,7 @@ fn tick_mode(
     }
 }
 
-/// The options for CPU time accounting.
+/// Configuration options that determine how CPU time is accounted.
 fn accounting(config: Option<&str>) -> Vec<String> {
     const OPTIONS: [&str; 4] = [
         "TICK_CPU_ACCOUNTING",
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(machine.preemption, Some(Preemption::Rt));
         assert_eq!(machine.known[&MachineFact::TickMode], Known::Functions);
         assert_eq!(machine.known[&MachineFact::Accounting], Known::Functions);
-        // This machine's clocks say nothing about another machine's files.
+        // The clocks of the machine that runs the tests say nothing about these files.
         assert_eq!(machine.hz_configured, None);
         let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
         put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");

@@ -1,20 +1,21 @@
 //! Starts helper programs for ticktax's own work, such as `tar`, QEMU and the pager.
 //!
-//! For root, helpers are not searched in the inherited PATH: a folder in it may belong to another
-//! user or be the working folder (`.`). The user's own command keeps its whole environment.
+//! As root, ticktax does not look for helpers in the inherited PATH, because a directory in it may
+//! belong to another user or be the working directory (`.`). The user's own command keeps its
+//! environment unchanged.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// Folders in which root's helper programs are searched.
+/// PATH for root's helper programs.
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Creates a command for a helper program, given its name or absolute path. If root runs ticktax,
-/// the helper and all programs it starts are searched in a fixed PATH. Other users keep their PATH.
+/// Creates a command that runs a helper, given its name or absolute path. If ticktax runs as root,
+/// the helper and all programs that it starts get a fixed PATH. Other users keep their PATH.
 pub fn helper(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     if is_root() {
-        // Unix searches for the program in the child's PATH.
+        // On Unix, `Command` looks for the program in the child's PATH.
         command.env("PATH", ROOT_PATH);
     }
     command

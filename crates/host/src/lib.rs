@@ -1,8 +1,8 @@
-//! Reads a machine's `/proc` and `/sys`: its facts, its configuration, and the kernel's counters at
-//! both ends of a recording. It needs no privileges and loads nothing into the kernel.
+//! Reads a machine's `/proc` and `/sys`: facts, configuration, and the kernel's counters at both
+//! ends of a recording. Needs no privileges and loads nothing into the kernel.
 //!
-//! All files are read below a root folder, so that tests can provide another machine. Unreadable
-//! data is left out: a fact is `None`, a counter has no row.
+//! All files are read below a root directory, so that tests can provide another machine. Unreadable
+//! data is omitted: a fact is `None`, and a counter has no row.
 
 #![forbid(unsafe_code)]
 
@@ -45,15 +45,15 @@ impl Default for Proc {
 }
 
 impl Proc {
-    /// The machine whose `proc` and `sys` are in `root`.
+    /// The machine whose `/proc` and `/sys` are below `root`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    /// The text of a file without trailing white space; `None` if it cannot be read. Bytes that are
-    /// not UTF-8, which program names may contain, are replaced.
+    /// The text of a file without trailing white space; `None` if it cannot be read. Invalid UTF-8,
+    /// which program names may contain, is replaced.
     fn text(&self, path: &str) -> Option<String> {
         let bytes = fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
@@ -64,12 +64,12 @@ impl Proc {
         self.text("sys/devices/system/cpu/online")?.parse().ok()
     }
 
-    /// The CPUs that the machine can ever have, including those not plugged in.
+    /// The CPUs that the machine can ever have, including those not plugged in yet.
     pub fn possible(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/possible")?.parse().ok()
     }
 
-    /// Length of a table indexed by CPU number.
+    /// Length required for a table indexed by CPU number.
     pub fn room_for_cpus(&self) -> usize {
         let last = |cpus: CpuList| cpus.iter().last();
         let possible = self.possible().and_then(last);

@@ -1,4 +1,4 @@
-//! Netlink messages to the kernel and their answers: the parts common to all protocols.
+//! Netlink requests to the kernel and its answers: the parts common to all protocols.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -13,25 +13,25 @@ const DONE: u16 = 3;
 const REQUEST: u16 = 0x1;
 const ACK: u16 = 0x4;
 const DUMP: u16 = 0x300;
-/// Create the object if it does not exist.
+/// Flags that create an object unless it exists.
 pub const CREATE: u16 = 0x400 | 0x200;
-/// Create the object, or replace an existing one.
+/// Flags that create an object or replace an existing one.
 pub const REPLACE: u16 = 0x400 | 0x100;
 
 /// Size of a message header, in bytes.
 const HEAD: usize = 16;
 
-/// A socket to one network namespace, which stays the same if another thread uses the socket.
+/// A socket in one network namespace. It stays in that namespace even if another thread uses it.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
 }
 
 impl Netlink {
-    /// Opens a socket to a part of the kernel, in the calling thread's namespace.
+    /// Opens a socket to a subsystem of the kernel, in the calling thread's network namespace.
     ///
     /// # Errors
-    /// The kernel's error; `EPROTONOSUPPORT` if it lacks that part.
+    /// The kernel's error; `EPROTONOSUPPORT` if it lacks that subsystem.
     pub fn open(part: SockProtocol) -> nix::Result<Self> {
         let socket = socket(
             AddressFamily::Netlink,
@@ -53,10 +53,10 @@ impl Netlink {
         answered(&answer[..length])
     }
 
-    /// Lists all objects of a kind: the body of each message.
+    /// Lists all objects of a kind. Returns the body of each message.
     ///
     /// # Errors
-    /// Like [`Self::ask`].
+    /// Those of [`Self::ask`].
     pub fn list(&self, kind: u16, body: &Body) -> nix::Result<Vec<Vec<u8>>> {
         self.send(kind, DUMP, body)?;
         let mut found = Vec::new();
@@ -75,7 +75,7 @@ impl Netlink {
         message.extend_from_slice(&length.to_ne_bytes());
         message.extend_from_slice(&kind.to_ne_bytes());
         message.extend_from_slice(&(flags | REQUEST).to_ne_bytes());
-        // Only one request is open at a time, so sequence number and sender are not needed.
+        // Sequence number and sender stay 0, because only one request is open at a time.
         message.extend_from_slice(&[0; 8]);
         message.extend_from_slice(&body.0);
         let socket = self.socket.as_raw_fd();
@@ -84,7 +84,7 @@ impl Netlink {
     }
 }
 
-/// Decodes an answer: 0, or a negative error.
+/// Decodes the status in an answer: 0, or a negated error number.
 fn answered(answer: &[u8]) -> nix::Result<()> {
     let code = word(answer, HEAD).map(u32::cast_signed);
     match (half(answer, 4), code) {
@@ -94,7 +94,7 @@ fn answered(answer: &[u8]) -> nix::Result<()> {
     }
 }
 
-/// Adds the messages of a packet to `found`. Returns true after the last one.
+/// Adds the messages in `packet` to `found`. Returns `true` after the last message of the list.
 fn listed(mut packet: &[u8], found: &mut Vec<Vec<u8>>) -> nix::Result<bool> {
     while !packet.is_empty() {
         let length = word(packet, 0).ok_or(Errno::EBADMSG)? as usize;
@@ -110,7 +110,7 @@ fn listed(mut packet: &[u8], found: &mut Vec<Vec<u8>>) -> nix::Result<bool> {
     Ok(false)
 }
 
-/// Iterates over a sequence of attributes. A truncated one at the end is ignored.
+/// Iterates over a sequence of attributes. Ignores a truncated attribute at the end.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(half(bytes, 0)?);
@@ -122,26 +122,26 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of this kind.
+/// The value of the first attribute of type `kind`.
 pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes)
         .find(|(found, _)| *found == kind)
         .map(|(_, value)| value)
 }
 
-/// The 32-bit word at an offset.
+/// The 32-bit word at offset `at`.
 pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The 64-bit word at an offset.
+/// The 64-bit word at offset `at`.
 pub fn double(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + 8)?;
     bytes.try_into().ok().map(u64::from_ne_bytes)
 }
 
-/// The 16-bit word at an offset.
+/// The 16-bit word at offset `at`.
 pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at + 2)?;
     bytes.try_into().ok().map(u16::from_ne_bytes)
@@ -164,13 +164,13 @@ impl Body {
         self
     }
 
-    /// Appends a text, with a terminating 0.
+    /// Appends an attribute that contains a text with a terminating 0.
     #[must_use]
     pub fn text(self, kind: u16, text: &str) -> Self {
         self.put(kind, &[text.as_bytes(), &[0]].concat())
     }
 
-    /// Appends a 32-bit word.
+    /// Appends an attribute that contains a 32-bit word.
     #[must_use]
     pub fn word(self, kind: u16, word: u32) -> Self {
         self.put(kind, &word.to_ne_bytes())
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(listed(&two, &mut found), Ok(false));
         assert_eq!(listed(&message(DONE, &[0; 4]), &mut found), Ok(true));
         assert_eq!(found, [b"ab".to_vec(), b"cde".to_vec()]);
-        // An error instead of a list; an invalid length.
+        // An error instead of a list.
         let refused = message(ERROR, &(-1_i32).to_ne_bytes());
         assert_eq!(listed(&refused, &mut found), Err(Errno::EPERM));
         for length in [0_u32, 15, 17] {

@@ -5,14 +5,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The soft limit that the process was started with, if [`raise`] raised it.
+/// Soft limit with which the process was started, if [`raise`] has raised it.
 static AT_START: OnceLock<u64> = OnceLock::new();
 
-/// Held while the original limit is restored, so that no other thread raises it in between.
+/// Locked while the original limit is in force, so that no other thread raises it meanwhile.
 static LOWERED: Mutex<()> = Mutex::new(());
 
-/// Raises the soft limit to the hard one. The tracer alone opens about 120 files, and the probes
-/// open more for each CPU.
+/// Raises the soft limit to the hard limit. The tracer alone opens about 120 files, and the probes
+/// open several more per CPU.
 pub fn raise() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return;
@@ -28,7 +28,7 @@ pub fn limit_at_start() -> Option<u64> {
     AT_START.get().copied()
 }
 
-/// Lowers the soft limit to `soft` for this process and the programs that it starts.
+/// Lowers the soft limit to `soft`, for this process and programs that it starts.
 pub fn lower_to(soft: u64) {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // A process may always lower its soft limit.
@@ -36,9 +36,8 @@ pub fn lower_to(soft: u64) {
     }
 }
 
-/// Calls `start` with the soft limit from before [`raise`], so that a program started by it
-/// inherits this limit. Programs that use select(2) fail if they can open more files than they
-/// expect.
+/// Calls `start` under the soft limit from before [`raise`], so that a program started there
+/// inherits it. Programs that use select(2) fail if they have more descriptors than they expect.
 pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     let Some(soft) = limit_at_start() else {
         return start();

@@ -1,4 +1,4 @@
-//! This process's own resource use.
+//! Resources that this process uses.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -19,7 +19,7 @@ pub fn own_thread_cpu_time() -> Nanos {
     })
 }
 
-/// CPU time of all children that this process has waited for, and of their children.
+/// CPU time of all children that this process has waited for, including their own children.
 pub fn children_cpu_time() -> Nanos {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Nanos::ZERO, |usage| {
         let time = usage.user_time() + usage.system_time();

@@ -1,4 +1,4 @@
-//! Reads `/proc/PID` of programs.
+//! Reads `/proc/PID`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) const MAX_PROCESSES: usize = 1 << 13;
 const NAME_BYTES: usize = 15;
 
 impl Proc {
-    /// Whether process `pid` exists and has not ended.
+    /// Whether process `pid` exists and has not exited.
     pub fn is_alive(&self, pid: i32) -> bool {
         let stat = self.text(&format!("proc/{pid}/stat"));
         stat.as_deref()
@@ -32,7 +32,7 @@ impl Proc {
         self.text(&format!("proc/{pid}/comm"))
     }
 
-    /// The living processes with this name except ticktax itself, lowest ID first. The kernel cuts
+    /// The living processes called `name` except ticktax itself, lowest id first. The kernel cuts
     /// names to 15 bytes.
     pub fn processes_named(&self, name: &str) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
@@ -45,7 +45,7 @@ impl Proc {
         pids
     }
 
-    /// The IDs of all processes, lowest first.
+    /// Ids of all processes, lowest first.
     fn pids(&self) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join("proc"));
         let names = folder.into_iter().flatten().flatten();
@@ -56,12 +56,13 @@ impl Proc {
         pids
     }
 
-    /// The file that process `pid` executes. It changes when the process executes another program.
+    /// Path of the program that process `pid` executes. It changes when the process executes
+    /// another program.
     pub fn executable(&self, pid: i32) -> Option<PathBuf> {
         fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok()
     }
 
-    /// The process of thread `tid`.
+    /// Id of the process that thread `tid` belongs to.
     pub fn process_of(&self, tid: i32) -> Option<i32> {
         let status = self.text(&format!("proc/{tid}/status"))?;
         value(&status, "Tgid:")?.parse().ok()
@@ -88,9 +89,9 @@ impl Proc {
         self.tasks(pid).into_iter().filter_map(thread).collect()
     }
 
-    /// User threads with a special scheduling policy: real-time, or with a nice value. `SCHED_IDLE`
-    /// counts as nice 19. On a machine with more than `MAX_PROCESSES` processes, those with the
-    /// highest IDs are left out.
+    /// User threads with a non-default scheduling policy or nice value. `SCHED_IDLE` counts as nice
+    /// 19. If there are more than `MAX_PROCESSES` processes, those with the highest ids are
+    /// omitted.
     pub fn special_policies(&self) -> Vec<ThreadPolicy> {
         let thread = |pid: i32, tid: i32| {
             let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
@@ -108,8 +109,8 @@ impl Proc {
         .collect()
     }
 
-    /// The autogroup (`CONFIG_SCHED_AUTOGROUP`) of each process that is in one. Empty if the kernel
-    /// makes none, `None` if that cannot be read. Kernel threads are never in one.
+    /// Autogroups (`CONFIG_SCHED_AUTOGROUP`) of all processes that are in one. Empty if the kernel
+    /// creates no autogroups, `None` if they cannot be read. Kernel threads are never in one.
     pub fn autogroups(&self) -> Option<Vec<ProcessAutogroup>> {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled")?;
         if enabled == "0" {
@@ -119,8 +120,8 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
-    /// Processes by cgroup. The paths are those of the hierarchy with the CPU controller. Its root,
-    /// which holds all kernel threads, is left out. `None` if `/proc` cannot be read.
+    /// Process ids by cgroup. Paths are those of the hierarchy with the CPU controller. Its root,
+    /// which contains all kernel threads, is omitted. `None` if `/proc` cannot be read.
     pub fn cgroups(&self) -> Option<BTreeMap<String, BTreeSet<i32>>> {
         self.text("proc/self/cgroup")?;
         let mut cgroups: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
@@ -132,31 +133,31 @@ impl Proc {
         Some(cgroups)
     }
 
-    /// Path of the cgroup of process `pid` in the hierarchy with the CPU controller. `None` if that
-    /// is its root, or the process has ended.
+    /// Path of the cgroup of process `pid` in the hierarchy with the CPU controller. `None` for the
+    /// root cgroup, or if the process has exited.
     pub fn cgroup(&self, pid: i32) -> Option<String> {
         let path = cpu_cgroup(&self.text(&format!("proc/{pid}/cgroup"))?)?.to_owned();
         (path != "/").then_some(path)
     }
 
-    /// Whether CPU time is shared between the session of process `pid` and others first, regardless
-    /// of its threads' priorities.
+    /// Whether process `pid` is in an autogroup, so that CPU time is divided between its session
+    /// and others first, regardless of thread priorities.
     pub fn shares_by_session(&self, pid: i32) -> bool {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled");
         enabled.is_some_and(|enabled| enabled != "0") && self.autogroup(pid).is_some()
     }
 
-    /// The autogroup of process `pid`; `None` if it is not in one or has ended. A process in a
-    /// control group with a CPU share is in none, even if its file lists one
-    /// (`task_wants_autogroup` in `kernel/sched/autogroup.c`).
+    /// The autogroup of process `pid`; `None` if it is not in one or has exited. A process in a
+    /// cgroup with its own CPU share is in none, even if its file lists one (`task_wants_autogroup`
+    /// in `kernel/sched/autogroup.c`).
     pub fn autogroup(&self, pid: i32) -> Option<ProcessAutogroup> {
         let group = autogroup(&self.text(&format!("proc/{pid}/autogroup"))?)?;
         let cgroups = self.text(&format!("proc/{pid}/cgroup")).unwrap_or_default();
         (!self.has_cpu_cgroup(&cgroups)).then_some(ProcessAutogroup { pid, group })
     }
 
-    /// Whether one of these control groups, as listed in `/proc/PID/cgroup`, has its own CPU share.
-    /// In version 1 all except the root do; in version 2 those with the controller.
+    /// Whether any of these cgroups, listed as in `/proc/PID/cgroup`, has its own CPU share. In
+    /// cgroup v1, all except the root do. In v2, those with the CPU controller do.
     fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
         let in_line = |line: &str| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -177,8 +178,8 @@ impl Proc {
             .any(|is_shared| is_shared)
     }
 
-    /// For the first `most` threads of process `pid`: thread ID, CPU it last ran on, and CPU time
-    /// so far.
+    /// For the first `most` threads of process `pid`: thread id, CPU on which it last ran, and CPU
+    /// time so far.
     pub fn cpu_times(&self, pid: i32, most: usize) -> Vec<(i32, Cpu, Nanos)> {
         let times = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
@@ -194,7 +195,7 @@ impl Proc {
         tids.filter_map(times).collect()
     }
 
-    /// The lowest [`MAX_PROCESSES`] process IDs.
+    /// The lowest process ids, at most [`MAX_PROCESSES`].
     fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
         pids.truncate(MAX_PROCESSES);
@@ -209,8 +210,9 @@ impl Proc {
             .collect()
     }
 
-    /// CPU time so far of every process, and whether some are left out. On a machine with more than
-    /// `most` processes those with the highest IDs are, because reading one takes about 10 µs.
+    /// CPU time so far of every process, and whether some processes were omitted. If there are more
+    /// than `most`, those with the highest ids are omitted, because reading a process takes about
+    /// 10 µs.
     pub(super) fn program_times(&self, most: usize) -> (BTreeMap<i32, ProgramTime>, bool) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let program = |pid: i32| {
@@ -232,7 +234,7 @@ impl Proc {
         (pids.into_iter().filter_map(program).collect(), is_cut)
     }
 
-    /// CPU time of the living threads of process `pid`. The process's own file covers only its
+    /// CPU time of the living threads of process `pid`. Its own `schedstat` file covers only the
     /// first thread.
     fn on_cpu(&self, pid: i32, stat: &str) -> Option<Nanos> {
         let time = |folder: &str| {
@@ -248,7 +250,7 @@ impl Proc {
         times.reduce(|sum, time| sum + time)
     }
 
-    /// Resource use so far of these processes; `None` if none of them exists.
+    /// Resource usage so far of the processes `pids`; `None` if none of them exists.
     pub fn usage(&self, pids: &[i32]) -> Option<Usage> {
         let mut total: Option<Usage> = None;
         for &pid in pids {
@@ -266,7 +268,7 @@ impl Proc {
         total
     }
 
-    /// Resource use so far of thread `tid` of process `pid`; `None` if it does not exist.
+    /// Resource usage so far of thread `tid` of process `pid`; `None` if it does not exist.
     pub fn thread_usage(&self, pid: i32, tid: i32) -> Option<Usage> {
         let folder = format!("proc/{pid}/task/{tid}");
         let stat = self.text(&format!("{folder}/stat"))?;
@@ -302,33 +304,33 @@ impl Proc {
     }
 }
 
-/// The value of a line of `/proc/PID/status`.
+/// The value in the line `name` of `/proc/PID/status`.
 fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim())
 }
 
-/// The name in `/proc/PID/stat`: everything between the first and the last bracket.
+/// The name in `/proc/PID/stat`: everything between the first opening and the last closing
+/// parenthesis.
 fn name(stat: &str) -> Option<&str> {
     Some(stat.split_once('(')?.1.rsplit_once(')')?.0)
 }
 
-/// Whether the flags, the 9th word of `/proc/PID/stat`, contain `PF_KTHREAD`
-/// (`include/linux/sched.h`).
+/// Whether the flags in `/proc/PID/stat` (9th word) contain `PF_KTHREAD` (`include/linux/sched.h`).
 fn is_kernel_thread(stat: &str) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let flags = words(stat).and_then(|mut words| words.nth(6)?.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// The words of `/proc/PID/stat` after the name, which may contain anything. The first is the
+/// The words of `/proc/PID/stat` after the name, which may contain anything. The first word is the
 /// state.
 fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-/// The path in the hierarchy that has the CPU controller, from the text of `/proc/PID/cgroup`: that
-/// of version 1 if there is one, else that of version 2.
+/// The cgroup path in the hierarchy with the CPU controller, given the text of `/proc/PID/cgroup`:
+/// the v1 path if there is one, otherwise the v2 path.
 fn cpu_cgroup(text: &str) -> Option<&str> {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -351,7 +353,7 @@ fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
 
-/// A thread's special scheduling policy, if any: from the 19th, 40th and 41st word of the whole
+/// A thread's special scheduling policy, if it has one: from the 19th, 40th and 41st words of the
 /// line.
 fn policy(stat: &str) -> Option<SpecialPolicy> {
     let words: Vec<&str> = words(stat)?.collect();
@@ -375,18 +377,18 @@ fn autogroup(text: &str) -> Option<Autogroup> {
     })
 }
 
-/// User and system time: the 14th and 15th word of the whole line.
+/// User and system time: the 14th and 15th words of the line.
 fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
     times_from(stat, 11, hz)
 }
 
-/// CPU time of the children that were waited for: the 16th and 17th word.
+/// CPU time of children that were waited for: the 16th and 17th words of the line.
 fn children_time(stat: &str, hz: i64) -> Option<Nanos> {
     let (user, system) = times_from(stat, 13, hz)?;
     Some(user + system)
 }
 
-/// Two consecutive words that are times. The first is `place` words after the state.
+/// The two times that start `place` words after the state.
 fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     let mut words = words(stat)?.skip(place);
     let mut next = || {
@@ -396,12 +398,12 @@ fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     Some((next()?, next()?))
 }
 
-/// The number of threads: the 20th word of the whole line.
+/// Number of threads: the 20th word of the line.
 fn threads(stat: &str) -> Option<u64> {
     words(stat)?.nth(17)?.parse().ok()
 }
 
-/// The nice value: the 19th word of the whole line.
+/// Nice value: the 19th word of the line.
 fn nice(stat: &str) -> Option<i32> {
     words(stat)?.nth(16)?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Finds out how the running kernel was built, for machines without a configuration file. The
-//! sources are the resolution of its clocks and the names of its functions.
+//! Determines how the running kernel was built if there is no configuration file, from the
+//! resolution of its clocks and the names of its functions.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use ticktax_model::machine::{Preemption, TickMode};
 
 use super::Proc;
 
-/// The kernel's BTF, which every user may read.
+/// The kernel's BTF, which any user may read.
 const TYPES: &str = "sys/kernel/btf/vmlinux";
 
 /// The names of a kernel's functions.
@@ -21,7 +21,7 @@ impl Functions {
         memchr::memmem::find(&self.0, &name).is_some()
     }
 
-    /// When the tick stops, ignoring `nohz_full=` and other boot parameters.
+    /// Conditions under which the tick stops, ignoring `nohz_full=` and other boot parameters.
     pub(super) fn tick_mode(&self) -> TickMode {
         if self.has("tick_nohz_idle_stop_tick") {
             TickMode::NohzIdle
@@ -51,14 +51,15 @@ impl Proc {
         fs::read(self.root.join(TYPES)).ok().map(Functions)
     }
 
-    /// Whether this is the machine that ticktax runs on, not a folder with another machine's files.
+    /// Whether this is the machine on which ticktax runs, rather than a directory with another
+    /// machine's files.
     pub(super) fn is_here(&self) -> bool {
         self.root.as_os_str() == "/"
     }
 }
 
-/// The tick rate of the running kernel, in Hz. The coarse clock advances with the tick, so its
-/// resolution is the tick's length (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
+/// Tick rate of the running kernel, in Hz. The coarse clock advances at each tick, so its
+/// resolution is the tick period (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
 pub(super) fn tick_rate() -> Option<u32> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
@@ -67,15 +68,15 @@ pub(super) fn tick_rate() -> Option<u32> {
     u32::try_from((1_000_000_000 + tick / 2) / tick).ok()
 }
 
-/// Whether timers of the running kernel expire between ticks. The resolution of its clocks is then
-/// 1 ns, and the tick's length otherwise (`hrtimer_resolution`, `kernel/time/hrtimer.c`).
+/// Whether timers of the running kernel can expire between ticks. If so, the resolution of its
+/// clocks is 1 ns; otherwise it is the tick period (`hrtimer_resolution`, `kernel/time/hrtimer.c`).
 pub(super) fn high_resolution() -> Option<bool> {
     let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).ok()?;
     Some(resolution.tv_sec() == 0 && resolution.tv_nsec() == 1)
 }
 
-/// The preemption model from the kernel's version string (`UTS_VERSION`). `None` if it has none or
-/// is dynamic.
+/// The preemption model in the kernel's version string (`UTS_VERSION`). `None` if the string
+/// contains none or the model is dynamic.
 pub(super) fn preemption(version: &str) -> Option<Preemption> {
     let mut words = version.split_ascii_whitespace();
     words.find_map(|word| match word {

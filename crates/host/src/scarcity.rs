@@ -10,7 +10,7 @@ use ticktax_model::machine::{Pressure, Throttling};
 use super::Proc;
 
 impl Proc {
-    /// `/proc/pressure`, as far as this kernel has it: stall time since boot.
+    /// Stall times since boot, from those files in `/proc/pressure` that this kernel has.
     pub fn pressure(&self) -> BTreeMap<String, Pressure> {
         let read = |resource: &str| {
             let text = self.text(&format!("proc/pressure/{resource}"))?;
@@ -22,14 +22,14 @@ impl Proc {
             .collect()
     }
 
-    /// Threads of the whole machine that are running or waiting for a CPU.
+    /// Number of threads on the whole machine that run or wait for a CPU.
     pub fn runnable_threads(&self) -> Option<u64> {
         let text = self.text("proc/loadavg")?;
         let (running, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
         running.parse().ok()
     }
 
-    /// The folder of the cgroup that applies its CPU quota to process `pid`.
+    /// Directory of the cgroup whose CPU quota applies to process `pid`.
     pub fn cpu_cgroup(&self, pid: i32) -> Option<PathBuf> {
         let text = self.text(&format!("proc/{pid}/cgroup"))?;
         cpu_cgroups(&text)
@@ -38,7 +38,7 @@ impl Proc {
             .find(|folder| folder.join("cpu.stat").exists())
     }
 
-    /// The processes in the cgroup in `folder` and in those below it; `None` if it is not a cgroup.
+    /// Ids of the processes in the cgroup `folder` and below it; `None` if it is not a cgroup.
     pub fn processes_in(folder: &Path) -> Option<Vec<i32>> {
         let text = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
         let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -51,7 +51,7 @@ impl Proc {
     }
 }
 
-/// Throttling so far by the CPU quota of the cgroup in `folder`, version 1 or 2.
+/// Throttling so far by the CPU quota of the cgroup `folder` (v1 or v2).
 pub fn throttling(folder: &Path) -> Option<Throttling> {
     let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let value = |name: &str| {
@@ -83,7 +83,8 @@ fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Possible folders of the cgroup with the CPU quota, from the text of `/proc/PID/cgroup`.
+/// Directories that may belong to the cgroup with the CPU quota, given the text of
+/// `/proc/PID/cgroup`.
 fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {

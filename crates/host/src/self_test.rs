@@ -1,11 +1,11 @@
-//! Measures how the kernel counts a thread's CPU time, for kernels that do not reveal it.
+//! Tests how the kernel accounts a thread's CPU time, for kernels that do not reveal it.
 //!
 //! A thread spends one half of each tick period in user mode and the other half in the kernel,
-//! always the same halves. A kernel that measures times shows about half of the thread's time as
-//! user time. A kernel that samples at the tick always sees the thread in the same half, and shows
-//! all its time as that. (`cputime_adjust` in `kernel/sched/cputime.c` scales samples to the real
-//! run time.) A second batch shifts the halves by a quarter of a tick, so that the tick does not
-//! fall on a border in both.
+//! always the same halves. A kernel that measures times reports about half of the thread's time as
+//! user time. A kernel that samples at the tick always finds the thread in the same half, and
+//! reports all of its time there. (`cputime_adjust` in `kernel/sched/cputime.c` scales samples to
+//! the real run time.) A second batch shifts the halves by a quarter of a tick period, so that the
+//! tick cannot hit a boundary in both batches.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,10 +15,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
-/// Ticks in each batch.
+/// Number of ticks in each batch.
 const TICKS: u32 = 16;
-/// Distance of the user share from one half: at least the first if times are sampled, at most the
-/// second if they are measured.
+/// Distance of the user share from one half: at least the first value if times are sampled, at most
+/// the second if they are measured.
 const APART: (f64, f64) = (0.35, 0.15);
 
 /// Result of the test.
@@ -30,14 +30,14 @@ pub(super) struct Verdict {
     pub(super) ticks: u32,
 }
 
-/// Runs the test for 32 ticks. `None` if the result is unclear: other threads were running, or the
-/// clocks do not reveal the tick.
+/// Performs the test, which takes 32 ticks. `None` if the result is unclear: other threads were
+/// running, or the clocks do not reveal the tick.
 pub(super) fn run() -> Option<Verdict> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
         .ok()
         .filter(|&tick| tick > 1_000)?;
-    // A separate thread, so that its times contain nothing else.
+    // A separate thread's times contain nothing but the test.
     let batch = |shift: u64| {
         let thread = thread::Builder::new().spawn(move || share_of_user(tick, shift));
         thread.ok()?.join().ok()?
@@ -45,7 +45,7 @@ pub(super) fn run() -> Option<Verdict> {
     judge(batch(0)?, batch(tick / 4)?)
 }
 
-/// Judges the user shares of the two batches.
+/// Compares the user shares of the two batches.
 fn judge(first: f64, second: f64) -> Option<Verdict> {
     let apart = [first, second].map(|share| (share - 0.5).abs());
     let far = apart[0].max(apart[1]);
@@ -60,8 +60,8 @@ fn judge(first: f64, second: f64) -> Option<Verdict> {
     })
 }
 
-/// Runs half a tick period in user mode, from `shift` ns after each tick, and the rest in the
-/// kernel. Returns the user share that the kernel shows.
+/// Spends half of each tick period in user mode, starting `shift` ns after the tick, and the rest
+/// in the kernel. Returns the user share that the kernel reports.
 fn share_of_user(tick: u64, shift: u64) -> Option<f64> {
     let mut zeros = File::open("/dev/zero").ok()?;
     let mut page = vec![0; 64 << 10];

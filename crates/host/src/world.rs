@@ -5,7 +5,7 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::World;
 
-/// The world that this machine belongs to, and the limitation that comes with it.
+/// Whether this machine is real or a lab guest, with the limitation that applies to a guest.
 pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
     let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);

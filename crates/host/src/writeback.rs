@@ -6,7 +6,7 @@ use ticktax_model::machine::Writeback;
 use super::Proc;
 
 impl Proc {
-    /// Reads `/proc/vmstat` and `/proc/self/mountstats`; `None` without the first.
+    /// Reads `/proc/vmstat` and `/proc/self/mountstats`; `None` if the first cannot be read.
     pub(super) fn writeback(&self) -> Option<Writeback> {
         let vmstat = self.text("proc/vmstat")?;
         let mounts = self.text("proc/self/mountstats").unwrap_or_default();
@@ -31,12 +31,12 @@ fn writeback(vmstat: &str, mounts: &str, page_bytes: u64) -> Writeback {
         swapped_out_bytes: bytes("pswpout"),
         nfs_sent_bytes: nfs_sent(mounts),
         dirty_bytes: bytes("nr_dirty"),
-        // A separate count until Linux 5.8, and 0 since.
+        // `nr_unstable` was a separate count until Linux 5.8, and is 0 since.
         writing_bytes: bytes("nr_writeback").saturating_add(bytes("nr_unstable")),
     }
 }
 
-/// Sum of the sixth count in each mount's `bytes:` line, the bytes sent to the server.
+/// Bytes sent to NFS servers: the sum of the sixth number in each mount's `bytes:` line.
 fn nfs_sent(mounts: &str) -> Option<u64> {
     let sent = |line: &str| {
         let counts = line.trim_start().strip_prefix("bytes:")?;

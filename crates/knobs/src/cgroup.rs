@@ -1,8 +1,8 @@
-//! A cgroup, accessed through a handle of its folder.
+//! Access to a cgroup through a handle of its directory.
 //!
-//! A path can be redirected between two uses. So the folder is opened first, and the kernel is
-//! asked for the file system of the handle. Every file is then opened relative to the handle by a
-//! single name.
+//! Between two uses of a path, an attacker could redirect it. Therefore the directory is opened
+//! once, its handle is checked to be on a cgroup file system, and files are opened by name relative
+//! to the handle.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -21,20 +21,20 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Opens a cgroup that a user named. Symbolic links are followed: on many systems
+    /// Opens a cgroup by a path from the user. Follows symbolic links: on many systems,
     /// `/sys/fs/cgroup/cpu` is a link to `cpu,cpuacct`.
     ///
     /// # Errors
-    /// System errors, and [`Outside::Cgroups`].
+    /// An I/O error, or [`Outside::Cgroups`].
     pub(crate) fn open(system: &System, path: &Path) -> io::Result<Self> {
         Self::of_folder(system, Folder::open(&system.path(path))?)
     }
 
-    /// Opens a cgroup by its absolute path without following symbolic links.
+    /// Opens a cgroup by its absolute path. Does not follow symbolic links.
     ///
     /// # Errors
-    /// System errors, and [`Outside::Cgroups`]. `NotADirectory` if a part of the path is a
-    /// symbolic link.
+    /// An I/O error, or [`Outside::Cgroups`]. A symbolic link in the path results in
+    /// `NotADirectory`.
     pub(crate) fn walk(system: &System, path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(Outside::Cgroups.into());
@@ -58,34 +58,34 @@ impl Cgroup {
         })
     }
 
-    /// Opens a cgroup directly below this one.
+    /// Opens the child cgroup called `name`.
     ///
     /// # Errors
-    /// The errors of [`Cgroup::walk`].
+    /// As for [`Cgroup::walk`].
     pub(crate) fn child(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.child(name)?)
     }
 
-    /// Creates a cgroup directly below this one, unless it exists.
+    /// Opens the child cgroup called `name`, and creates it if necessary.
     ///
     /// # Errors
-    /// The errors of [`Cgroup::walk`].
+    /// As for [`Cgroup::walk`].
     pub(crate) fn make(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.make(name, 0o755)?)
     }
 
-    /// Removes a cgroup directly below this one.
+    /// Removes the child cgroup called `name`.
     ///
     /// # Errors
-    /// System errors, for example because a process is in it.
+    /// An I/O error, for example because the cgroup contains a process.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         self.folder.remove_folder(name)
     }
 
-    /// Trimmed text of one of its files.
+    /// Reads the cgroup's file `name`, without surrounding whitespace.
     ///
     /// # Errors
-    /// System errors.
+    /// An I/O error.
     pub(crate) fn text(&self, name: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.folder
@@ -94,24 +94,24 @@ impl Cgroup {
         Ok(trimmed(&bytes))
     }
 
-    /// Writes a line to one of its files.
+    /// Writes `value` as a line to the cgroup's file `name`.
     ///
     /// # Errors
-    /// System errors, and [`Outside::Settings`].
+    /// An I/O error, or [`Outside::Settings`].
     pub(crate) fn put(&self, name: &str, value: &str) -> io::Result<()> {
         let file = self.folder.modify(OsStr::new(name))?;
         self.system.put_into(&file, value)
     }
 
-    /// Whether it has a file of this name.
+    /// Whether the cgroup has a file called `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.folder.size(OsStr::new(name)).is_some()
     }
 
-    /// Distinguishes it from a later cgroup at the same path.
+    /// Returns an identity that differs from that of any later cgroup at the same path.
     ///
     /// # Errors
-    /// System errors.
+    /// An I/O error.
     pub(crate) fn identity(&self) -> io::Result<String> {
         let facts = self.folder.handle()?.metadata()?;
         Ok(format!("{}:{}", facts.dev(), facts.ino()))

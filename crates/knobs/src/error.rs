@@ -1,71 +1,72 @@
-//! Errors of settings. Each message is one line: the action, its object, the reason, and a remedy.
+//! Errors of reading and changing settings. Each message is one line: what failed, on what, why,
+//! and what to do.
 
 use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-/// Why a setting could not be read or changed.
+/// Why a setting could not be read or changed, or a session could not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnobError {
     /// The setting does not exist.
     #[error("unknown knob `{id}`: {hint}")]
     Unknown {
-        /// The requested name.
+        /// Name that the user typed.
         id: String,
-        /// Similar names, or the way to list all.
+        /// Similar names, or how to list all names.
         hint: String,
     },
     /// The value is invalid for the setting.
     #[error("invalid value `{value}` for {id}: {why}")]
     Value {
-        /// The setting.
+        /// Name of the setting.
         id: String,
-        /// The requested value.
+        /// The invalid value.
         value: String,
-        /// The valid values.
+        /// Description of the valid values.
         why: String,
     },
-    /// The setting needs a target of another kind, or a target was not named.
+    /// The target is of the wrong kind, or no target was given.
     #[error("{id} is a setting of {of}: {hint}")]
     Scope {
-        /// The setting.
+        /// Name of the setting.
         id: String,
-        /// The kind of target that it needs.
+        /// Kind of target that the setting needs.
         of: String,
-        /// How to name a target.
+        /// How to specify a target.
         hint: String,
     },
     /// The target does not exist.
     #[error("cannot find {target}: {why}")]
     Gone {
-        /// The target.
+        /// The missing target.
         target: String,
-        /// The reason and a remedy.
+        /// The reason, with a remedy.
         why: String,
     },
-    /// The setting is dangerous, and the user did not consent.
+    /// The setting is dangerous, and the user did not consent to changing it.
     #[error("{id} is dangerous: {reason} Pass --yes to set it anyway")]
     Dangerous {
-        /// The setting.
+        /// Name of the setting.
         id: String,
-        /// The danger.
+        /// Why the setting is dangerous.
         reason: String,
     },
     /// The setting is read-only.
     #[error("cannot set {id}: {why}")]
     ReadOnly {
-        /// The setting.
+        /// Name of the setting.
         id: String,
-        /// Another way to set it.
+        /// Other ways to change it.
         why: String,
     },
-    /// The setting could not be read.
+    /// The setting cannot be read.
     #[error("cannot read {id} of {target}: {trouble}")]
     Read {
-        /// The setting.
+        /// Name of the setting.
         id: String,
-        /// The target.
+        /// Target of the setting.
         target: String,
         /// The reason.
         trouble: Trouble,
@@ -73,31 +74,31 @@ pub enum KnobError {
     /// The kernel refused the value.
     #[error("cannot set {id} of {target} to {value}: {trouble}")]
     Write {
-        /// The setting.
+        /// Name of the setting.
         id: String,
-        /// The target.
+        /// Target of the setting.
         target: String,
-        /// The requested value.
+        /// The refused value.
         value: String,
         /// The reason.
         trouble: Trouble,
     },
-    /// Another program changed the setting after this run did.
+    /// Another program changed the setting after this session had changed it.
     #[error(
         "{id} of {target} changed from {left} to {found}: another program sets it too; ticktax \
          will not change it again"
     )]
     Foreign {
-        /// The setting.
+        /// Name of the setting.
         id: String,
-        /// The target.
+        /// Target of the setting.
         target: String,
-        /// The value found.
+        /// The setting's current value.
         found: String,
-        /// The value that this run had set.
+        /// The value that this session left.
         left: String,
     },
-    /// Another run is changing settings.
+    /// Another session is changing settings.
     #[error(
         "cannot change settings: {by} is changing settings with the journal {}; wait until it \
          ends, or stop it: it restores them",
@@ -106,20 +107,20 @@ pub enum KnobError {
     Busy {
         /// Path of the journal.
         path: PathBuf,
-        /// The other run.
+        /// Command and PID of the other session.
         by: String,
     },
-    /// The journal cannot be used, so no setting may be changed.
+    /// The journal cannot be used. Without it, no setting may be changed.
     #[error("cannot {verb} the journal {}: {why}", path.display())]
     Journal {
-        /// The failed action.
+        /// The attempted action, as a verb.
         verb: &'static str,
         /// Path of the journal.
         path: PathBuf,
-        /// The reason and a remedy.
+        /// The reason, with a remedy.
         why: String,
     },
-    /// The file named as the journal contains something else.
+    /// The file given as the journal contains other data.
     #[error(
         "{} is not a ticktax journal and was left unchanged: name another file, or move it away",
         path.display()
@@ -128,11 +129,11 @@ pub enum KnobError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// Unreadable lines lie between readable lines of the journal. The settings in them are
+    /// The journal has unreadable lines between readable ones. The settings in those lines are
     /// unknown, so the file must be kept as evidence.
     #[error(
-        "left the journal {} unchanged: {lines} lines before its end are unreadable; restore the \
-         rest with `ticktax undo`, then move the file away",
+        "the journal {} was left unchanged: it has unreadable lines ({lines}) before its end; \
+         restore the rest with `ticktax undo`, then move the file away",
         path.display()
     )]
     DamagedJournal {
@@ -141,15 +142,15 @@ pub enum KnobError {
         /// Number of unreadable lines.
         lines: u64,
     },
-    /// A command's cgroup could not be found, created or joined.
+    /// A cgroup for a command could not be found, created or joined.
     #[error("cannot {what}: {why}")]
     Group {
-        /// The failed action.
+        /// The attempted action.
         what: String,
-        /// The reason and a remedy.
+        /// The reason, with a remedy.
         why: String,
     },
-    /// The watchdog, which restores settings after a kill, did not start.
+    /// The watchdog, which restores settings if the session is killed, did not start.
     #[error("cannot start the watchdog that restores settings: {why}; nothing was changed")]
     Watchdog {
         /// The reason.
@@ -157,7 +158,7 @@ pub enum KnobError {
     },
 }
 
-/// Why the kernel refused to read or write a setting, or why its text could not be parsed.
+/// Why the kernel refused to read or write a setting, or why its text is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Trouble {
@@ -169,7 +170,7 @@ impl Trouble {
         Self { why: why.into() }
     }
 
-    /// Explains an error of a system call.
+    /// Explains a failed system call.
     pub(crate) fn of_call(errno: Errno) -> Self {
         let why = match errno {
             Errno::ESRCH => "the task has ended",
@@ -184,9 +185,9 @@ impl Trouble {
         Self::new(why)
     }
 
-    /// Explains an error of a file operation.
+    /// Explains a failed file operation. `path` has no leading slash.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
-        // Errors made by ticktax already contain a sentence.
+        // Errors created by ticktax already contain a full explanation.
         if let Some(own) = error.get_ref() {
             return Self::new(format!("/{path}: {own}"));
         }

@@ -1,4 +1,4 @@
-//! A machine made of files in a temporary folder, for tests.
+//! A machine for tests, made of files in a temporary directory.
 
 use std::fs;
 use std::path::PathBuf;

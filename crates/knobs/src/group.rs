@@ -1,5 +1,5 @@
-//! A cgroup for a command: where to create it, how to prepare it for a process, and how to remove
-//! it.
+//! Temporary cgroups for commands: where to create one, how to prepare it for a process, and how to
+//! remove it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,12 +12,12 @@ use crate::cgroup::Cgroup;
 use crate::error::KnobError;
 use crate::system::{Outside, System};
 
-/// Prefix of the names of cgroups that ticktax makes; the PID follows.
+/// Prefix of the names of ticktax's cgroups. The PID follows.
 const PREFIX: &str = "ticktax-try-";
-/// File with a cgroup's processes; writing to it moves a process there.
+/// File that lists a cgroup's processes. Writing a PID to it moves that process into the cgroup.
 const PROCS: &str = "cgroup.procs";
 
-/// A cgroup controller, which provides some of a cgroup's settings.
+/// A cgroup controller, which provides a group of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
     /// CPU time: quotas and weights.
@@ -26,13 +26,13 @@ pub enum Controller {
     Cpuset,
 }
 
-/// Number of attempts to remove a group. The kernel may take a moment to release a process that has
-/// just been waited for.
+/// Attempts to remove a cgroup, [`MOMENT`] apart. The kernel may take a while to release a process
+/// that has just been waited for.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
 
 impl Controller {
-    /// The controller of a cgroup setting.
+    /// Returns the controller that provides the setting `id`.
     pub fn of_knob(id: &str) -> Self {
         if id.starts_with("cgroup.cpuset") {
             Self::Cpuset
@@ -41,7 +41,7 @@ impl Controller {
         }
     }
 
-    /// The kernel's name of the controller.
+    /// Returns the kernel's name for the controller.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -50,10 +50,11 @@ impl Controller {
     }
 }
 
-/// Folder of the cgroup that has a process's settings of this controller, in version 1 or 2.
+/// Returns the directory of the cgroup that determines a process's settings of `controller`, in
+/// cgroup v1 or v2.
 ///
 /// # Errors
-/// No hierarchy has the controller, or the process has ended.
+/// The controller is not mounted, or the process has exited.
 pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<PathBuf, KnobError> {
     let name = controller.name();
     let error = |why: String| KnobError::Group {
@@ -83,7 +84,7 @@ pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<P
     })
 }
 
-/// The interface of a hierarchy.
+/// Version of the cgroup interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
@@ -96,7 +97,7 @@ struct Hierarchy {
     folder: PathBuf,
 }
 
-/// Mount point of the hierarchy with a controller.
+/// Finds the mount point of the hierarchy that provides `controller`.
 fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarchy> {
     let has = |text: &str| text.split_whitespace().any(|word| word == controller);
     mounts.lines().find_map(|line| {
@@ -120,7 +121,7 @@ fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarch
     })
 }
 
-/// Path of a process's cgroup within the hierarchy, from the text of `/proc/PID/cgroup`.
+/// Finds the path of a process's cgroup within its hierarchy, in the text of `/proc/PID/cgroup`.
 fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -133,29 +134,31 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
     })
 }
 
-/// A cgroup for a command: its folder, and the cgroup that gets its processes when it is removed.
+/// Location of a temporary cgroup (`folder`), and the cgroup that its processes return to when it
+/// is removed (`home`).
 ///
-/// The folder is always named `ticktax-try-N`, and its parent is `home` or above it. Entries from a
-/// journal that do not match are rejected.
+/// The directory is always called `ticktax-try-N`, and its parent is `home` or an ancestor of
+/// `home`. Journal entries that violate this are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) home: PathBuf,
 }
 
-/// A [`Place`] with its folders open.
+/// A [`Place`] with open directories.
 struct Site<'a> {
     parent: Cgroup,
     name: &'a OsStr,
-    /// `None` if it was removed.
+    /// `None` if the cgroup no longer exists.
     home: Option<Cgroup>,
 }
 
 impl Place {
-    /// Opens the parent of the folder, and its home, without following symbolic links.
+    /// Opens the directory's parent and `home`. Does not follow symbolic links.
     ///
     /// # Errors
-    /// ticktax does not make such a folder, it is not on a cgroup file system, or a system error.
+    /// The path is not one that ticktax creates, it is not on a cgroup file system, or an I/O error
+    /// occurred.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -180,8 +183,8 @@ impl Place {
 }
 
 impl Site<'_> {
-    /// Moves the group's processes home, ignoring failures: a process may have ended. If one stays,
-    /// removing the group fails and reports it.
+    /// Moves the group's processes to `home`. Ignores failures, because a process may have exited.
+    /// If a process remains, removing the group reports that.
     fn send_home(&self) -> io::Result<()> {
         let group = self.parent.child(self.name)?;
         if let Some(home) = &self.home {
@@ -193,14 +196,14 @@ impl Site<'_> {
     }
 }
 
-/// Whether ticktax gives its cgroups such names.
+/// Whether `name` has the form that ticktax uses for its cgroups.
 fn is_own(name: &OsStr) -> bool {
     let number = name.as_bytes().strip_prefix(PREFIX.as_bytes());
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// Finds a place for a new group: below the group of this process, or below the nearest group above
-/// it that passes the controller to its children.
+/// Chooses where to create a group: below this process's cgroup, or below the nearest ancestor that
+/// delegates the controller to its children.
 pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
@@ -208,7 +211,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
     let mut above = home.ancestors();
     let parent = above.find(|folder| {
         let given = system.text(folder.join("cgroup.subtree_control"));
-        // Version 1 has no such file, and gives its controllers to every child.
+        // v1 has no such file. There, every child gets the controller.
         let is_v1 = || system.path(folder.join("tasks")).exists();
         given.map_or_else(
             |_| is_v1(),
@@ -231,19 +234,21 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
         folder: parent.join(name),
         home,
     };
-    // Check before it is in the journal; otherwise every undo would be refused again.
+    // Check this before the group is entered in the journal. Otherwise every later undo would fail
+    // on the entry.
     if let Err(error) = place.site(system) {
         return Err(place.error("create", &error));
     }
     Ok(place)
 }
 
-/// Creates the group, unless it exists, so that a process that joins it can run.
+/// Creates the group, unless it exists, and prepares it so that processes can join.
 pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     let make = || -> io::Result<()> {
         let site = place.site(system)?;
         let group = site.parent.make(site.name)?;
-        // In version 1, a new group has no CPUs and no memory nodes, so processes cannot join it.
+        // In v1, a new group has no CPUs or memory nodes until they are set, so no process can
+        // join.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let is_empty = group.text(file).is_ok_and(|text| text.is_empty());
             if let (true, Ok(value)) = (is_empty, site.parent.text(file))
@@ -257,7 +262,7 @@ pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     make().map_err(|error| place.error("create", &error))
 }
 
-/// Moves a process into a group.
+/// Moves process `pid` into the group at `folder`.
 pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobError> {
     let group = Cgroup::walk(system, folder);
     let put = group.and_then(|group| group.put(PROCS, &pid.to_string()));
@@ -267,10 +272,10 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
     })
 }
 
-/// Removes a group after moving its processes home. Succeeds if the group no longer exists.
+/// Removes the group after moving its processes to `home`. Succeeds if the group no longer exists.
 ///
 /// # Errors
-/// ticktax does not make such a group, a process stays in it, or the kernel refuses.
+/// The path is not one that ticktax creates, a process remains in the group, or the kernel refuses.
 pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -293,7 +298,7 @@ pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> 
     }
 }
 
-/// Whether another attempt would fail the same way: the folder is a link, or not a cgroup.
+/// Whether a retry would fail too, because the path is a link or not a cgroup.
 fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some() || error.kind() == io::ErrorKind::NotADirectory
 }
@@ -389,7 +394,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             let folder = found.folder.strip_prefix("/").unwrap();
             folder.join(name).display().to_string()
         };
-        // The state of a new group.
+        // The files of a new v1 group are empty.
         machine.put(&file("cpuset.cpus"), "\n");
         machine.put(&file("cpuset.mems"), "\n");
         make(&system, &found).unwrap();
@@ -424,13 +429,13 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
         symlink(machine.path("cg"), machine.path("link")).unwrap();
         symlink(machine.path("victim"), machine.path("cg/ticktax-try-9")).unwrap();
         for (folder, home) in [
-            // Names that ticktax does not use.
+            // Names that ticktax never uses.
             ("/cg/other", "/cg"),
             ("/cg/ticktax-try-", "/cg"),
             ("/cg/ticktax-try-7x", "/cg"),
             ("/cg/ticktax-try-8/..", "/cg"),
             ("ticktax-try-8", ""),
-            // Paths that lead elsewhere.
+            // Paths that lead elsewhere, through another `home`, `..`, or a symbolic link.
             ("/cg/ticktax-try-8", "/victim"),
             ("/cg/ticktax-try-8", "/cg/../victim"),
             ("/link/ticktax-try-8", "/link"),
@@ -471,7 +476,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             dissolve(&system, &place),
         ] {
             let why = refused.unwrap_err().to_string();
-            assert!(why.contains("not a folder of a cgroup"), "{why}");
+            assert!(why.contains("not a cgroup folder"), "{why}");
         }
         let kept = fs::read_to_string(root.join("cgroup.procs"));
         assert_eq!(kept.unwrap(), "precious\n");

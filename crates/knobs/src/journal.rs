@@ -1,23 +1,23 @@
-//! The journal: records each planned change on disk before it is made.
+//! The journal: a file that records each change before it is made, so that it can be undone.
 //!
-//! A line is JSON with a checksum:
-//! - `Began`: the boot during which the following lines were written, and the run that wrote them.
-//! - `Intended`: a setting is about to change; its original value.
-//! - `Written`: the value read back.
-//! - `Undone`: the setting needs no further action.
+//! Each line is a JSON record with a checksum:
+//! - `Began`: a session started. Contains the boot id, which applies to the following lines too.
+//! - `Intended`: a setting is about to change. Contains its original value.
+//! - `Written`: the setting was changed. Contains the value read back.
+//! - `Undone`: the setting has been dealt with.
 //! - `Making`: a cgroup is about to be created.
-//! - `Dissolved`: the cgroup is gone.
+//! - `Dissolved`: the cgroup no longer exists.
 //!
-//! The process may be killed at any point. A truncated line was not yet on disk, so the change that
-//! it announces was not started.
+//! The process may be killed at any point. If a line is incomplete, it had not reached the disk, so
+//! the change it announces had not started.
 //!
-//! The file is locked while open, and is not deleted when empty. Otherwise two runs could lock two
-//! different files of the same name.
+//! The file is locked while it is open. It is never deleted: if it were, two sessions could lock
+//! two different files with the same name.
 //!
-//! Root writes the journal's values into the kernel, so the journal is only read if no other user
-//! could have written it. It must be a regular file of the effective user in a [`Folder`] of that
-//! user, below folders that only this user and root can change. A file that does not start like a
-//! journal is other data and is not touched. `end.rs` handles unreadable lines.
+//! Root writes values from the journal to the kernel. So the journal is read only if no other user
+//! could have written it: it must be a regular file of the effective user, in a [`Folder`] of that
+//! user, whose ancestors can be changed only by that user and root. A file that does not start like
+//! a journal is left unchanged. `end.rs` deals with unreadable lines.
 
 mod end;
 
@@ -33,38 +33,39 @@ use ticktax_store::disk::{self, Folder, LockedFile};
 use crate::error::KnobError;
 use crate::target::Target;
 
-/// A line of the journal.
+/// A record: one line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Record {
-    /// A run starts to change settings.
+    /// A session started.
     Began {
-        /// The kernel's id of the boot.
+        /// Boot id of the kernel.
         boot: String,
-        /// The run: a command with its PID.
+        /// Command and PID of the session.
         by: String,
-        /// Start time, ms since 1970.
+        /// Start time, in ms since 1970.
         at_unix_ms: i64,
     },
     /// A setting is about to change.
     Intended {
         knob: String,
         target: Target,
-        /// Distinguishes the target from a later one with the same name.
+        /// Identity of the target, which distinguishes it from a later one with the same name.
         identity: String,
         old: String,
         new: String,
-        /// Whether the kernel changes it along with another setting, whose line follows.
+        /// Whether the change is a side effect: the kernel changes this setting when another is
+        /// set, whose record follows.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         along: bool,
     },
-    /// The setting was read back.
+    /// The setting was changed. Contains the value read back.
     Written {
         knob: String,
         target: Target,
         value: String,
     },
-    /// The setting needs no further action.
+    /// The setting has been dealt with, with this outcome.
     Undone {
         knob: String,
         target: Target,
@@ -73,21 +74,21 @@ pub(crate) enum Record {
     /// A cgroup is about to be created.
     Making {
         folder: PathBuf,
-        /// Cgroup that its processes return to when it is removed.
+        /// Cgroup that the new cgroup's processes return to when it is removed.
         home: PathBuf,
     },
-    /// The cgroup is gone.
+    /// The cgroup no longer exists.
     Dissolved { folder: PathBuf },
 }
 
-/// A point at which tests kill a run, named after the action just completed.
+/// Points at which tests kill a session. Each is named after the action that has just finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The journal is open and locked.
     Locked,
     /// Half of a line is written.
     HalfLine,
-    /// A line is written, but might not be on disk.
+    /// A line is written, but possibly not on disk yet.
     Line,
     /// The line is on disk.
     Synced,
@@ -112,32 +113,32 @@ impl Step {
     ];
 }
 
-/// Callback for each step, for tests that stop there.
+/// A callback that is invoked at each step, so that tests can stop there.
 pub type OnStep = Box<dyn FnMut(Step)>;
 
-/// An open journal.
+/// An open and locked journal.
 pub(crate) struct Journal {
     path: PathBuf,
     file: LockedFile,
-    /// Position of the next line.
+    /// Offset of the next line.
     end: u64,
-    /// Reason to leave the file unchanged. If set, lines are neither written nor cut.
+    /// If set, the reason why the file must stay unchanged. Nothing is then written or truncated.
     frozen: Option<KnobError>,
     on_step: OnStep,
 }
 
-/// Readable lines of a journal.
+/// The readable records of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// Number of unreadable lines.
     pub(crate) damaged: u64,
-    /// Copy of an unreadable end that was cut off.
+    /// Name of the file that contains a copy of the unreadable end.
     pub(crate) copy: Option<PathBuf>,
 }
 
 impl Contents {
-    /// The run that wrote last.
+    /// Returns the command and PID of the last session.
     pub(crate) fn by(&self) -> Option<&str> {
         let mut latest = self.records.iter().rev();
         latest.find_map(|record| match record {
@@ -147,7 +148,7 @@ impl Contents {
     }
 }
 
-/// A journal's file and its folder.
+/// An open journal, and its directory.
 struct Opened<'a> {
     folder: Folder,
     name: &'a OsStr,
@@ -155,7 +156,7 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Opens the file in the folder that `open` returns.
+    /// Opens the file at `path`. `open` opens its directory.
     fn new(
         path: &'a Path,
         create: bool,
@@ -164,7 +165,7 @@ impl<'a> Opened<'a> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = open(path.parent().unwrap_or(Path::new("")))?;
         let file = folder.write(name, create, 0o600)?;
-        // Syncing the folder puts the file's name on disk.
+        // Sync the directory, so that a new file's name reaches the disk.
         folder.sync();
         Ok(Self { folder, name, file })
     }
@@ -174,8 +175,8 @@ impl Journal {
     /// Opens and locks the journal, and creates it if necessary.
     ///
     /// # Errors
-    /// Another run holds it, another user could have written it, a line before its end is
-    /// unreadable, or it cannot be used.
+    /// Another session holds the lock, another user could have written the journal, a line before
+    /// its end is unreadable, or the file cannot be used.
     pub(crate) fn open(path: &Path, on_step: OnStep) -> Result<(Self, Contents), KnobError> {
         let opened = Opened::new(path, true, |folder| Folder::make_trusted(folder, 0o700));
         let opened = opened.map_err(|error| trouble("open", path, &error))?;
@@ -186,10 +187,11 @@ impl Journal {
         }
     }
 
-    /// Opens and locks an existing journal for an undo; `None` if it does not exist.
+    /// Opens and locks an existing journal to undo changes. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Another run holds it, another user could have written it, or it cannot be used.
+    /// Another session holds the lock, another user could have written the journal, or the file
+    /// cannot be used.
     pub(crate) fn open_existing(
         path: &Path,
         on_step: OnStep,
@@ -244,7 +246,7 @@ impl Journal {
         Ok((journal, parsed.contents))
     }
 
-    /// Reason to leave the file unchanged, even with nothing left to undo.
+    /// Returns the reason why the file must stay unchanged, even if nothing remains to be undone.
     pub(crate) fn frozen(&self) -> Option<&KnobError> {
         self.frozen.as_ref()
     }
@@ -253,12 +255,12 @@ impl Journal {
         &self.path
     }
 
-    /// Notifies the test's callback.
+    /// Invokes the callback of tests.
     pub(crate) fn step(&mut self, step: Step) {
         (self.on_step)(step);
     }
 
-    /// Appends a line and syncs it to disk. If that fails, the partial line is removed.
+    /// Appends a record and syncs it to disk. If that fails, removes the partial line.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -270,7 +272,7 @@ impl Journal {
         };
         let line = disk::checked_line(record).map_err(|_| unwritable())?;
         if let Err(error) = self.write(&line) {
-            // If even the cut fails, the next run ignores a partial line.
+            // If this fails too, the next session ignores the partial line.
             let _ = self.cut();
             return Err(trouble("write", &self.path, &error));
         }
@@ -289,7 +291,7 @@ impl Journal {
         self.file.sync_all()
     }
 
-    /// Empties the journal when nothing is left to undo.
+    /// Empties the journal. Call it only if nothing remains to be undone.
     pub(crate) fn clear(&mut self) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -301,7 +303,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Truncates the file to its end position.
+    /// Truncates the file to its valid length.
     fn cut(&mut self) -> io::Result<()> {
         if self.frozen.is_none() && self.file.metadata()?.len() != self.end {
             self.file.set_len(self.end)?;
@@ -311,8 +313,7 @@ impl Journal {
     }
 }
 
-/// Bytes of a journal; `None` if the file does not start like a journal. Only its beginning is read
-/// in that case.
+/// Reads a journal. Returns `None` if the file does not start like one, without reading the rest.
 fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
@@ -325,8 +326,8 @@ fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Error that names the run holding the lock. It reads the journal through the handle that could
-/// not be locked.
+/// Creates the error that names the session holding the lock. `other` is the journal, which can be
+/// read although it could not be locked.
 fn busy(path: &Path, mut other: File) -> KnobError {
     let bytes = read(&mut other).ok().flatten().unwrap_or_default();
     let contents = end::parse(&bytes).contents;
@@ -337,7 +338,7 @@ fn busy(path: &Path, mut other: File) -> KnobError {
 }
 
 fn trouble(verb: &'static str, path: &Path, error: &io::Error) -> KnobError {
-    // Permission errors from ticktax's own checks already contain a remedy.
+    // Permission errors from ticktax's own checks already include a remedy.
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
     let why = if is_denied {
         "permission denied; run as root".to_owned()

@@ -1,4 +1,4 @@
-//! A setting: how to read and write it, its valid values, and its documentation.
+//! Settings: how to read and write each one, its valid values, and its documentation.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::system::System;
 use crate::target::{Presence, Target};
 use crate::values::Values;
 
-/// A setting, as a row of the registry.
+/// A setting: one row of the registry.
 pub struct Knob {
     pub(crate) id: &'static str,
     pub(crate) scope: KnobScope,
@@ -29,7 +29,7 @@ pub struct Knob {
     pub(crate) settle: Nanos,
 }
 
-/// A row without texts.
+/// Creates a row without texts.
 pub(crate) const fn knob(
     id: &'static str,
     scope: KnobScope,
@@ -66,20 +66,20 @@ pub(crate) const fn knob(
 }
 
 impl Knob {
-    /// Sets the unit of its values.
+    /// Sets the unit of the values.
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// Marks the setting as able to slow down or break other programs, with the reason.
+    /// Marks the setting as able to slow down or break other programs. `why` is the reason.
     pub(crate) const fn careful(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Careful;
         self.risk_reason = why;
         self
     }
 
-    /// Marks the setting as able to hang the machine, with the reason.
+    /// Marks the setting as able to hang the machine. `why` is the reason.
     pub(crate) const fn dangerous(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Dangerous;
         self.risk_reason = why;
@@ -93,46 +93,47 @@ impl Knob {
         self
     }
 
-    /// Sets the kernels that have the setting, and the place of its documentation.
+    /// Sets the kernel versions that have the setting, and where it is documented.
     pub(crate) const fn from(mut self, kernels: &'static str, source: &'static str) -> Self {
         self.kernels = kernels;
         self.source = source;
         self
     }
 
-    /// Lists other settings that the kernel changes along with this one.
+    /// Lists other settings that the kernel changes as a side effect.
     pub(crate) const fn also(mut self, also: &'static [&'static str]) -> Self {
         self.also = also;
         self
     }
 
-    /// Sets the time in ms until a change takes full effect.
+    /// Sets the time, in ms, until a change takes full effect.
     pub(crate) const fn settles_in_ms(mut self, time: i64) -> Self {
         self.settle = Nanos::from_millis(time);
         self
     }
 
-    /// Name as the user types it, such as `vm.swappiness`.
+    /// Returns the name that users type, such as `vm.swappiness`.
     pub const fn id(&self) -> &'static str {
         self.id
     }
 
-    /// Kind of target.
+    /// Returns the kind of target that the setting belongs to.
     pub const fn scope(&self) -> KnobScope {
         self.scope
     }
 
-    /// Risk of changing it.
+    /// Returns how dangerous it is to change the setting.
     pub const fn risk(&self) -> KnobRisk {
         self.risk
     }
 
-    /// Time to wait after a change before measuring.
+    /// Returns how long to wait after a change before measuring.
     pub const fn settle(&self) -> Nanos {
         self.settle
     }
 
-    /// Checks that the setting can be changed, and that the user consented if it is dangerous.
+    /// Checks whether the setting may be changed: it must not be read-only, and if it is dangerous,
+    /// the user must have consented.
     ///
     /// # Errors
     /// [`KnobError::ReadOnly`] or [`KnobError::Dangerous`].
@@ -151,10 +152,10 @@ impl Knob {
         }
     }
 
-    /// Normalizes a value to the form that reading returns.
+    /// Validates a value, and converts it to the form that [`read`](Self::read) returns.
     ///
     /// # Errors
-    /// [`KnobError::Value`], with the valid values.
+    /// [`KnobError::Value`] with a description of the valid values.
     pub fn parse(&self, system: &System, target: &Target, text: &str) -> Result<String, KnobError> {
         let offered = match self.values {
             Values::Offered => self.mechanism.offered(system, target),
@@ -169,10 +170,10 @@ impl Knob {
         })
     }
 
-    /// Current value of the setting.
+    /// Returns the setting's current value for `target`.
     ///
     /// # Errors
-    /// The target has another kind or does not exist, or the kernel refuses the read.
+    /// The target is of the wrong kind or does not exist, or the setting cannot be read.
     pub fn read(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         self.require(system, target)?;
         let read = self.look(system, target);
@@ -183,7 +184,7 @@ impl Knob {
         })
     }
 
-    /// Reads the setting of all `targets`, for output.
+    /// Reads the setting for each of `targets`, for display.
     pub fn readings(&self, system: &System, targets: &[Target]) -> KnobReadings {
         let reading = |target: &Target| {
             let read = self.read(system, target);
@@ -200,8 +201,8 @@ impl Knob {
         }
     }
 
-    /// Checks that the target has the right kind and exists. Returns its identity, which differs
-    /// from that of a later target with the same name.
+    /// Checks that `target` is of the right kind and exists. Returns its identity, which
+    /// distinguishes it from a later target with the same name.
     pub(crate) fn require(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         if target.scope() != self.scope {
             return Err(KnobError::Scope {
@@ -223,13 +224,13 @@ impl Knob {
         }
     }
 
-    /// Reads the value of a target that exists.
+    /// Reads the setting for a target that is known to exist.
     pub(crate) fn look(&self, system: &System, target: &Target) -> Result<String, Trouble> {
         let text = self.mechanism.read(system, target)?;
         Ok(self.values.read(&text))
     }
 
-    /// Writes a value in its normalized form.
+    /// Writes a value in the form that [`parse`](Self::parse) returns.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -239,12 +240,12 @@ impl Knob {
         self.mechanism.write(system, target, value)
     }
 
-    /// Whether the setting lasts only as long as the process that set it.
+    /// Whether the kernel resets the setting when the process that changed it exits.
     pub(crate) const fn is_held(&self) -> bool {
         self.mechanism.is_held()
     }
 
-    /// Summary for the list of settings.
+    /// Returns a summary for the list of settings.
     pub fn line(&self) -> KnobLine {
         KnobLine {
             id: self.id.to_owned(),
@@ -254,7 +255,7 @@ impl Knob {
         }
     }
 
-    /// Complete documentation of the setting.
+    /// Returns the full documentation.
     pub fn sheet(&self) -> KnobSheet {
         let reason = Some(self.risk_reason).filter(|reason| !reason.is_empty());
         KnobSheet {
@@ -281,7 +282,7 @@ impl fmt::Debug for Knob {
     }
 }
 
-/// Describes the kind of target in a sentence.
+/// Describes a kind of target, for use in a sentence.
 pub const fn of_what(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "the machine",
@@ -294,7 +295,7 @@ pub const fn of_what(scope: KnobScope) -> &'static str {
     }
 }
 
-/// Where to look up existing targets of a kind.
+/// Returns where users can find existing targets of this kind.
 const fn where_to_look(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "no such machine",

@@ -1,8 +1,8 @@
-//! Reads and writes settings of a live machine, and restores them however the run ends.
+//! Reads and changes settings of a live machine, and restores them even after a crash.
 //!
-//! A [`Knob`] is a row of the registry. It describes a setting, its trade-offs and values, and the
-//! mechanism that reads and writes it. A [`Session`] changes settings and restores them. Before
-//! each change, it writes the original value to its journal on disk.
+//! A [`Knob`] is a row of the registry. It describes a setting: its meaning, valid values and risk,
+//! and the mechanism that reads and writes it. A [`Session`] changes settings and restores them
+//! when it ends. Before each change, it records the original value in a journal on disk.
 
 mod cgroup;
 mod error;

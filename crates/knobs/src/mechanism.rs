@@ -1,4 +1,4 @@
-//! Mechanisms that read and write settings, one per file.
+//! The mechanisms that read and write settings, one per file.
 
 mod boot;
 mod choice;
@@ -23,29 +23,29 @@ pub(crate) use idle_states::FORM as IDLE_STATES;
 pub(crate) use quota::FORM as QUOTA;
 pub(crate) use scheduling::{POLICY, SLICE};
 
-/// How a setting is read and written. `{}` in a path stands for the target: a CPU's number, a
-/// disk's name, a cgroup's folder.
+/// How to read and write a setting. In paths, `{}` stands for the target: a CPU number, a disk
+/// name, a cgroup directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mechanism {
-    /// A file that holds the value.
+    /// A file that contains the value.
     File(&'static str),
     /// A file that lists words, with the active one in brackets.
     Choice(&'static str),
-    /// A file that holds CPUs as a bit mask.
+    /// A file that contains a set of CPUs as a bit mask.
     Mask(&'static str),
-    /// A file that differs in each network namespace.
+    /// A file that is different in each network namespace.
     Namespaced(&'static str),
-    /// The disabled idle states of a CPU.
+    /// The set of a CPU's idle states that are disabled.
     IdleStates,
-    /// A limit on dirty memory: a percentage in one file, or bytes in another. Writing either sets
-    /// the other to 0.
+    /// A limit on dirty memory, in percent in one file or in bytes in another. Writing one sets the
+    /// other to 0.
     DirtyLimit {
         ratio: &'static str,
         bytes: &'static str,
     },
-    /// A device that limits latency while it is held open.
+    /// A device file that limits wake-up latency while it is open.
     DmaLatency,
-    /// A cgroup's quota, of version 1 or 2.
+    /// A cgroup's CPU quota, in v1 or v2.
     Quota,
     /// A task's nice value.
     Nice,
@@ -53,21 +53,21 @@ pub(crate) enum Mechanism {
     Policy,
     /// A task's slice.
     Slice,
-    /// The CPUs that a task may run on.
+    /// The set of CPUs that a task may run on.
     TaskAffinity,
-    /// A boot parameter of the kernel.
+    /// A kernel parameter from the boot command line.
     Boot(&'static str),
 }
 
-/// Keeps a value in effect until it is dropped.
+/// Keeps a value in effect until dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Only kept open.
+    /// Never used, only kept open.
     _file: File,
 }
 
 impl Mechanism {
-    /// Location of the setting, for the user.
+    /// Describes the location of the setting to users.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::File(path) | Self::Choice(path) | Self::Mask(path) | Self::Namespaced(path) => {
@@ -93,12 +93,12 @@ impl Mechanism {
         }
     }
 
-    /// Whether it cannot be written while the machine runs.
+    /// Whether the setting cannot be changed at run time.
     pub(crate) const fn is_read_only(&self) -> bool {
         matches!(self, Self::Boot(_))
     }
 
-    /// Whether a value lasts only while the process that wrote it holds it.
+    /// Whether a value stays in effect only as long as the process that wrote it keeps a file open.
     pub(crate) const fn is_held(&self) -> bool {
         matches!(self, Self::DmaLatency)
     }
@@ -121,7 +121,8 @@ impl Mechanism {
         }
     }
 
-    /// Writes a value in the form that reading returns.
+    /// Writes a value in the form that reading returns. The result, if any, keeps the value in
+    /// effect.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -145,7 +146,7 @@ impl Mechanism {
         Ok(None)
     }
 
-    /// The words listed in the setting's own file.
+    /// Returns the words listed in the setting's file.
     pub(crate) fn offered(&self, system: &System, target: &Target) -> Vec<String> {
         match self {
             Self::Choice(path) => choice::offered(system, &expanded(path, target)),
@@ -153,7 +154,7 @@ impl Mechanism {
         }
     }
 
-    /// The words listed in another file.
+    /// Returns the words listed in another file, `path`.
     pub(crate) fn offered_in(&self, system: &System, target: &Target, path: &str) -> Vec<String> {
         match self {
             Self::Namespaced(_) => {
@@ -165,8 +166,9 @@ impl Mechanism {
     }
 }
 
-/// Replaces `{}` in the path with the target's number or name. Files of a cgroup are opened by
-/// handle ([`file::read_of`]) and network namespaces are entered, so their paths are not inserted.
+/// Replaces `{}` in `path` with the target's number or name. Not for cgroups and network
+/// namespaces: cgroup files are opened through a handle ([`file::read_of`]), and namespaces are
+/// entered.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
         Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),

@@ -1,7 +1,7 @@
-//! All settings, one row each.
+//! The registry of all settings, with one row each.
 //!
-//! [`all`] is the source of the list in docs/knobs.md, of `ticktax knob` and of the journal. A new
-//! setting needs only a new row.
+//! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. A new setting only
+//! needs a new row.
 
 mod boot;
 mod cpu;
@@ -24,20 +24,20 @@ static ALL: [&[Knob]; 7] = [
     &boot::KNOBS,
 ];
 
-/// Minimum similarity, 0 to 1, of a name that is suggested for an unknown one.
+/// Minimum similarity (0 to 1) of a name suggested for an unknown one.
 const ALIKE: f64 = 0.75;
-/// Maximum number of suggested names.
+/// Maximum number of suggestions.
 const OFFERED: usize = 3;
 
-/// All settings, in the order of the documentation.
+/// Iterates over all settings, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
     ALL.iter().copied().flatten()
 }
 
-/// Finds a setting by name.
+/// Finds the setting called `id`.
 ///
 /// # Errors
-/// [`KnobError::Unknown`], with similar names.
+/// [`KnobError::Unknown`] with similar names.
 pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     known(id).ok_or_else(|| KnobError::Unknown {
         id: id.to_owned(),
@@ -45,12 +45,12 @@ pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     })
 }
 
-/// Like [`find`], but without an error message.
+/// Like [`find`], but returns `None` instead of an error with suggestions.
 pub(crate) fn known(id: &str) -> Option<&'static Knob> {
     all().find(|knob| knob.id == id)
 }
 
-/// Settings with a word in their name, kind of target, or description.
+/// Returns the settings with `word` in their name, kind of target or description.
 pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     let word = word.to_lowercase();
     all().filter(move |knob| {
@@ -59,13 +59,13 @@ pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     })
 }
 
-/// Suggests names similar to an unknown one, or the command that lists all.
+/// Suggests names similar to `id`, or else the command that lists all names.
 fn hint(id: &str) -> String {
     let typed = id.trim().to_lowercase().replace('/', ".");
     let likeness = |knob: &Knob| {
         let name = knob.id;
         let last = name.rsplit('.').next().unwrap_or(name);
-        // A name without its prefix matches any prefix.
+        // Also compare with the last part of the name, so that the prefix may be wrong or missing.
         let parts = [name, last].map(|name| strsim::jaro_winkler(&typed, name));
         let is_part = typed.len() > 2 && (name.contains(&typed) || typed.contains(last));
         parts[0].max(parts[1]).max(if is_part { 0.9 } else { 0.0 })
@@ -80,7 +80,7 @@ fn hint(id: &str) -> String {
     }
 }
 
-/// The list of all settings in docs/knobs.md: a table in Markdown.
+/// Returns the list of all settings for docs/reference/knobs.md: a Markdown table.
 pub fn markdown() -> String {
     let row = |knob: &Knob| {
         let sheet = knob.sheet();
@@ -134,8 +134,9 @@ mod tests {
         }
     }
 
-    /// Commands proposed by code that does not know the machine can be tried, and ask for consent
-    /// if needed. Any sysctl of the whole machine may be proposed.
+    /// Reports propose these settings without knowing the machine. So they must exist, not be
+    /// read-only, and be marked correctly as dangerous. They must include every writable `kernel.*`
+    /// sysctl.
     #[test]
     fn proposed_knobs_can_be_tried() {
         for (id, dangerous) in KnobProposal::KNOBS {
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_the_knobs_as_they_are() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/knobs.md");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/knobs.md");
         ticktax_fixture::assert_documented(file, "<!-- knobs -->\n", &markdown());
     }
 }

@@ -1,8 +1,8 @@
 //! Changes settings and restores them.
 //!
-//! A [`Session`] writes each planned change to its journal, makes the change, and reads the value
-//! back. When it ends, it restores everything. The next session, or [`undo`], restores what a
-//! killed session left.
+//! A [`Session`] records each change in its journal, makes it, and reads the value back. When the
+//! session ends, it restores all settings. If it is killed, the next session or [`undo`] restores
+//! them.
 
 mod left;
 
@@ -23,27 +23,28 @@ use crate::target::{Presence, Target};
 
 use left::{Left, Pending};
 
-/// Whether the user consented to change dangerous settings.
+/// Whether the user consented to changing dangerous settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
     /// The user consented.
     Given,
-    /// The user did not consent, so dangerous settings must not be changed.
+    /// The user did not consent. Dangerous settings must not be changed.
     Withheld,
 }
 
-/// Result of setting a value.
+/// Result of changing a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The previous value.
+    /// Previous value.
     pub old: String,
-    /// The requested value, normalized.
+    /// Requested value, in normalized form.
     pub asked: String,
-    /// The value read back. It differs from the requested one if the kernel clamps it.
+    /// Value read back. It can differ from `asked`, because the kernel may clamp or round.
     pub got: String,
 }
 
-/// A run that changes settings. It holds the journal's lock, so only one can exist.
+/// A period in which settings are changed. A session holds the lock on the journal, so there is
+/// only one per journal.
 pub struct Session {
     system: System,
     journal: Journal,
@@ -54,11 +55,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Locks the journal, and restores what a killed run left. `by` identifies this run: a command
-    /// with its PID.
+    /// Locks the journal, and restores settings that a killed session left. `by` identifies the new
+    /// session: a command with its PID.
     ///
     /// # Errors
-    /// Another run is changing settings, or the journal cannot be used.
+    /// Another session is changing settings, or the journal cannot be used.
     pub fn begin(
         system: &System,
         journal: &Path,
@@ -67,10 +68,10 @@ impl Session {
         Self::begin_observed(system, journal, by, Box::new(|_| {}))
     }
 
-    /// [`Session::begin`] with an observer of each step.
+    /// Like [`Session::begin`], with a callback for each step.
     ///
     /// # Errors
-    /// Another run is changing settings, or the journal cannot be used.
+    /// As for [`Session::begin`].
     pub fn begin_observed(
         system: &System,
         journal: &Path,
@@ -108,12 +109,14 @@ impl Session {
         })
     }
 
-    /// Changes a setting once its original value is on disk, and reads it back.
+    /// Records the original value of a setting in the journal, changes the setting, and reads it
+    /// back.
     ///
     /// # Errors
-    /// The value or the target is invalid, the kernel refuses, or another program changed the
-    /// setting since this run did. In the last case, the setting is left alone from then on. A
-    /// failed write may still have changed something; the end of the session restores it.
+    /// The value or target is invalid, the kernel refuses the value, or another program has changed
+    /// the setting since this session did. In the last case, the session no longer touches the
+    /// setting. A refused write may have had a partial effect, which the session restores when it
+    /// ends.
     pub fn set(
         &mut self,
         knob: &'static Knob,
@@ -144,7 +147,7 @@ impl Session {
             Err(trouble) => Some(trouble),
         };
         self.journal.step(Step::Set);
-        // Read back even after a refusal, because part of the value may have been accepted.
+        // Read back even if the kernel refused, because it may have accepted part of the value.
         let got = knob.read(&self.system, target)?;
         self.note(Record::Written {
             knob: knob.id.to_owned(),
@@ -162,7 +165,8 @@ impl Session {
         }
     }
 
-    /// Checks that no other program has changed the setting since this session did.
+    /// Checks that the setting, whose current value is `found`, has not changed since this session
+    /// changed it.
     fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
         let ours = self
             .place(knob.id, target)
@@ -175,18 +179,18 @@ impl Session {
         }
     }
 
-    /// Checks that a setting still has the value `left`, whether this session changed it or not.
+    /// Checks that the setting still has the value `left`, even if this session never changed it.
     ///
     /// # Errors
-    /// It has another value or cannot be read. In the first case, another program has changed it,
-    /// and it is left alone from then on.
+    /// The setting cannot be read, or another program has changed it. In the latter case, the
+    /// session no longer touches the setting.
     pub fn require_unchanged(
         &mut self,
         knob: &'static Knob,
         target: &Target,
         left: &str,
     ) -> Result<(), KnobError> {
-        // A held setting combines the values of several holders.
+        // The value of a held setting combines the requests of several processes.
         if knob.is_held() {
             return Ok(());
         }
@@ -197,7 +201,7 @@ impl Session {
         Err(self.disown(knob, target, &found, left.to_owned()))
     }
 
-    /// Leaves a setting to the other program that changed it, and returns the error.
+    /// Stops tracking a setting that another program has changed, and returns the error for that.
     fn disown(&mut self, knob: &Knob, target: &Target, found: &str, left: String) -> KnobError {
         let noted = match self.place(knob.id, target) {
             Some(_) => self.note(Record::Undone {
@@ -216,8 +220,9 @@ impl Session {
         noted.err().unwrap_or_else(foreign)
     }
 
-    /// Accepts a setting's present value instead of restoring the original. This is for a value
-    /// that came from this session itself, such as one that a thread inherited from its parent.
+    /// Keeps the current value of a setting instead of restoring the original. Use it for a value
+    /// that came from this session in the first place, such as one that a thread inherited from its
+    /// parent.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -232,7 +237,7 @@ impl Session {
         })
     }
 
-    /// Forgets the settings of targets that no longer exist, such as ended threads.
+    /// Stops tracking settings of targets that no longer exist, such as threads that have exited.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -259,7 +264,7 @@ impl Session {
         Ok(())
     }
 
-    /// Journals the existing settings that the kernel changes along with this one.
+    /// Records the settings that the kernel will change as a side effect of changing `knob`.
     fn note_companions(
         &mut self,
         knob: &Knob,
@@ -284,11 +289,12 @@ impl Session {
         Ok(())
     }
 
-    /// Creates a cgroup for a command, so that a setting of it affects no other program. The end of
-    /// the session removes it and moves its remaining processes to the group of this process.
+    /// Creates a cgroup for a command, so that changing the cgroup's settings affects no other
+    /// program. When the session ends, it removes the cgroup and moves remaining processes to its
+    /// own cgroup.
     ///
     /// # Errors
-    /// No group above this process delegates the controller, or the kernel refuses.
+    /// No ancestor of this process's cgroup delegates the controller, or the kernel refuses.
     pub fn make_group(&mut self, controller: Controller) -> Result<Target, KnobError> {
         let place = group::place(&self.system, controller)?;
         self.note(Record::Making {
@@ -299,10 +305,10 @@ impl Session {
         Ok(Target::Cgroup(place.folder))
     }
 
-    /// Moves a process into a cgroup that this session created.
+    /// Moves process `pid` into a cgroup created by [`make_group`](Self::make_group).
     ///
     /// # Errors
-    /// The kernel refuses, or the process has ended.
+    /// The kernel refuses, or the process has exited.
     pub fn join_group(&self, group: &Target, pid: i32) -> Result<(), KnobError> {
         match group {
             Target::Cgroup(folder) => group::join(&self.system, folder, pid),
@@ -313,14 +319,15 @@ impl Session {
         }
     }
 
-    /// Restores everything in reverse order, and reports the outcome of each setting.
+    /// Restores all settings in reverse order, and reports the outcome for each.
     pub fn undo(mut self) -> UndoStatement {
         self.ended = true;
         self.undo_all(&Contents::default())
     }
 
-    /// Writes a record to the journal, then applies it to the state in memory. A failed write, as
-    /// on a full disk, is ignored there unless the record announces a change.
+    /// Writes a record to the journal and updates the session's state accordingly. If the write
+    /// fails, for example because the disk is full, the state is updated nevertheless, unless the
+    /// record announces a change.
     fn note(&mut self, record: Record) -> Result<(), KnobError> {
         let noted = self.journal.append(&record);
         if noted.is_ok() || !matches!(record, Record::Intended { .. } | Record::Making { .. }) {
@@ -346,7 +353,7 @@ impl Session {
         };
         for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
-            // An unchanged companion setting is not worth reporting.
+            // Don't report a side effect that never happened.
             let is_news = !pending.along || undone.outcome != UndoOutcome::Already;
             if !undone.outcome.is_pending() {
                 let noted = self.note(Record::Undone {
@@ -354,7 +361,8 @@ impl Session {
                     target: pending.target,
                     outcome: undone.outcome,
                 });
-                // Restore everything first, even if the journal cannot be written.
+                // If the journal cannot be written, restore the remaining settings before reporting
+                // that.
                 statement.keep_problem(noted);
             }
             statement.settings.extend(is_news.then_some(undone));
@@ -367,8 +375,8 @@ impl Session {
         statement
     }
 
-    /// Removes the created cgroups. One that remains is reported like a setting that was not
-    /// restored.
+    /// Removes the cgroups that this or a killed session created. One that cannot be removed is
+    /// reported like a setting that could not be restored.
     fn dissolve_all(&mut self, statement: &mut UndoStatement) {
         for (place, boot) in self.pending.groups.clone() {
             let dissolved = if boot == self.boot {
@@ -432,8 +440,8 @@ impl Session {
             ));
         }
         if knob.is_held() {
-            // The journal's lock shows that the holding process has ended, so the kernel has
-            // released it.
+            // Holding the lock on the journal means that any other session has exited, so the
+            // kernel has reset the value.
             self.held
                 .remove(&(pending.knob.clone(), pending.target.clone()));
             return Ok(UndoOutcome::Released);
@@ -477,28 +485,28 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Restores everything even if an error or a panic ends the session.
+    /// Restores all settings if an error or a panic ended the session early.
     fn drop(&mut self) {
         if !self.ended {
-            // The statement has no recipient here.
+            // Nobody is left to report to.
             let _ = self.undo_all(&Contents::default());
         }
     }
 }
 
-/// Restores what killed runs left, and reports the outcome of each setting. Having nothing to undo
-/// is not an error.
+/// Restores settings that killed sessions left, and reports the outcome for each. Finding nothing
+/// to restore is not an error.
 ///
 /// # Errors
-/// A run is changing settings, or the journal cannot be used.
+/// Another session is changing settings, or the journal cannot be used.
 pub fn undo(system: &System, journal: &Path) -> Result<UndoStatement, KnobError> {
     undo_observed(system, journal, Box::new(|_| {}))
 }
 
-/// [`undo`] with an observer of each step.
+/// Like [`undo`], with a callback for each step.
 ///
 /// # Errors
-/// A run is changing settings, or the journal cannot be used.
+/// As for [`undo`].
 pub fn undo_observed(
     system: &System,
     journal: &Path,

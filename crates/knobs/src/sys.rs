@@ -1,4 +1,4 @@
-//! Scheduling calls without a safe wrapper. All `unsafe` of this crate is here.
+//! Scheduling system calls that have no safe wrapper. All `unsafe` code of this crate is here.
 #![expect(
     unsafe_code,
     reason = "sched_setattr, sched_getattr and setpriority have no safe wrapper"
@@ -6,20 +6,20 @@
 
 use nix::errno::Errno;
 
-/// First version of the kernel's `struct sched_attr`, which every kernel since 3.14 accepts.
+/// The kernel's `struct sched_attr` in its first version, which every kernel since 3.14 accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedAttr {
     pub(crate) size: u32,
-    /// A `SCHED_*` number.
+    /// Scheduling policy: a `SCHED_*` number.
     pub(crate) policy: u32,
-    /// `SCHED_FLAG_*`.
+    /// Flags: `SCHED_FLAG_*`.
     pub(crate) flags: u64,
-    /// Nice value of ordinary tasks, -20 to 19.
+    /// Nice value of normal tasks, -20 to 19.
     pub(crate) nice: i32,
     /// Priority of real-time tasks, 1 to 99.
     pub(crate) priority: u32,
-    /// Runtime of deadline tasks, in ns. For ordinary tasks, the slice, since Linux 6.12.
+    /// Runtime of deadline tasks, in ns. For normal tasks, this is the slice, from Linux 6.12.
     pub(crate) runtime: u64,
     /// Deadline of deadline tasks, in ns.
     pub(crate) deadline: u64,
@@ -27,33 +27,32 @@ pub(crate) struct SchedAttr {
     pub(crate) period: u64,
 }
 
-/// Size of [`SchedAttr`] in bytes: `SCHED_ATTR_SIZE_VER0`.
+/// Size of [`SchedAttr`] in bytes (`SCHED_ATTR_SIZE_VER0`).
 const SIZE: u32 = 48;
 const _: () = assert!(size_of::<SchedAttr>() == SIZE as usize);
 
-/// Scheduling attributes of a task; 0 means the calling thread.
+/// Returns the scheduling attributes of task `tid`; 0 is the calling thread.
 pub(crate) fn sched_getattr(tid: i32) -> Result<SchedAttr, Errno> {
     let mut attr = SchedAttr::default();
-    // SAFETY: the kernel writes at most `SIZE` bytes to `attr`, which has that size and outlives
+    // SAFETY: the kernel writes at most `SIZE` bytes to `attr`, which is that large and outlives
     // the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, SIZE, 0_u32) };
     Errno::result(result).map(|_| attr)
 }
 
-/// Sets a task's scheduling attributes.
+/// Sets the scheduling attributes of task `tid`.
 pub(crate) fn sched_setattr(tid: i32, attr: SchedAttr) -> Result<(), Errno> {
     let attr = SchedAttr { size: SIZE, ..attr };
-    // SAFETY: `attr` has the layout and size that it declares, and outlives the call, which only
-    // reads it.
+    // SAFETY: `attr` has the layout and size that it declares, and outlives the call. The kernel
+    // only reads it.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0_u32) };
     Errno::result(result).map(drop)
 }
 
-/// Sets a task's nice value.
+/// Sets the nice value of task `tid`.
 pub(crate) fn set_nice(tid: i32, nice: i32) -> Result<(), Errno> {
-    // This is a direct system call because the C libraries disagree about the types of
-    // `setpriority`.
-    // SAFETY: the call takes three numbers and touches no memory.
+    // Use the system call directly, because C libraries disagree about the types of `setpriority`.
+    // SAFETY: the call takes three integers and accesses no memory.
     let result = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) };
     Errno::result(result).map(drop)
 }
@@ -74,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_missing_task_is_reported() {
-        // Larger than the highest PID of any kernel.
+        // Above the highest PID of any kernel.
         let missing = 1 << 23;
         assert_eq!(sched_getattr(missing), Err(Errno::ESRCH));
         assert_eq!(set_nice(missing, 0), Err(Errno::ESRCH));

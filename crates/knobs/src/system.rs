@@ -1,4 +1,4 @@
-//! The machine with the settings, as files below a root folder. Tests use a temporary folder.
+//! Access to the files of a machine below a root directory. Tests use a temporary directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use nix::sys::statfs::{
     fstatfs,
 };
 
-/// File systems in which the kernel keeps settings.
+/// File systems that contain kernel settings.
 const SETTINGS: &[FsType] = &[
     PROC_SUPER_MAGIC,
     SYSFS_MAGIC,
@@ -19,19 +19,19 @@ const SETTINGS: &[FsType] = &[
     CGROUP_SUPER_MAGIC,
     CGROUP2_SUPER_MAGIC,
 ];
-/// File systems of cgroups, versions 1 and 2.
+/// File systems of cgroups, v1 and v2.
 const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
-/// Why a file or folder must not be touched.
+/// Why a file or directory must not be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
-    /// The file is not on a file system with kernel settings.
+    /// The file is not on a file system of kernel settings.
     #[error("not a kernel setting, so it was left alone; check the path")]
     Settings,
-    /// The folder is not on a cgroup file system.
+    /// The directory is not on a cgroup file system.
     #[error("not a cgroup folder, so it was left alone; check the path")]
     Cgroups,
-    /// The cgroup was not made by ticktax.
+    /// The cgroup was not created by ticktax.
     #[error("ticktax did not create this cgroup, so it was left alone; move the journal away")]
     Own,
 }
@@ -49,69 +49,70 @@ pub struct System {
 }
 
 impl Default for System {
-    /// The machine that this process runs on.
+    /// Returns the machine that this process runs on.
     fn default() -> Self {
         Self::at(Path::new("/"))
     }
 }
 
 impl System {
-    /// The machine with `proc` and `sys` below `root`. A task's policy is not a file, so it is
-    /// always read from the running machine.
+    /// Uses the `proc` and `sys` directories below `root`. Scheduling policies are not files, so
+    /// they are always read from the running machine.
     ///
-    /// On the running machine, only files on the kernel's file systems are written. Any other
-    /// `root` belongs to a test.
+    /// If `root` is `/`, only files on the kernel's own file systems are written. Any other `root`
+    /// is a test's.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    /// Root folder of all its paths.
+    /// Returns the root directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Whether the files are those of the running kernel.
+    /// Whether `root` is `/`, so that the files are the running kernel's.
     fn is_running(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Location of a file of the machine; `path` may start with a slash.
+    /// Returns the path of a file below the root. `path` may start with a slash.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Trimmed text of a file.
+    /// Reads a file, without surrounding whitespace.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let bytes = fs::read(self.path(path))?;
         Ok(trimmed(&bytes))
     }
 
-    /// Writes a line to an existing file.
+    /// Writes `value` as a line to an existing file.
     ///
     /// # Errors
-    /// System errors, and [`Outside::Settings`].
+    /// An I/O error, or [`Outside::Settings`].
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
-        // These flags avoid truncating a file or blocking on a pipe before the file is known to be
-        // the kernel's.
+        // Until the handle is known to be the kernel's, opening must not truncate a file or block
+        // on a pipe.
         let mut options = OpenOptions::new();
         options.write(true);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
         self.put_into(&options.open(self.path(path))?, value)
     }
 
-    /// Writes a line to an open file in one call, because the kernel accepts a value only as a
-    /// whole. The newline is needed for an empty value, which would otherwise cause no call at all.
+    /// Writes `value` and a newline in a single call, because the kernel parses each write
+    /// separately. Without the newline, an empty value would not be written at all.
     ///
     /// # Errors
-    /// System errors, and [`Outside::Settings`].
+    /// An I/O error, or [`Outside::Settings`].
     pub(crate) fn put_into(&self, mut file: &File, value: &str) -> io::Result<()> {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
         } else {
-            // The kernel replaces the old value; an ordinary file must be truncated.
+            // Kernel files replace their value on each write. A regular file must be truncated
+            // first.
             file.set_len(0)?;
         }
         let line = format!("{value}\n");
@@ -123,10 +124,10 @@ impl System {
         }
     }
 
-    /// Rejects an open folder that is not a cgroup.
+    /// Checks that an open directory is a cgroup.
     ///
     /// # Errors
-    /// System errors, and [`Outside::Cgroups`].
+    /// An I/O error, or [`Outside::Cgroups`].
     pub(crate) fn require_cgroup(&self, folder: impl AsFd) -> io::Result<()> {
         if self.is_running() {
             require(folder, CGROUPS, Outside::Cgroups)
@@ -135,7 +136,8 @@ impl System {
         }
     }
 
-    /// Sorted names in a folder; empty if the folder does not exist.
+    /// Lists the names in a directory, sorted. Returns an empty list if the directory does not
+    /// exist.
     pub(crate) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path))
             .into_iter()
@@ -147,7 +149,7 @@ impl System {
         names
     }
 
-    /// The kernel's id of this boot, which changes with every restart.
+    /// Returns the kernel's boot id, which changes at every boot.
     pub(crate) fn boot_id(&self) -> io::Result<String> {
         self.text("proc/sys/kernel/random/boot_id")
     }
@@ -157,8 +159,8 @@ pub(crate) fn trimmed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Rejects files on other file systems. It checks the open handle, so the path is not resolved a
-/// second time.
+/// Checks that a file is on one of the `allowed` file systems. This checks the open handle, so the
+/// path cannot be redirected afterwards.
 fn require(handle: impl AsFd, allowed: &[FsType], outside: Outside) -> io::Result<()> {
     if allowed.contains(&fstatfs(handle)?.filesystem_type()) {
         Ok(())
@@ -182,7 +184,7 @@ mod tests {
         symlink(&victim, &link).unwrap();
         let system = System::default();
         let why = system.put(&victim, "0").unwrap_err().to_string();
-        assert!(why.contains("not a setting of the kernel's"), "{why}");
+        assert!(why.contains("not a kernel setting"), "{why}");
         assert!(system.put(&link, "0").is_err());
         assert!(system.put("/dev/null", "0").is_err());
         assert_eq!(std::fs::read_to_string(victim).unwrap(), "precious\n");

@@ -1,5 +1,5 @@
-//! Targets of settings: the machine, a CPU, an interrupt, a disk, a task, a cgroup, or a network
-//! namespace.
+//! Targets that settings belong to: the machine, a CPU, an interrupt, a disk, a task, a cgroup, or
+//! a network namespace.
 
 use std::fmt;
 use std::fs;
@@ -13,23 +13,23 @@ use ticktax_model::{Cpu, CpuList};
 use crate::cgroup::Cgroup;
 use crate::system::System;
 
-/// The object that a setting belongs to.
+/// An object that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     /// The whole machine.
     Machine,
-    /// A CPU, by its number.
+    /// A CPU number.
     Cpu(u32),
-    /// An interrupt line, by its number.
+    /// An interrupt number.
     Irq(u32),
-    /// A block device, by its name in `/sys/block`.
+    /// Name of a block device in `/sys/block`.
     Disk(String),
-    /// A thread, by its id; a process's id is that of its first thread.
+    /// A thread id. For a process, it is the id of its main thread.
     Task(i32),
-    /// A cgroup, by its folder.
+    /// Directory of a cgroup.
     Cgroup(PathBuf),
-    /// A network namespace, by a file such as `/run/netns/NAME` or `/proc/PID/ns/net`.
+    /// A file that identifies a network namespace, such as `/run/netns/NAME` or `/proc/PID/ns/net`.
     Net(PathBuf),
 }
 
@@ -50,17 +50,18 @@ impl fmt::Display for Target {
 /// Whether a target exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It exists. The identity distinguishes it from a later one with the same name. It is empty
-    /// for targets without one.
+    /// The target exists. The identity distinguishes it from a later target with the same name, and
+    /// is empty if that is impossible.
     There(String),
-    /// It is an offline CPU, which keeps its settings until it is online again.
+    /// The target is an offline CPU. It keeps its settings, which cannot be restored until it is
+    /// online again.
     Offline,
-    /// It does not exist.
+    /// The target does not exist.
     Gone,
 }
 
 impl Target {
-    /// Kind of the target.
+    /// Returns the kind of this target.
     pub const fn scope(&self) -> KnobScope {
         match self {
             Self::Machine => KnobScope::Machine,
@@ -73,7 +74,7 @@ impl Target {
         }
     }
 
-    /// All targets of this kind on the machine; `None` for kinds that must be named.
+    /// Lists all targets of a kind, or returns `None` if targets of that kind must be specified.
     pub fn all(scope: KnobScope, system: &System) -> Option<Vec<Self>> {
         match scope {
             KnobScope::Machine => Some(vec![Self::Machine]),
@@ -96,7 +97,7 @@ impl Target {
         }
     }
 
-    /// Whether the target exists, and its identity.
+    /// Returns whether the target exists, and its identity.
     pub(crate) fn presence(&self, system: &System) -> Presence {
         let known = |identity: Option<String>| identity.map_or(Presence::Gone, Presence::There);
         match self {
@@ -114,7 +115,7 @@ impl Target {
                 }
             }
             Self::Irq(irq) => known(system.path(format!("proc/irq/{irq}")).is_dir().then(|| {
-                // After reloading a driver, another device may have the number.
+                // When a driver is reloaded, the interrupt number may go to another device.
                 let actions = system.text(format!("sys/kernel/irq/{irq}/actions"));
                 actions.unwrap_or_default()
             })),
@@ -122,7 +123,7 @@ impl Target {
                 let folder = format!("sys/block/{name}");
                 let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
                 let is_there = is_name && system.path(&folder).is_dir();
-                // After swapping disks, another disk may have the name.
+                // When disks are swapped, the name may go to another disk.
                 let number = || system.text(format!("{folder}/diskseq")).unwrap_or_default();
                 known(is_there.then(number))
             }
@@ -136,8 +137,8 @@ impl Target {
         }
     }
 
-    /// The same target under a name that still works: a network namespace may have been named by a
-    /// process that has since ended.
+    /// Returns the same target under a path that still works. A network namespace may have been
+    /// specified by the path of a process that has exited.
     pub(crate) fn found_again(&self, identity: &str, system: &System) -> Self {
         let Self::Net(path) = self else {
             return self.clone();
@@ -163,7 +164,7 @@ fn online(system: &System) -> Option<CpuList> {
     text.parse().ok()
 }
 
-/// Start time of a task, in the kernel's clock ticks since boot; `None` if it has ended.
+/// Returns a task's start time, in clock ticks since boot, or `None` if the task has exited.
 fn start_time(system: &System, tid: i32) -> Option<String> {
     let fields = stat(system, tid)?;
     let mut fields = fields.split_ascii_whitespace();
@@ -172,8 +173,8 @@ fn start_time(system: &System, tid: i32) -> Option<String> {
     fields.nth(18).map(str::to_owned)
 }
 
-/// `/proc/TID/stat` from its third field on. The second field, the name, may contain anything,
-/// including `)` and spaces.
+/// Returns the text of `/proc/TID/stat` from field 3 on. Field 2 is the name, which can contain
+/// anything, even `)` and spaces.
 pub(crate) fn stat(system: &System, tid: i32) -> Option<String> {
     let text = system.text(format!("proc/{tid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;

@@ -4,29 +4,29 @@ use std::fmt;
 
 use ticktax_model::CpuList;
 
-/// Valid values of a setting.
+/// The set of valid values for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
-    /// An integer in this inclusive range.
+    /// An integer from the first to the second number, inclusive.
     Integer(i64, i64),
-    /// An integer in this inclusive range, or a word.
+    /// An integer from the first to the second number, inclusive, or this word.
     IntegerOr(i64, i64, &'static str),
-    /// One of the words that the setting's own file lists.
+    /// One of the words listed in the setting's file.
     Offered,
-    /// One of the words that another file lists.
+    /// One of the words listed in this other file.
     OfferedIn(&'static str),
-    /// A list of CPUs, not empty.
+    /// A non-empty list of CPUs.
     Cpus,
-    /// A form that only the mechanism can parse.
+    /// A value that only the mechanism can parse.
     Form(Form),
 }
 
-/// Values of a special form.
+/// How to parse and describe values that have a special form.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
-    /// Description of the form, for the user.
+    /// Description for users.
     pub(crate) about: &'static str,
-    /// Normalizes a value to the form that reading the setting returns.
+    /// Validates a value, and converts it to the form that reading returns.
     pub(crate) parse: fn(&str) -> Result<String, String>,
 }
 
@@ -50,8 +50,8 @@ impl fmt::Display for Values {
 }
 
 impl Values {
-    /// Normalizes a value to the form that reading the setting returns. `offered` lists the words
-    /// to choose from.
+    /// Validates a value, and converts it to the form that reading returns. `offered` lists the
+    /// available words.
     ///
     /// # Errors
     /// A description of the valid values.
@@ -77,7 +77,7 @@ impl Values {
         }
     }
 
-    /// Normalizes a value from the kernel, which may have extra white space or zeros.
+    /// Normalizes a value from the kernel, which may contain extra white space or leading zeros.
     pub(crate) fn read(&self, text: &str) -> String {
         let words = match self {
             Self::Integer(..) | Self::IntegerOr(..) => integer(text, i64::MIN, i64::MAX),

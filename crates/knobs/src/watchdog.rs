@@ -1,8 +1,8 @@
-//! A process that waits for the end of a run, and then restores what the run left.
+//! A process that waits for a session's process to exit, and restores the settings that it left.
 //!
-//! The run is its parent and holds one end of a pipe. The kernel closes the pipe however the run
-//! ends, even by SIGKILL. The watchdog sends no signals, and changes nothing while the journal is
-//! locked.
+//! The watchdog is a child of that process and reads from a pipe held by it. The kernel closes the
+//! pipe when the process exits for any reason, even SIGKILL. The watchdog sends no signals, and
+//! changes nothing while another process holds the lock on the journal.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,23 +16,23 @@ use crate::error::KnobError;
 use crate::session::undo;
 use crate::system::System;
 
-/// Number of attempts to open the journal, 5 s in total: an ending run closes the pipe shortly
-/// before its journal. A longer lock belongs to another run, which restored everything when it
-/// started.
+/// Attempts to lock the journal, [`MOMENT`] apart: 5 s in total. A process that exits closes the
+/// pipe shortly before the journal. If the journal stays locked, another session has started, and
+/// has already restored the settings.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Waits until `parent` has ended, then restores what it left.
+/// Waits until the `parent` pipe closes, then restores the settings that the parent left.
 ///
 /// # Errors
-/// Another run is changing settings ([`KnobError::Busy`]), or the journal cannot be used.
+/// Another session is changing settings ([`KnobError::Busy`]), or the journal cannot be used.
 pub fn stand_by(
     mut parent: impl Read,
     system: &System,
     journal: &Path,
 ) -> Result<UndoStatement, KnobError> {
     let mut byte = [0];
-    // The parent never writes. An error also means that it has ended.
+    // The parent never writes. An error means that it has exited, just like the end of the pipe.
     while matches!(parent.read(&mut byte), Ok(1..)) {}
     for _ in 0..TRIES {
         match undo(system, journal) {
@@ -43,22 +43,22 @@ pub fn stand_by(
     undo(system, journal)
 }
 
-/// The watchdog of a run. Dropping it waits for its end. It has nothing to do if the run has
-/// restored everything and closed its journal.
+/// A running watchdog. Dropping it waits until it has exited. If the session has restored all
+/// settings and closed its journal by then, the watchdog has nothing to do.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,
-    /// Open pipe that shows the watchdog that this process is alive.
+    /// The pipe, which stays open as long as this process lives.
     alive: Option<ChildStdin>,
 }
 
 impl Watchdog {
-    /// Starts `command`, which must write a byte to its standard output and then call [`stand_by`]
-    /// with its standard input. By then it must run in its own session, so that no signal from a
-    /// terminal reaches it.
+    /// Starts a watchdog. `command` must run in its own session, so that signals from a terminal do
+    /// not reach it. It must then write a byte to standard output, and call [`stand_by`] with its
+    /// standard input.
     ///
     /// # Errors
-    /// It does not start.
+    /// The watchdog does not start.
     pub fn start(mut command: Command) -> Result<Self, KnobError> {
         let refused = |error: &io::Error| KnobError::Watchdog {
             why: error.kind().to_string(),
@@ -88,7 +88,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // Its exit status does not matter.
+        // The watchdog's exit status is irrelevant.
         let _ = self.child.wait();
     }
 }
@@ -114,7 +114,8 @@ mod tests {
         let knob = crate::registry::find("vm.swappiness").unwrap();
         let set = session.set(knob, &Target::Machine, "10", Consent::Withheld);
         set.unwrap();
-        // Simulates SIGKILL: nothing else runs, and the kernel closes the file.
+        // SIGKILL: the session does nothing more, and the kernel closes its files. Forgetting the
+        // session keeps its lock, so use a copy of the journal.
         let copy = machine.system().path("copy");
         std::fs::copy(&journal, &copy).unwrap();
         std::mem::forget(session);

@@ -1,7 +1,7 @@
-//! Kills a run that changes settings with SIGKILL at every step of its journal, and fills the disk
-//! at every byte of the journal. An undo must always restore everything.
+//! Kills a session with SIGKILL at every step of its journal, and fills the disk at every byte of
+//! the journal. Undo must restore everything in each case.
 //!
-//! This program is the test. Started again with [`AS_VICTIM`], it is the run that is killed.
+//! This program is both the test and, if started with [`AS_VICTIM`], the process that is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -23,15 +23,15 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
-/// Starts the program as the victim. Arguments: the machine's folder, the step to die at, the
-/// action, and the length of its name.
+/// First argument that makes this program the victim. The other arguments are the machine's
+/// directory, the step to die at, what to do, and the length of the session's name.
 const AS_VICTIM: &str = "--as-victim";
-/// Number of name lengths to try: more than a line has bytes.
+/// Number of name lengths to try. It must exceed the length of a journal line.
 const NAMES: usize = 200;
-/// More steps than any run has.
+/// Step that is never reached.
 const NEVER: usize = usize::MAX;
 
-/// Contents of the machine's files before any change.
+/// Initial contents of the machine's files.
 const FILES: [(&str, &str); 11] = [
     ("proc/sys/kernel/random/boot_id", "boot-1\n"),
     ("proc/sys/vm/swappiness", "60\n"),
@@ -67,7 +67,7 @@ impl Machine {
         journal(self.0.path())
     }
 
-    /// Runs this program as the victim.
+    /// Runs this program as the victim. It does `deed` and dies at step `die_at`.
     fn victim(&self, die_at: usize, deed: &str) -> ExitStatus {
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg(AS_VICTIM).arg(self.0.path());
@@ -75,7 +75,7 @@ impl Machine {
         command.status().unwrap()
     }
 
-    /// Files and groups that differ from their original state.
+    /// Lists the files and cgroups that are not in their initial state.
     fn changed(&self) -> Vec<String> {
         let differs = |(path, text): &(&str, &str)| {
             let now = fs::read_to_string(self.0.path().join(path)).unwrap();
@@ -88,8 +88,8 @@ impl Machine {
         files.chain(groups).collect()
     }
 
-    /// Requires that an undo restores everything and reports it, and that a second undo finds
-    /// nothing.
+    /// Checks that undo restores everything and reports that, and that a second undo finds nothing
+    /// to do.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;
         let changed = self.changed();
@@ -114,10 +114,10 @@ fn journal(machine: &Path) -> PathBuf {
     machine.join("var/lib/ticktax/knobs.journal")
 }
 
-/// Changes a sysctl twice, creates a cgroup, and sets a limit that spans two files, a CPU's files,
-/// and a cgroup's quota.
+/// Changes a sysctl twice, creates a cgroup, and sets a limit that spans two files, several files
+/// of a CPU, and a cgroup's quota.
 fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobError> {
-    // Plays the kernel's part: setting a percentage sets the limit in bytes to 0.
+    // Do what the kernel does: setting the percentage sets the limit in bytes to 0.
     let zero = |path: &str| fs::write(machine.join(path), "0\n").unwrap();
     let swappiness = registry::find("vm.swappiness")?;
     session.set(swappiness, &Target::Machine, "10", Consent::Withheld)?;
@@ -141,7 +141,7 @@ fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobEr
     Ok(())
 }
 
-/// Kills this process at the given step.
+/// Returns a callback that kills this process at step `die_at`.
 fn deadly(die_at: usize, seen: Rc<RefCell<Vec<Step>>>) -> OnStep {
     Box::new(move |step| {
         let mut seen = seen.borrow_mut();
@@ -152,7 +152,7 @@ fn deadly(die_at: usize, seen: Rc<RefCell<Vec<Step>>>) -> OnStep {
     })
 }
 
-/// Changes settings if this process was started as the victim.
+/// Acts as the victim if this process was started as one.
 fn as_victim() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().collect();
     let [_, flag, machine, die_at, deed, name] = &arguments[..] else {
@@ -185,7 +185,7 @@ fn as_victim() -> Option<ExitCode> {
     })
 }
 
-/// Steps of a run that is not killed.
+/// Returns all steps of a session that is not killed.
 fn all_steps() -> Result<Vec<Step>, Failed> {
     let machine = Machine::new();
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -216,7 +216,7 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
             .filter(|setting| setting.outcome == UndoOutcome::Restored)
             .count();
     }
-    // Most steps leave a changed setting.
+    // Most steps leave a setting that must be restored.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
     }
@@ -248,8 +248,8 @@ fn killed_at_every_step_of_an_undo() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The journal is limited to 512 bytes. The length of the writer's name shifts the lines, so that
-/// every byte of a line is the last one in some run.
+/// Limits the journal to 512 bytes. Varying the length of the session's name shifts the lines, so
+/// that the disk fills up at every byte of a line once.
 fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
     let exe = env::current_exe()?;
     let mut failed = 0;
@@ -263,7 +263,7 @@ fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
             .args([&NEVER.to_string(), "run", &name.to_string()]);
         let status = command.status()?;
         failed += usize::from(!status.success());
-        // The run itself restores everything, although it cannot journal that.
+        // The session must restore everything even if it cannot record that in the journal.
         let changed = machine.changed();
         if !changed.is_empty() || status.code().is_none() {
             return Err(format!("a name of {name} bytes: {status}, {changed:?}").into());

@@ -1,5 +1,5 @@
-//! Changes and restores settings of the running kernel: those of child processes, and of a network
-//! namespace and a cgroup created by the test. The machine's own settings are not changed.
+//! Changes and restores settings of the running kernel. The targets are child processes, and a
+//! network namespace and a cgroup created by the test. The machine's own settings stay unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -21,7 +21,7 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{KnobScope, UndoOutcome};
 
-/// A sleeping child, and its first thread.
+/// Starts a child process that sleeps. The target is its main thread.
 fn sleeper() -> (Sleeper, Target) {
     let sleeper = Sleeper::start().unwrap();
     let task = Target::Task(sleeper.pid());
@@ -35,7 +35,7 @@ fn sleeper_with_slack() -> Result<(Sleeper, Target), Failed> {
     Ok((sleeper, task))
 }
 
-/// Folder of a cgroup created by the test.
+/// Directory of a cgroup created by the test.
 struct Group(PathBuf);
 
 impl Group {
@@ -46,7 +46,7 @@ impl Group {
         Self(folder)
     }
 
-    /// A group that delegates CPU time to its children, of either version.
+    /// Finds a cgroup, v1 or v2, whose children can use the CPU controller.
     fn root() -> Option<&'static Path> {
         let roots = [
             "/sys/fs/cgroup/cpu",
@@ -69,7 +69,7 @@ impl Drop for Group {
     }
 }
 
-/// A thread in a separate network namespace.
+/// A thread in its own network namespace.
 struct Namespace {
     thread: Option<JoinHandle<()>>,
     end: Option<Sender<()>>,
@@ -128,7 +128,7 @@ fn read(id: &str, target: &Target) -> Result<String, KnobError> {
     registry::find(id).unwrap().read(&System::default(), target)
 }
 
-/// Sets a value, reads it back independently, and requires that it is restored.
+/// Sets a value, reads it back, and checks that the session restores the original.
 fn change_and_restore(id: &str, target: &Target, value: &str) -> Result<(), Failed> {
     let before = read(id, target)?;
     let mut run = Run::new();
@@ -160,7 +160,7 @@ fn a_task() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Requires a task's timer slack in ns.
+/// Checks the timer slack of a task, in ns.
 fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     let found = read("proc.timer_slack", task)?;
     if found == slack {
@@ -170,7 +170,7 @@ fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     }
 }
 
-/// A real-time task has no timer slack: the kernel resets it when the policy changes.
+/// Real-time tasks have no timer slack, and the kernel resets it when a task becomes one.
 fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     change_and_restore("proc.policy", &task, "rr:2")?;
@@ -180,7 +180,7 @@ fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
 fn a_slice() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     if let Err(error) = read("proc.slice", &task) {
-        // Linux before 6.12.
+        // Kernels before 6.12 have no slices.
         let why = error.to_string();
         return if why.contains("6.12") {
             Ok(())
@@ -191,7 +191,7 @@ fn a_slice() -> Result<(), Failed> {
     change_and_restore("proc.slice", &task, "5000000")?;
     let mut run = Run::new();
     run.set("proc.slice", &task, "5000000")?;
-    // A nice value keeps the slice, and the policy's text includes it.
+    // Changing the nice value must keep the slice, which the policy's text includes.
     run.set("proc.nice", &task, "3")?;
     let policy = read("proc.policy", &task)?;
     if policy != "other,slice=5000000" {
@@ -207,7 +207,7 @@ fn a_slice() -> Result<(), Failed> {
     }
 }
 
-/// 0 stands for the default: the kernel replaces it by another number, which is read back.
+/// 0 selects the default. The kernel stores another number instead, which must be read back.
 fn a_value_that_the_kernel_replaces() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     let mut run = Run::new();
@@ -223,13 +223,13 @@ fn refused_values_are_reported_and_undone() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     let before = read("proc.affinity", &task)?;
     let mut run = Run::new();
-    // No current machine has this CPU.
+    // No machine has this CPU.
     let error = run.set("proc.affinity", &task, "1023");
     let Err(error) = error else {
         return Err("CPU 1023 was allowed".into());
     };
     let error = error.to_string();
-    if !error.contains("refuses the value") || error.contains('\n') {
+    if !error.contains("rejected the value") || error.contains('\n') {
         return Err(error.into());
     }
     let statement = run.session.undo();
@@ -305,9 +305,9 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
     }
 }
 
-/// The kernel lets no user write a sysctl through a read-only mount, not even root.
+/// On a read-only mount, nobody can write a sysctl, not even root.
 fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
-    // Read-only only for this thread.
+    // Remount for this thread only.
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let run = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap();
@@ -326,7 +326,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
         })
     });
     let Some((error, statement, again)) = tried.join().unwrap() else {
-        // Containers may lack the privilege to mount.
+        // A container may lack the privilege to mount.
         return Ok(());
     };
     let error = error.err().ok_or("it could be written")?.to_string();
@@ -338,7 +338,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
     }
 }
 
-/// Reads every setting that needs no named target.
+/// Reads every setting whose targets need not be specified.
 fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     let system = System::default();
     let mut values = 0;
@@ -358,7 +358,7 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
             }
         }
     }
-    // Every kernel has these.
+    // Every kernel has these settings.
     let sysctls = registry::all()
         .filter(|knob| knob.scope() == KnobScope::Machine)
         .count();
@@ -369,7 +369,8 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     }
 }
 
-/// A group for a command is created, joined and removed; its processes return to their old group.
+/// Creates a cgroup for a command, moves a process into it, and removes it. The process must return
+/// to its old cgroup.
 fn a_group_for_a_command() -> Result<(), Failed> {
     let sleeper = Sleeper::start()?;
     let pid = sleeper.pid();
@@ -393,7 +394,7 @@ fn a_group_for_a_command() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The journal or one of its folders belongs to another user: root trusts none of them.
+/// Root must not trust a journal that another user owns, or whose directory another user owns.
 fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     let nobody = Some(65_534);

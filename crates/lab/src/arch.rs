@@ -1,14 +1,14 @@
-//! Guest architectures: their names in various tools, and the matching QEMU settings.
+//! Guest architectures: their names in various tools, and QEMU settings that depend on them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An architecture of guests.
+/// A guest architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
-    /// 64-bit x86: Debian's `amd64`.
+    /// 64-bit x86, which Debian calls `amd64`.
     X86,
-    /// 64-bit Arm: Debian's `arm64`.
+    /// 64-bit Arm, which Debian calls `arm64`.
     Arm,
 }
 
@@ -16,14 +16,14 @@ impl Arch {
     /// All architectures.
     pub const ALL: [Self; 2] = [Self::X86, Self::Arm];
 
-    /// Architecture of this program, and of the machine that it runs on.
+    /// Architecture that this binary was built for.
     pub const HOST: Self = if cfg!(target_arch = "aarch64") {
         Self::Arm
     } else {
         Self::X86
     };
 
-    /// Debian's name, which ticktax also uses.
+    /// Returns Debian's name, which ticktax uses too.
     pub const fn name(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
@@ -31,7 +31,7 @@ impl Arch {
         }
     }
 
-    /// Name in the kernel (`uname -m`), QEMU and Rust.
+    /// Returns the name used by the kernel (`uname -m`), QEMU and Rust.
     pub const fn machine(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -39,7 +39,7 @@ impl Arch {
         }
     }
 
-    /// Rust target for programs that need no library of the guest.
+    /// Returns the Rust target for statically linked programs.
     pub const fn target(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-unknown-linux-musl",
@@ -47,7 +47,7 @@ impl Arch {
         }
     }
 
-    /// Name of the QEMU program.
+    /// Returns the name of the QEMU binary.
     pub const fn qemu(self) -> &'static str {
         match self {
             Self::X86 => "qemu-system-x86_64",
@@ -55,7 +55,7 @@ impl Arch {
         }
     }
 
-    /// Debian package of the QEMU program.
+    /// Returns the Debian package that contains the QEMU binary.
     pub const fn qemu_package(self) -> &'static str {
         match self {
             Self::X86 => "qemu-system-x86",
@@ -63,7 +63,7 @@ impl Arch {
         }
     }
 
-    /// `e_machine` in the header of its programs (`elf.h`).
+    /// Returns `e_machine` in the ELF header of programs for this architecture (`elf.h`).
     pub(crate) const fn elf(self) -> u16 {
         match self {
             Self::X86 => 62,
@@ -71,8 +71,8 @@ impl Arch {
         }
     }
 
-    /// QEMU machine type. It is q35 because guests on microvm lose the TSC. Random seeds in the
-    /// device tree are off, because they differ from one start to the next.
+    /// Returns the QEMU machine type. On x86 it is q35, because guests on microvm lose the TSC. On
+    /// arm64, random seeds in the device tree are off, because they differ from boot to boot.
     pub(crate) const fn qemu_machine(self) -> &'static str {
         match self {
             Self::X86 => "q35",
@@ -80,7 +80,7 @@ impl Arch {
         }
     }
 
-    /// The `make` target of a kernel image, and the image's path below the build folder.
+    /// Returns the `make` target for the kernel image, and the image's path in the build directory.
     pub(crate) const fn image(self) -> (&'static str, &'static str) {
         match self {
             Self::X86 => ("bzImage", "arch/x86/boot/bzImage"),
@@ -88,7 +88,7 @@ impl Arch {
         }
     }
 
-    /// Name in the kernel's source (`ARCH=`).
+    /// Returns the name in the kernel source tree (`ARCH=`).
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -96,7 +96,7 @@ impl Arch {
         }
     }
 
-    /// Prefix of Debian's cross compilers for it.
+    /// Returns the prefix of Debian's cross compilers for this architecture.
     pub(crate) const fn compilers(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-linux-gnu-",
@@ -104,11 +104,12 @@ impl Arch {
         }
     }
 
-    /// Model of an emulated CPU; if `fixed`, one without randomness, so that runs are reproducible.
+    /// Returns the CPU model for emulation. If `fixed`, the model has no random number
+    /// instructions, so that guests are reproducible.
     ///
-    /// Under icount, each repetition of a string instruction counts as an instruction, and QEMU
-    /// takes as long for it. On a CPU with fast byte strings, a kernel clears a page with 4096
-    /// repetitions, otherwise with 512. A cortex-a72 does not support 16 KiB pages.
+    /// Under icount, every iteration of a string instruction counts as an instruction, and takes
+    /// QEMU as long as one. To clear a page, a kernel needs 4096 iterations on a CPU with fast byte
+    /// strings, and 512 on others. A cortex-a72 does not support 16 KiB pages.
     pub(crate) const fn qemu_cpu(self, fixed: bool, pages_of_16k: bool) -> &'static str {
         match (self, fixed, pages_of_16k) {
             (Self::X86, true, _) => "max,-rdrand,-rdseed,-erms,-fsrm",
@@ -118,7 +119,7 @@ impl Arch {
         }
     }
 
-    /// Serial line of the kernel's console.
+    /// Returns the serial device of the kernel's console.
     pub(crate) const fn console(self) -> &'static str {
         match self {
             Self::X86 => "ttyS0",
@@ -126,9 +127,9 @@ impl Arch {
         }
     }
 
-    /// Additional boot parameters, with a leading space. On arm64, each system call takes a random
-    /// number for its stack. A kernel without a seed generates each one with thousands of
-    /// instructions.
+    /// Returns additional kernel parameters, with a leading space. On arm64, every system call
+    /// randomizes its stack offset. Without a seed, the kernel takes thousands of instructions to
+    /// generate each random number.
     pub(crate) const fn parameters(self) -> &'static str {
         match self {
             Self::X86 => "",
@@ -136,7 +137,7 @@ impl Arch {
         }
     }
 
-    /// Serial line for results, as seen by a program inside the guest.
+    /// Returns the serial device for results, as seen inside the guest.
     pub(crate) const fn line(self) -> &'static str {
         match self {
             Self::X86 => "/dev/ttyS1",

@@ -1,4 +1,4 @@
-//! Errors of the lab, each one line with a remedy.
+//! Errors of the lab. Each message is one line and includes a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ticktax_store::recording::RecordingError;
 use crate::image::TooLarge;
 use crate::wire::Garbled;
 
-/// An error of the lab.
+/// Why the lab could not build, fetch or run something.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A required program is not installed.
@@ -21,22 +21,22 @@ pub enum LabError {
         /// How to install it.
         remedy: String,
     },
-    /// A required program failed.
+    /// A program that the lab ran failed.
     #[error("`{program}` failed: {why}")]
     Tool {
-        /// The program with its relevant arguments.
+        /// The program, with its relevant arguments.
         program: String,
-        /// Its error message.
+        /// Error message of the program.
         why: String,
     },
     /// A file operation failed.
     #[error("cannot {what} {path}: {why}")]
     File {
-        /// The failed action.
+        /// The attempted action: a verb such as `read`.
         what: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// The reason and a remedy.
+        /// The reason, with a remedy.
         why: String,
     },
     /// The guest's kernel panicked.
@@ -49,37 +49,37 @@ pub enum LabError {
         limit.as_secs()
     )]
     Hang {
-        /// The time limit.
+        /// Time limit of the guest.
         limit: Duration,
-        /// Activity of the guest at that time.
+        /// Progress of the guest when the limit was reached.
         doing: String,
     },
-    /// QEMU ended before the guest had sent its results.
+    /// QEMU exited before the guest sent its results.
     #[error("the guest ended without a result: {0}")]
     NoResult(String),
-    /// The bytes on the serial line are not what the guest sent.
+    /// The guest's serial line delivered bytes that are not valid frames.
     #[error("{0}: another program wrote to it, and the result is lost")]
     Line(#[from] Garbled),
-    /// The user interrupted the run.
+    /// The user cancelled the guest.
     #[error("interrupted; nothing is left running")]
     Interrupted,
-    /// The requested guest is impossible.
+    /// The requested guest or build is not possible.
     #[error("{0}")]
     Senseless(String),
-    /// The kernel is not in the cache.
+    /// The requested kernel does not exist.
     #[error("{0}")]
     NoKernel(String),
-    /// Something in the cache is damaged.
+    /// An entry of the cache is damaged.
     #[error("the cached {what} is damaged ({why}); remove {path} and try again")]
     Damaged {
-        /// Name of the damaged object.
+        /// Name of the entry.
         what: String,
-        /// The damage found.
+        /// Description of the damage.
         why: String,
-        /// The folder to remove.
+        /// Directory to remove, so that the entry is created again.
         path: PathBuf,
     },
-    /// Another lab is working on it.
+    /// Another process is creating this cache entry.
     #[error("another ticktax lab is building {0}; wait until it finishes")]
     Busy(String),
     /// The recording from the guest is damaged.
@@ -91,13 +91,14 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// A closure that makes the error of doing `what` with the file at `path`.
+    /// Returns a closure that wraps the I/O error of an attempt to `what` (a verb) the file at
+    /// `path`.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::of_file(what, &path, &error)
     }
 
-    /// The error of doing `what` with the file at `path`.
+    /// Wraps the I/O error of an attempt to `what` (a verb) the file at `path`.
     pub fn of_file(what: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::File {
             what,
@@ -106,7 +107,7 @@ impl LabError {
         }
     }
 
-    /// The error of starting `program`, which is in the Debian packages `packages`.
+    /// Wraps the error of starting `program`, which is part of the Debian packages `packages`.
     pub(crate) fn start(program: &str, packages: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing {
@@ -121,11 +122,11 @@ impl LabError {
     }
 }
 
-/// Message for a full disk in the lab's folders, with a remedy.
+/// Message for a full disk, with a remedy.
 pub(crate) const NO_SPACE: &str =
     "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a folder with space";
 
-/// Words an I/O error for the user.
+/// Describes an I/O error to the user.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),

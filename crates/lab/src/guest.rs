@@ -1,8 +1,8 @@
-//! The code that ticktax runs as PID 1 of a guest.
+//! The code that ticktax executes as PID 1 of a guest.
 //!
-//! It mounts the file systems that its verbs read, and waits until the kernel has settled. It runs
-//! one verb as a separate process, and sends all files that the verb wrote over a serial line.
-//! Finally it restarts the machine, which makes QEMU exit.
+//! PID 1 mounts the file systems that verbs read and waits until the kernel has settled. It then
+//! runs one verb in a child process and sends the files that the verb wrote to the host over a
+//! serial line. Finally it reboots the machine, which makes QEMU exit.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -25,42 +25,44 @@ use crate::wire::Frame;
 
 /// First argument that makes ticktax act as PID 1 of a guest.
 pub const WORD: &str = "lab-guest";
-/// Verb that runs the programs of a case in a guest.
+/// Verb that executes the programs of a case in a guest.
 pub const REPLAY: &str = "lab-replay";
-/// File in the initramfs with the job: arguments, each ended by a NUL.
+/// File in the initramfs with the command line of the verb. Each argument ends with a NUL.
 pub const JOB: &str = "/lab/job";
-/// File with the programs that run during the verb. Its format is that of [`JOB`], with another NUL
-/// after the last argument of each program.
+/// File in the initramfs with the command lines of programs to run alongside the verb. Each
+/// argument ends with a NUL, and each command line with another NUL.
 pub const BESIDE: &str = "/lab/beside";
-/// File in which a verb leaves its recording.
+/// Name of the recording that a verb writes.
 pub const RECORDING: &str = "recording.parquet";
-/// Folder for the verb's files; all files in it are sent.
+/// Working directory of the verb. All files in it are sent to the host.
 pub const OUT: &str = "/lab/out";
-/// Folder with third-party programs that the verb runs, and their libraries.
+/// Directory of third-party programs that the verb runs, and their libraries.
 pub const TOOLS: &str = "/lab/tools";
-/// The serial line for results.
+/// Serial device for results.
 const LINE: &str = Arch::HOST.line();
-/// Name of the frame with the verb's exit code, which comes last.
+/// Name of the last frame, which contains the verb's exit code.
 pub const EXIT: &str = "exit";
-/// Name of the frame that marks the start of the verb.
+/// Name of the frame sent when the verb starts.
 pub const BEGIN: &str = "begin";
 /// File with the verb's standard output.
 pub const STANDARD_OUTPUT: &str = "stdout";
 /// File with the verb's standard error.
 pub const STANDARD_ERROR: &str = "stderr";
 
-/// Time between boot and the start of the verb, on the guest's clock. High-resolution timers are
-/// available only after the kernel has refined its clock calibration, which takes a second, twice.
+/// Uptime of the guest at which the verb starts. Until then, the kernel refines its clock
+/// calibration, which takes one second, twice. Only afterwards are high-resolution timers
+/// available.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// Number of bytes written at once to the line on kernels with threaded interrupts.
+/// Bytes written at a time to the serial line, on kernels with threaded interrupts.
 const PIECE: usize = 16 << 10;
-/// Pause after each piece. Such a kernel runs the line's thread later than its interrupts come, and
-/// considers them spurious. It disables the line after 100 000 of them with less than a tenth of a
-/// second in between (`kernel/irq/spurious.c`). The rest of a result would then take hours.
+/// Pause between writes of [`PIECE`]. With threaded interrupts, the handler of the serial line runs
+/// late, so the kernel considers further interrupts spurious. After 100 000 of those at intervals
+/// below a tenth of a second, it disables the interrupt (`kernel/irq/spurious.c`), and sending the
+/// rest would take hours.
 const REST: Duration = Duration::from_millis(200);
 
-/// Why a guest could not do its job.
+/// Why PID 1 failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 struct Trouble {
@@ -78,10 +80,10 @@ pub fn is_init() -> bool {
     nix::unistd::getpid().as_raw() == 1
 }
 
-/// Does the job, and restarts the machine. Returns only if the restart fails, with the reason.
+/// Does the work of PID 1, then reboots the machine. Returns only if that fails, with the reason.
 pub fn run() -> String {
     if let Err(error) = job() {
-        // Report to the console, because the line may have failed.
+        // Report errors on the console, because the serial line may be the problem.
         drop(writeln!(io::stderr(), "ticktax in the guest: {error}"));
     }
     nix::unistd::sync();
@@ -129,12 +131,13 @@ fn job() -> Result<(), Trouble> {
     send(&mut line, &Frame::new(EXIT, code.to_string().into_bytes()))
 }
 
-/// Starts the additional programs, if there are any. Each writes to separate files, named after the
-/// program and its index.
+/// Starts the programs in [`BESIDE`], if any. Each writes its output to its own files, named after
+/// the program and its index.
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {
-        // These programs may need a quota. A guest without them should do as little as possible.
+        // These programs may need CPU quotas. Without such programs, the guest does as little as
+        // possible.
         mount_one("cgroup2", "/sys/fs/cgroup");
     }
     let mut running = Vec::new();
@@ -160,7 +163,7 @@ fn start_beside() -> Result<Vec<Child>, Trouble> {
     Ok(running)
 }
 
-/// Parses a file like [`BESIDE`] into the words of each program.
+/// Splits the contents of [`BESIDE`] into command lines.
 fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     let mut all = Vec::new();
     let mut words: Vec<&OsStr> = Vec::new();
@@ -174,18 +177,18 @@ fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     all
 }
 
-/// Ends the programs that are still running, so that their output is complete.
+/// Terminates the programs that are still running, so that their output files are complete.
 fn end_all(running: Vec<Child>) {
     for mut child in running {
         if let Ok(pid) = i32::try_from(child.id()) {
-            // It may have ended on its own.
+            // This fails harmlessly if the program has already exited.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         drop(child.wait());
     }
 }
 
-/// Files that the verb wrote, sorted.
+/// Lists the files that the verb wrote, sorted.
 fn written() -> Result<Vec<PathBuf>, Trouble> {
     let listing = fs::read_dir(OUT).map_err(trouble(format!("cannot list {OUT}")))?;
     let mut files: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
@@ -193,7 +196,8 @@ fn written() -> Result<Vec<PathBuf>, Trouble> {
     Ok(files)
 }
 
-/// Mounts all available file systems. A kernel that lacks one does not need it.
+/// Mounts the file systems that verbs read. Failures are ignored: if the kernel does not support
+/// one, no verb needs it.
 fn mount_everything() {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -218,7 +222,7 @@ fn mount_one(kind: &str, place: &str) {
     );
 }
 
-/// Opens the line in raw mode.
+/// Opens the serial line in raw mode.
 fn open_line() -> io::Result<File> {
     let line = OpenOptions::new().read(true).write(true).open(LINE)?;
     let mut settings = tcgetattr(&line)?;
@@ -228,7 +232,7 @@ fn open_line() -> io::Result<File> {
 }
 
 fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
-    // /sys/kernel/realtime exists only with the patches from before 6.12.
+    // /sys/kernel/realtime exists only in the out-of-tree patches for kernels before 6.12.
     let version = fs::read_to_string("/proc/version");
     let realtime = version.is_ok_and(|version| version.contains("PREEMPT_RT"));
     for piece in frame.to_bytes().chunks(PIECE) {
@@ -242,7 +246,7 @@ fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Waits until the machine has been up long enough to settle.
+/// Sleeps until the uptime reaches [`SETTLED`].
 fn settle() {
     let up = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     thread::sleep(SETTLED.saturating_sub(up));

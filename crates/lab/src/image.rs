@@ -1,17 +1,18 @@
-//! The initramfs: a cpio archive in `newc`, the only format that kernels unpack
+//! Builds an initramfs: a cpio archive in the `newc` format, the only one that the kernel unpacks
 //! (`Documentation/driver-api/early-userspace/buffer-format.rst`).
 //!
-//! The same contents give the same bytes: inode numbers count up, and all times are 0.
+//! Equal contents produce equal bytes, because inode numbers are sequential and all timestamps are
+//! 0.
 
 use std::collections::BTreeSet;
 
-/// Types of entries, as in `st_mode`.
+/// File types in `st_mode`.
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
-/// An archive under construction.
+/// An initramfs under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     bytes: Vec<u8>,
@@ -19,14 +20,14 @@ pub struct Image {
     paths: BTreeSet<String>,
 }
 
-/// An entry is too large for an archive.
+/// Path of an entry that is too large for the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot put `{0}` into an initramfs: larger than 4 GiB")]
 pub struct TooLarge(pub String);
 
 impl Image {
-    /// An archive with only the devices that a program needs to start: `console`, which the kernel
-    /// opens for it, and `null`.
+    /// Creates an archive with the device nodes that every program needs: `console`, which the
+    /// kernel opens for PID 1, and `null`.
     pub fn new() -> Self {
         let mut image = Self::default();
         image.device("dev/console", 5, 1);
@@ -34,12 +35,12 @@ impl Image {
         image
     }
 
-    /// Whether there is an entry at `path`.
+    /// Whether the archive contains an entry at `path`.
     pub fn has(&self, path: &str) -> bool {
         self.paths.contains(path.trim_matches('/'))
     }
 
-    /// Adds a folder and its parents.
+    /// Adds a directory and its parents.
     pub fn folder(&mut self, path: &str) {
         let path = path.trim_matches('/');
         let parents = path.match_indices('/').map(|(at, _)| &path[..at]);
@@ -52,10 +53,10 @@ impl Image {
         }
     }
 
-    /// Adds an executable file.
+    /// Adds an executable file, and its parent directories.
     ///
     /// # Errors
-    /// It is 4 GiB or longer.
+    /// `contents` are 4 GiB or longer.
     pub fn file(&mut self, path: &str, contents: &[u8]) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(contents.len()).map_err(|_| TooLarge(path.clone()))?;
@@ -65,10 +66,10 @@ impl Image {
         Ok(())
     }
 
-    /// Adds a symbolic link.
+    /// Adds a symbolic link to `to`, and its parent directories.
     ///
     /// # Errors
-    /// The path is 4 GiB or longer.
+    /// `to` is 4 GiB or longer.
     pub fn link(&mut self, path: &str, to: &str) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(to.len()).map_err(|_| TooLarge(path.clone()))?;
@@ -78,7 +79,7 @@ impl Image {
         Ok(())
     }
 
-    /// The complete archive.
+    /// Ends the archive and returns its bytes.
     pub fn finish(mut self) -> Vec<u8> {
         self.entries = 0;
         self.entry("TRAILER!!!", 0, 1, (0, 0), 0);
@@ -90,7 +91,7 @@ impl Image {
         self.entry(&path, CHARACTER_DEVICE | 0o600, 1, (major, minor), 0);
     }
 
-    /// Adds the parent folder of `path`; returns the path in the archive's form.
+    /// Adds the parent directories of `path`. Returns `path` without slashes at either end.
     fn parent_of(&mut self, path: &str) -> String {
         let path = path.trim_matches('/');
         if let Some((parent, _)) = path.rsplit_once('/') {
@@ -131,7 +132,7 @@ impl Image {
         self.pad();
     }
 
-    /// Headers and contents start at multiples of four bytes.
+    /// Pads to a multiple of four bytes, where the next header or file contents must start.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
@@ -154,8 +155,8 @@ mod tests {
         image
     }
 
-    /// Parses an archive according to the format's description: each path with its mode and
-    /// contents.
+    /// Parses an archive as the format's documentation describes it. Returns each entry's path,
+    /// mode and contents.
     fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut entries = Vec::new();
         loop {
@@ -207,7 +208,7 @@ mod tests {
         );
     }
 
-    /// Compares with an independent reader, if installed.
+    /// Cross-check against cpio, if it is installed.
     #[test]
     fn cpio_lists_the_same_entries() {
         let started = Command::new("cpio")

@@ -1,4 +1,4 @@
-//! Kernels to boot: the lab's own builds, a distribution's packages, or any file.
+//! Kernels that a guest can boot: built by the lab, from Debian packages, or image files.
 
 mod apt;
 mod build;
@@ -19,24 +19,25 @@ pub use tool::{sha256, sha256_of};
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// A requested kernel.
+/// A kernel as requested by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// An image file.
+    /// A kernel image file.
     File(PathBuf),
-    /// A kernel made by `lab build`: `hz250` by its tick rate, or `hz250+NAME` with additional
-    /// configuration. Both get the suffix `+arm64` for that architecture, if it is not this
-    /// machine's.
+    /// A kernel built by `lab build`. `hz250` names it by its tick rate, and `hz250+NAME` also by
+    /// its additional configuration. Kernels for a foreign architecture have its name as a suffix,
+    /// such as `+arm64`.
     Built(String),
-    /// A Debian package with a kernel, or one that depends on such a package. `SUITE:PACKAGE` names
-    /// a suite that need not be configured on this machine.
+    /// A Debian package that contains a kernel or depends on one that does. `SUITE:PACKAGE` takes
+    /// it from a suite that need not be configured on this machine.
     Package(String),
 }
 
 impl FromStr for Wanted {
     type Err = String;
 
-    /// `hz250` is a kernel of the lab, a text with a `/` is a file, and all others are packages.
+    /// Parses `hz250` as a kernel built by the lab, text with a `/` as a file, and other text as a
+    /// package.
     fn from_str(text: &str) -> Result<Self, String> {
         if is_built(text) {
             return Ok(Self::Built(text.to_owned()));
@@ -59,8 +60,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// Whether `lab build` makes kernels with such names: `hz250`, or `hz250+NAME` with additional
-/// configuration.
+/// Whether `lab build` uses names of this form: `hz250` or `hz250+NAME`.
 fn is_built(name: &str) -> bool {
     let rate = name.strip_prefix("hz").map(|rest| rest.split_once('+'));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-._".contains(c);
@@ -73,15 +73,15 @@ fn is_built(name: &str) -> bool {
 }
 
 impl Wanted {
-    /// The kernel with this tick rate, in Hz, and no additional configuration.
+    /// Returns the lab's kernel with a tick rate of `hz` and no additional configuration.
     pub fn with_rate(hz: u32) -> Self {
         Self::Built(format!("hz{hz}"))
     }
 
-    /// Architecture in its name, if there is one.
+    /// Returns the architecture that the name contains, if any.
     pub fn arch(&self) -> Option<Arch> {
         let named = |arch: &Arch| match self {
-            // `linux-image-arm64-16k` has a suffix after the architecture.
+            // Match any part of the name: `linux-image-arm64-16k` continues after the architecture.
             Self::Package(name) => name.split('-').any(|part| part == arch.name()),
             Self::Built(name) => name.ends_with(&format!("+{arch}")),
             Self::File(_) => false,
@@ -90,8 +90,8 @@ impl Wanted {
     }
 }
 
-/// Name of a kernel of `lab build` in the cache. It includes the architecture if that is not this
-/// machine's.
+/// Returns the cache's name for a kernel built by the lab. It includes `arch` unless that is the
+/// host's.
 fn built_name(name: &str, arch: Arch) -> String {
     let ends = Arch::ALL.map(|arch| format!("+{arch}"));
     let bare = ends.iter().find_map(|end| name.strip_suffix(end.as_str()));
@@ -103,7 +103,7 @@ fn built_name(name: &str, arch: Arch) -> String {
     }
 }
 
-/// The command that builds the kernel with this name.
+/// Returns the command that builds the kernel called `name`.
 fn how_to_build(name: &str, arch: Arch) -> String {
     let name = built_name(name, Arch::HOST);
     let (hz, more) = name.split_once('+').unwrap_or((&name, ""));
@@ -128,28 +128,27 @@ impl std::fmt::Display for Wanted {
     }
 }
 
-/// A kernel that can be booted.
+/// A kernel that is ready to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Name for the user.
+    /// Name to show to the user.
     pub name: String,
     /// Architecture that it runs on.
     pub arch: Arch,
-    /// Path of its image.
+    /// Path of the image.
     pub image: PathBuf,
-    /// Release and build configuration, if the configuration is known and not available from the
-    /// kernel itself.
+    /// Release and build configuration, if the configuration is stored with the kernel.
     pub config: Option<(String, Vec<u8>)>,
 }
 
 impl Kernel {
-    /// Tick rate in Hz, if its configuration is known.
+    /// Returns the tick rate in Hz, if the configuration is known.
     pub fn hz(&self) -> Option<u32> {
         let (_, config) = self.config.as_ref()?;
         cache::hz(&String::from_utf8_lossy(config))
     }
 
-    /// Whether it uses 16 KiB pages (arm64), according to its configuration.
+    /// Whether the configuration selects 16 KiB pages (arm64 only).
     pub fn has_pages_of_16k(&self) -> bool {
         let config = self.config.as_ref();
         let config = config.map(|(_, config)| String::from_utf8_lossy(config));
@@ -157,11 +156,11 @@ impl Kernel {
     }
 }
 
-/// Finds a kernel for the architecture in its name, or else this machine's. Packages that are not
-/// in the cache are fetched. `tell` receives progress messages.
+/// Finds a kernel for the architecture in its name, or for the host's if there is none. Fetches
+/// packages that are not in the cache. `tell` receives progress messages.
 ///
 /// # Errors
-/// The kernel does not exist, or cannot be fetched or unpacked.
+/// The kernel does not exist, or its package cannot be fetched or unpacked.
 pub fn find(
     wanted: &Wanted,
     cache: &Cache,
@@ -170,10 +169,10 @@ pub fn find(
     find_for(wanted, None, cache, tell)
 }
 
-/// [`find`], for a specific architecture if one is given.
+/// Like [`find`], with an explicit architecture in `arch`, if given.
 ///
 /// # Errors
-/// The errors of [`find`], or the kernel is for another architecture.
+/// The errors of [`find`], or the name contains an architecture other than `arch`.
 pub fn find_for(
     wanted: &Wanted,
     arch: Option<Arch>,
@@ -209,8 +208,8 @@ pub fn find_for(
             Ok(Kernel { arch, ..kernel })
         }
         Wanted::Package(name) => {
-            // Most kernel packages contain the architecture in their name. For others, add it to
-            // keep architectures apart.
+            // If the package name does not contain an architecture, add it, so that the cache can
+            // keep one kernel per architecture.
             let kept = match named {
                 Some(_) => name.clone(),
                 None => format!("{name}:{arch}"),
@@ -224,7 +223,8 @@ pub fn find_for(
     }
 }
 
-/// Finds the configuration next to a kernel at `/boot/vmlinuz-RELEASE`.
+/// For an image at `/boot/vmlinuz-RELEASE`, returns the release and the contents of
+/// `config-RELEASE` next to it.
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let config = image.with_file_name(format!("config-{release}"));
@@ -281,7 +281,7 @@ mod tests {
         let refused = find_for(&wanted, Some(Arch::X86), &cache, &mut |_| {}).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the kernel sid:linux-image-rt-arm64 is for arm64, and not for amd64"
+            "the kernel sid:linux-image-rt-arm64 is for arm64, not for amd64"
         );
     }
 

@@ -1,17 +1,16 @@
-//! A deterministic laboratory for real kernels. QEMU boots them with ticktax's own binary as PID 1,
-//! which runs one verb and sends back its output.
+//! Runs ticktax on real kernels, reproducibly. QEMU boots a kernel with ticktax's own binary as PID
+//! 1, which runs one verb and sends its output back to the host.
 //!
-//! The parts are independent of each other:
-//! - [`image`] makes the initramfs.
-//! - [`kernel`] provides kernels to boot.
-//! - [`qemu`] boots a kernel with an initramfs, and always ends the guest.
-//! - [`guest`] is the code of PID 1 inside the guest.
-//! - [`wire`] is the protocol between host and guest.
+//! The main modules are largely independent of each other:
+//! - [`image`] builds the initramfs.
+//! - [`kernel`] builds or fetches kernels.
+//! - [`qemu`] boots a kernel with an initramfs, and always terminates the guest.
+//! - [`guest`] contains the code of PID 1 in the guest.
+//! - [`wire`] defines the protocol between guest and host.
 //!
-//! Under [`Clock::Icount`](qemu::Clock::Icount), the guest's time is the number of instructions
-//! that it has executed. Results then depend only on the kernel and are the same every time. But an
-//! instruction costs the same on a cache hit and a miss, and the work of a hypervisor costs
-//! nothing.
+//! With [`Clock::Icount`](qemu::Clock::Icount), the guest's clock counts executed instructions.
+//! Results then depend only on the kernel, and are identical every time. The price is that cache
+//! misses take no longer than hits, and that the hypervisor takes no time at all.
 
 mod arch;
 mod error;

@@ -1,4 +1,4 @@
-//! The configuration of a guest: its kernel, its size, and its clock.
+//! Configuration of a guest: kernel, size and clock.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,22 +13,23 @@ use crate::error::LabError;
 use crate::guest;
 use crate::monitor;
 
-/// Clock of a guest.
+/// Time base of a guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Each instruction takes 2^shift ns, and nothing else takes time. Runs are reproducible.
+    /// Executed instructions: each takes 2^`shift` ns, and nothing else takes time. Results are
+    /// reproducible.
     Icount {
-        /// 0 to 10.
+        /// From 0 to 10.
         shift: u8,
     },
-    /// The host's clock, with an emulated CPU: slow, and as noisy as the host.
+    /// The host's clock, with an emulated CPU. It is slow, and as noisy as the host.
     Tcg,
-    /// The host's clock, on the host's CPU.
+    /// The host's clock, with the host's CPU.
     Kvm,
 }
 
 impl Clock {
-    /// Name of the clock on the guest's command line.
+    /// Returns the clock's name, for the guest's kernel command line.
     pub fn word(self) -> String {
         match self {
             Self::Icount { shift } => GuestClock::counted_word(shift),
@@ -37,7 +38,7 @@ impl Clock {
         }
     }
 
-    /// Properties of the clock, for readers of the results.
+    /// Describes the clock, for readers of the results.
     pub fn facts(self) -> GuestClock {
         match self {
             Self::Icount { shift } => GuestClock::counted(shift),
@@ -45,8 +46,8 @@ impl Clock {
         }
     }
 
-    /// QEMU's arguments. A guest under `icount` is only reproducible without outside input, so it
-    /// gets no random numbers from the CPU and no time of day.
+    /// Returns QEMU's arguments for this clock. Guests under icount are reproducible only without
+    /// outside input, so they get no random numbers from the CPU and a fixed time of day.
     fn arguments(self, arch: Arch, pages_of_16k: bool) -> Vec<String> {
         let fixed = |accelerator: &str, cpu: &str| {
             vec![
@@ -74,30 +75,30 @@ impl Clock {
 pub struct Machine<'a> {
     /// Architecture of its CPUs.
     pub arch: Arch,
-    /// The kernel's image.
+    /// Path of the kernel image.
     pub kernel: &'a Path,
     /// Whether the kernel uses 16 KiB pages.
     pub pages_of_16k: bool,
-    /// The initramfs.
+    /// Path of the initramfs.
     pub initramfs: &'a Path,
-    /// Its size, clock and limits.
+    /// Size, clock and limits.
     pub settings: GuestSettings<'a>,
 }
 
-/// Settings of a guest, independent of what runs in it.
+/// Settings of a guest that do not depend on its kernel or programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestSettings<'a> {
     /// Additional kernel parameters.
     pub cmdline: &'a str,
     /// Number of virtual CPUs, 1 to 64.
     pub cpus: u32,
-    /// Memory in MiB, 64 to 65536.
+    /// Memory in MiB, from 64 to 65536.
     pub memory: u32,
-    /// Its clock.
+    /// Clock of the guest.
     pub clock: Clock,
-    /// Time limit on the host's clock.
+    /// Time limit, on the host's clock.
     pub limit: Duration,
-    /// Whether to count its instructions, which requires [`Clock::Icount`].
+    /// Whether to count the guest's instructions. Requires [`Clock::Icount`].
     pub count: bool,
 }
 
@@ -144,7 +145,7 @@ impl GuestSettings<'_> {
         Ok(())
     }
 
-    /// The kernel's complete command line.
+    /// Returns the complete kernel command line.
     pub fn whole_cmdline(&self, arch: Arch) -> String {
         let ours = format!(
             "console={} quiet panic=-1 nokaslr rdinit=/init{}",
@@ -160,7 +161,7 @@ impl GuestSettings<'_> {
 }
 
 impl Machine<'_> {
-    /// The QEMU command, not started yet.
+    /// Returns the QEMU command, ready to be started.
     pub(crate) fn command(&self, console: &Path, line: &Path) -> Command {
         let settings = &self.settings;
         let mut command = helper(self.arch.qemu());
@@ -173,8 +174,8 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            // One CPU per package, because the table used by kernels without ACPI lists only
-            // packages.
+            // Use one CPU per package, because without ACPI the kernel reads a table that lists
+            // only packages.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])
             .args(settings.clock.arguments(self.arch, self.pages_of_16k))
@@ -191,8 +192,8 @@ impl Machine<'_> {
         command.arg("-serial").arg(to("file:", console));
         match self.arch {
             Arch::X86 => command.arg("-serial").arg(to("file:", line)),
-            // The machine has only one serial line. A PCI device provides another, which its
-            // kernels support.
+            // This machine has only one serial port. A PCI device adds another, which the lab's
+            // arm64 kernels support.
             Arch::Arm => command
                 .arg("-chardev")
                 .arg(to("file,id=line,path=", line))

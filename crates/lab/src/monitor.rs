@@ -1,9 +1,9 @@
-//! QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`), used to read how many instructions a guest
-//! executed.
+//! Talks to QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`) to find out how many instructions a
+//! guest executed.
 //!
-//! Under icount, QEMU counts them because the guest's time is computed from them. Skipped idle time
-//! is added to the guest's clock but not to the count (`icount_get_raw`, `softmmu/icount.c`).
-//! `query-replay` reports the count even when no replay is active.
+//! Under icount, QEMU has to count instructions to compute the guest's time. The count does not
+//! include skipped idle time, which only advances the guest's clock (`icount_get_raw`,
+//! `softmmu/icount.c`). `query-replay` reports the count even if no replay is active.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout};
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// QEMU's arguments for a guest that stays at its end until queried.
+/// QEMU's arguments for a guest that remains queryable after it has shut down.
 pub(crate) const ARGUMENTS: [&str; 3] = ["-no-shutdown", "-qmp", "stdio"];
 
-/// A message from QEMU: a greeting, an event, or the answer to a command.
+/// A message from QEMU: the greeting, an event, or the response to a command.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Message {
@@ -37,7 +37,7 @@ struct Answer {
     icount: Option<u64>,
 }
 
-/// The connection to a QEMU started with [`ARGUMENTS`].
+/// A connection to a QEMU process that was started with [`ARGUMENTS`].
 #[derive(Debug)]
 pub(crate) struct Monitor {
     commands: ChildStdin,
@@ -46,10 +46,10 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Takes over both ends of the connection.
+    /// Connects through QEMU's standard input (`commands`) and standard output.
     pub(crate) fn begin(commands: ChildStdin, output: ChildStdout) -> io::Result<Self> {
         let (sender, messages) = channel();
-        // The thread ends when QEMU's output ends.
+        // The thread exits when QEMU closes its standard output.
         thread::Builder::new()
             .name("qemu-monitor".to_owned())
             .spawn(move || {
@@ -68,18 +68,19 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Whether the guest has ended for any reason, or QEMU is gone.
+    /// Whether the guest has shut down for any reason, or QEMU has exited.
     pub(crate) fn has_halted(&mut self) -> bool {
         let is_end = |message: &Message| message.event.as_deref() == Some("SHUTDOWN");
-        // Errors from QEMU are reported later, when the count is queried.
+        // Any error will show up when the count is queried.
         self.halted |= !matches!(self.wait(Duration::ZERO, is_end), Ok(None));
         self.halted
     }
 
-    /// Number of instructions that the guest executed; call after it has ended.
+    /// Returns the number of instructions that the guest executed. Call it after the guest has shut
+    /// down.
     ///
     /// # Errors
-    /// QEMU does not answer, or does not report the count.
+    /// QEMU does not respond, or does not report a count.
     pub(crate) fn instructions(&mut self) -> Result<u64, String> {
         let asked = self.command("query-replay");
         asked.map_err(|error| error.to_string())?;
@@ -94,7 +95,8 @@ impl Monitor {
         self.commands.flush()
     }
 
-    /// The next message that is `wanted`. Waits for at most `patience` between two messages.
+    /// Returns the next message that is `wanted`, or `None` if no message arrives within
+    /// `patience`.
     fn wait(
         &mut self,
         patience: Duration,
@@ -117,7 +119,7 @@ impl Monitor {
     }
 }
 
-/// Parses a line from QEMU.
+/// Parses one line of QEMU's output.
 fn read(line: &str) -> Result<Message, String> {
     let message: Message = serde_json::from_str(line)
         .map_err(|error| format!("QEMU's monitor sent invalid JSON: {error}"))?;

@@ -1,4 +1,4 @@
-//! Progress of a guest, and its results.
+//! Progress and results of a guest.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::error::LabError;
 use crate::guest;
 use crate::wire::Frame;
 
-/// Progress of a guest.
+/// How far a guest has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its kernel starts and settles.
+    /// The kernel boots and settles.
     Boots,
     /// The verb runs.
     Runs,
-    /// Results arrive; the number of bytes so far.
+    /// The guest sends its results; contains the number of bytes received so far.
     Sends(usize),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Stage {
 }
 
 impl Stage {
-    /// Describes what was going on, for error messages.
+    /// Describes the stage in error messages.
     pub(crate) fn words(self) -> String {
         match self {
             Self::Boots => "booting its kernel".to_owned(),
@@ -47,25 +47,25 @@ impl Stage {
 pub struct Outcome {
     /// The verb's exit code.
     pub exit: i32,
-    /// Files that it wrote, including its standard output and standard error.
+    /// Files that the verb wrote, including its standard output and standard error.
     pub files: Vec<Frame>,
-    /// Number of instructions executed from start to end, if they were counted.
+    /// Number of instructions that the guest executed, if they were counted.
     pub instructions: Option<u64>,
-    /// Total time on the host's clock.
+    /// Time that the guest took on the host's clock.
     pub took: Duration,
 }
 
 impl Outcome {
-    /// Contents of a file that the guest wrote.
+    /// Returns the contents of the file called `name`, if the verb wrote it.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
         let found = self.files.iter().find(|file| file.name == name);
         found.map(|file| &*file.contents)
     }
 
-    /// The recording that the verb left as [`guest::RECORDING`].
+    /// Opens the recording that the verb wrote to [`guest::RECORDING`].
     ///
     /// # Errors
-    /// It is missing or damaged.
+    /// The recording is missing or damaged.
     pub fn recording(&self) -> Result<RecordingReader, LabError> {
         let name = guest::RECORDING;
         let missing = || LabError::NoResult(format!("it did not write {name}"));
@@ -76,7 +76,7 @@ impl Outcome {
         )?)
     }
 
-    /// Returns itself if the exit code is 0 or one of `accepted`, else an error.
+    /// Returns `self` if the exit code is 0 or one of `accepted`, and an error otherwise.
     pub(crate) fn require(self, accepted: &[u8]) -> Result<Self, LabError> {
         let with_result = |code| code == 0 || accepted.contains(&code);
         if u8::try_from(self.exit).is_ok_and(with_result) {
@@ -88,7 +88,7 @@ impl Outcome {
         ))
     }
 
-    /// Last line of the verb's standard error.
+    /// Returns the last line that the verb wrote to standard error.
     fn complaint(&self) -> String {
         let bytes = self.file(guest::STANDARD_ERROR).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);

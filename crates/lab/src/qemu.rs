@@ -1,4 +1,4 @@
-//! Boots a guest, and always ends it.
+//! Boots a guest and always terminates it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,14 +18,15 @@ pub use crate::outcome::{Outcome, Stage};
 use crate::sys::end_with_parent;
 use crate::wire::{Frame, Reader};
 
-/// Polling interval for a running guest.
+/// Interval between polls of a running guest.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Boots a guest and waits for its end. `folder` must be used only for this run; the console's
-/// output remains there as `console`. `stop` returns whether to abort; `tell` receives progress.
+/// Boots a guest and waits until it has sent its results. `folder` must not be shared with another
+/// guest. The console output remains there in the file `console`. `stop` returns `true` to cancel,
+/// and `tell` receives progress.
 ///
 /// # Errors
-/// The settings are invalid, QEMU is missing or fails, or the guest panics, hangs, or is aborted.
+/// The settings are invalid, QEMU is missing or fails, or the guest panics, hangs or is cancelled.
 pub fn boot(
     machine: &Machine<'_>,
     folder: &Path,
@@ -58,8 +59,8 @@ pub fn boot(
     let mut results = Results::open(&line)?;
     let mut reported = None;
     loop {
-        // A guest with a counted clock stays at its end. Others continue briefly after their last
-        // frame.
+        // A guest whose instructions are counted halts after its last frame, and must reach that
+        // point. Other guests are not needed any more after their last frame.
         let halted = monitor.as_mut().is_some_and(Monitor::has_halted);
         let ended = running.has_ended()? || halted;
         results.read()?;
@@ -96,7 +97,7 @@ pub fn boot(
     })
 }
 
-/// A QEMU process that is killed when dropped.
+/// A QEMU process, killed when dropped.
 struct Running(Child, Arch);
 
 impl Running {
@@ -110,7 +111,7 @@ impl Running {
             })
     }
 
-    /// Its monitor, if it was started with one.
+    /// Connects to the monitor, if QEMU was started with one.
     fn monitor(&mut self) -> Result<Option<Monitor>, LabError> {
         let ends = self.0.stdin.take().zip(self.0.stdout.take());
         let begun = ends.map(|(commands, output)| Monitor::begin(commands, output));
@@ -128,13 +129,13 @@ fn monitor_failed(arch: Arch, why: String) -> LabError {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended, or its further output is not needed.
+        // Kill QEMU in any case: either it has exited, or nothing more is needed from it.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Results received over the line so far.
+/// Results received over the serial line so far.
 struct Results {
     line: File,
     reader: Reader,
@@ -183,7 +184,7 @@ impl Results {
     }
 }
 
-/// Explains why QEMU ended without a result, from the console or QEMU's messages.
+/// Explains why QEMU exited without a result, based on the console output and QEMU's messages.
 fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     let read = |file: &Path| {
         let bytes = fs::read(file).unwrap_or_default();
@@ -206,13 +207,13 @@ fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     LabError::NoResult(why)
 }
 
-/// Finds a kernel's panic message.
+/// Finds the message of a kernel panic.
 fn panic_of(console: &str) -> Option<&str> {
     let (_, rest) = console.split_once("Kernel panic - not syncing: ")?;
     rest.lines().next().map(str::trim)
 }
 
-/// The host's clock: for limits, never for measuring a guest.
+/// Returns the host's monotonic time. It is used for limits, never to measure a guest.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     time.map_or(Duration::ZERO, Duration::from)

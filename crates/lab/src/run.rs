@@ -1,4 +1,4 @@
-//! One run: makes an initramfs for a kernel, boots both as a guest, and collects the results.
+//! Runs a verb in a guest: builds the initramfs, boots it with a kernel, and collects the results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,48 +12,49 @@ use crate::kernel::Kernel;
 use crate::program;
 use crate::qemu::{GuestSettings, Machine, Outcome, Stage, boot};
 
-/// An additional program for a guest, besides PID 1.
+/// A program to put into the guest in addition to ticktax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its name in the guest.
+    /// Name of the program in the guest.
     pub name: String,
-    /// Its file on the host.
+    /// Path on the host.
     pub file: PathBuf,
-    /// Folder that is searched for its libraries before the host's folders. Libraries from there
-    /// are placed next to the program.
+    /// Directory to search for the program's libraries before the host's directories. Libraries
+    /// found there are placed next to the program.
     pub libraries: Option<PathBuf>,
 }
 
-/// A requested run: programs, and the guest to run them in.
+/// A verb to run in a guest, with the programs and settings it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The kernel to boot.
+    /// Kernel to boot.
     pub kernel: &'a Kernel,
-    /// The binary that runs as PID 1. It must call [`guest::run`] for the word [`guest::WORD`].
+    /// Binary that runs as PID 1. It must call [`guest::run`] if its first argument is
+    /// [`guest::WORD`].
     pub program: &'a Path,
-    /// The verb and its arguments. It runs in [`guest::OUT`] and leaves its results there.
+    /// Verb to run, and its arguments. Its working directory is [`guest::OUT`].
     pub arguments: &'a [String],
-    /// Programs that the verb runs; placed in [`guest::TOOLS`].
+    /// Programs that the verb needs, placed in [`guest::TOOLS`].
     pub programs: &'a [Program],
-    /// Programs that run from the start of the verb to its end: the name of each as in `programs`,
-    /// then its arguments. Their output is in the outcome's files.
+    /// Command lines to run alongside the verb. Each starts with the name of one of `programs`.
+    /// Their output is among the files in the outcome.
     pub beside: &'a [Vec<String>],
-    /// Exit codes other than 0 that come with a result.
+    /// Exit codes, other than 0, with which the verb still produces a result.
     pub accepted: &'a [u8],
     /// Settings of the guest.
     pub settings: GuestSettings<'a>,
-    /// Folder in which a temporary folder for this run may be created.
+    /// Directory for temporary files.
     pub scratch: &'a Path,
-    /// File for the kernel's console output.
+    /// File to copy the console output to.
     pub console: Option<&'a Path>,
 }
 
 impl Run<'_> {
-    /// Starts the run and waits for its end. `stop` returns whether to abort; `tell` receives
-    /// progress.
+    /// Runs the guest and waits for it to finish. `stop` returns `true` to cancel, and `tell`
+    /// receives progress.
     ///
     /// # Errors
-    /// The guest cannot be made, does not end on its own, or ends without a result.
+    /// The guest cannot be set up, does not finish, or finishes without a result.
     pub fn start(
         &self,
         stop: &dyn Fn() -> bool,
@@ -77,7 +78,7 @@ impl Run<'_> {
             let console = folder.path().join("console");
             let kept = fs::read(console).and_then(|words| write_output(keep, &words));
             let kept = kept.map_err(LabError::file("write", keep));
-            // The guest's own error takes precedence.
+            // The guest's own error takes precedence over that of copying the console output.
             return outcome?
                 .require(self.accepted)
                 .and_then(|outcome| kept.map(|()| outcome));
@@ -85,7 +86,8 @@ impl Run<'_> {
         outcome?.require(self.accepted)
     }
 
-    /// The guest's files: the binary, its job, and the kernel's configuration.
+    /// Builds the initramfs: the binary, its command line, its programs, and the kernel
+    /// configuration.
     fn initramfs(&self) -> Result<Vec<u8>, LabError> {
         let mut image = Image::new();
         for folder in ["proc", "sys", "tmp", "lab/out"] {

@@ -1,4 +1,4 @@
-//! Runs guests in parallel. A guest under icount always occupies one CPU of the host.
+//! Runs several guests in parallel. A guest under icount keeps one host CPU busy all the time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,8 +7,8 @@ use std::thread;
 use crate::qemu::Clock;
 
 impl Clock {
-    /// Number of guests that may run at once on a host with this many CPUs. Guests with the host's
-    /// clock would slow each other down.
+    /// Returns how many guests with this clock may run at a time on a host with `cpus` CPUs. Guests
+    /// that use the host's clock run alone, because they would slow each other down.
     pub fn guests_at_once(self, cpus: usize) -> usize {
         match self {
             Self::Icount { .. } => cpus,
@@ -17,12 +17,12 @@ impl Clock {
     }
 }
 
-/// Processes all of `work`, up to `jobs` items at once, and returns the results in order. After a
-/// failure, no more items start. The second argument of `process` then returns true, so that
-/// running ones can end.
+/// Calls `process` for each item of `work`, with up to `jobs` items at a time. Returns the results
+/// in the order of `work`. After the first error, no more items start, and the closure passed to
+/// `process` returns `true` so that running items can stop.
 ///
 /// # Errors
-/// The first error of `process`.
+/// The first error that `process` returned.
 pub fn in_turns<T: Sync, R: Send, E: Send>(
     work: &[T],
     jobs: usize,
@@ -38,7 +38,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
             let Some(item) = work.get(place) else { break };
             match process(item, &is_over) {
                 Ok(result) => done.push((place, result)),
-                // Keep only the first error; the other items were ended because of it.
+                // Keep only the first error. It made the other items stop.
                 Err(error) => drop(failed.set(Mutex::new(error))),
             }
         }
@@ -46,7 +46,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs.min(work.len()))
-            // With fewer threads, the same work only takes longer.
+            // If a thread cannot be created, the remaining ones do its work.
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, turns).ok())
             .collect();
         let mut done = turns();
@@ -78,7 +78,7 @@ mod tests {
             let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let result = in_turns(&work, jobs, |&item, is_over| {
                 max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // Later items take less time.
+                // Make later items faster than earlier ones.
                 for _ in 0..(20 - item) * 50 {
                     std::thread::yield_now();
                 }
@@ -100,7 +100,7 @@ mod tests {
         let begun = AtomicUsize::new(0);
         let result = in_turns(&[5, 0, 1, 2, 3, 4], 2, |&item, is_over| {
             begun.fetch_add(1, Ordering::SeqCst);
-            // The first item runs until it is ended; the second fails.
+            // The first item runs until it is cancelled. The second one fails.
             while item == 5 && !is_over() {
                 std::thread::yield_now();
             }

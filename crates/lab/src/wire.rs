@@ -1,28 +1,29 @@
-//! Protocol from a guest to its host over a serial line: frames with a checksum.
+//! Protocol from guest to host over a serial line: frames with checksums.
 //!
-//! A frame is `TTXL`, the length of its name (1 byte) and of its contents (4 bytes, little-endian),
-//! the name, the contents, and the CRC-32 of all that. A kernel that prints to the line can drop or
-//! garble bytes. A reader then returns an error, and never passes on anything that was not sent.
+//! A frame consists of `TTXL`, the length of its name (1 byte), the length of its contents (4
+//! bytes, little-endian), the name, the contents, and the CRC-32 of everything before. Bytes may be
+//! lost or garbled if the kernel also prints to the line. The reader then returns an error. It
+//! never returns anything that was not sent.
 
-/// Start of each frame.
+/// The first bytes of every frame.
 const MAGIC: &[u8; 4] = b"TTXL";
-/// Number of bytes before a frame's name.
+/// Length of a frame's header, before its name.
 const HEAD: usize = 9;
-/// Upper limit for contents. Recordings of a lab are smaller, and a garbled length must not cause a
-/// long wait.
+/// Maximum length of a frame's contents. The lab's recordings are smaller, and a garbled length
+/// must not make the reader wait for too long.
 const MAX: usize = 1 << 30;
 
-/// A named piece of data: a file or a status message.
+/// A named piece of data: a file, or a message about the guest's progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Name, at most 255 bytes.
+    /// Name of the frame, up to 255 bytes.
     pub name: String,
-    /// Contents.
+    /// Contents of the frame.
     pub contents: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame; a name that is too long is truncated.
+    /// Creates a frame. A longer name is truncated to 255 bytes.
     pub fn new(name: &str, contents: Vec<u8>) -> Self {
         let mut end = name.len().min(255);
         while !name.is_char_boundary(end) {
@@ -34,7 +35,7 @@ impl Frame {
         }
     }
 
-    /// The bytes that are sent over the line.
+    /// Encodes the frame.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.contents.len() + 300);
         bytes.extend_from_slice(MAGIC);
@@ -49,15 +50,15 @@ impl Frame {
     }
 }
 
-/// The line's bytes are not a valid frame.
+/// The bytes received are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guest's serial line is corrupted at byte {at}")]
 pub struct Garbled {
-    /// Offset from the first byte of the line.
+    /// Offset of the frame from the first byte received.
     pub at: usize,
 }
 
-/// Extracts frames from the bytes received over a line.
+/// Decodes frames from the bytes received over a serial line.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     bytes: Vec<u8>,
@@ -65,20 +66,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Adds received bytes.
+    /// Appends received bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Number of bytes received of an incomplete frame.
+    /// Returns how many bytes of an incomplete frame have been received.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
-    /// The next frame, if it is complete.
+    /// Returns the next frame, if all of it has been received.
     ///
     /// # Errors
-    /// The bytes are not a frame, or its checksum is wrong.
+    /// The bytes are not a frame, or the checksum is wrong.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, Garbled> {
         let garbled = Garbled { at: self.taken };
         let rest = &self.bytes[self.taken..];
@@ -156,7 +157,7 @@ mod tests {
             line[at] ^= flip;
             let mut reader = Reader::default();
             reader.add(&line);
-            // The frame is rejected, or incomplete because it claims to be longer.
+            // The reader must reject the frame, or wait for more bytes if its length was garbled.
             let waits_or_wrong = !matches!(reader.next_frame(), Ok(Some(_)));
             prop_assert!(waits_or_wrong);
         }

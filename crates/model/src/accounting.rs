@@ -12,11 +12,11 @@ use crate::{Cpu, CpuList, Nanos};
 pub struct AccountingStatement {
     /// How this kernel accounts CPU time.
     pub counting: Counting,
-    /// Comparison for each CPU's line of `/proc/stat`.
+    /// Each CPU's line of `/proc/stat`, compared with its traced time.
     pub cpus: Vec<CpuCheck>,
     /// The programs with the most CPU time, as traced or as reported by the kernel.
     pub programs: Vec<ProgramCheck>,
-    /// Number of other programs.
+    /// Number of programs not listed in `programs`.
     pub programs_left_out: u64,
     /// Online CPUs that were not watched. If there are any, [`ProgramCheck::shown`] is missing,
     /// because the kernel reports a program's time for all CPUs together.
@@ -53,26 +53,26 @@ pub enum Method {
     Measured,
 }
 
-/// The times in `/proc/stat` and the traced times of one CPU.
+/// One CPU's times in `/proc/stat`, compared with its traced times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCheck {
-    /// CPU.
+    /// CPU that was checked.
     pub cpu: Cpu,
     /// Time between the two readings of `/proc/stat`.
     #[serde(rename = "between_ns")]
     pub between: Nanos,
-    /// Increase of each column.
+    /// Time added to each column of `/proc/stat` between the readings.
     pub columns: CpuTimes,
     /// Busy time according to the columns: user, nice, system, irq and softirq, without the time of
     /// a spin probe or soaker.
     #[serde(rename = "shown_busy_ns")]
     pub shown_busy: Nanos,
-    /// Busy share as `top` shows it: a share of the sum of all columns, 0 to 1.
+    /// Busy share as `top` shows it: busy time divided by the sum of all columns, 0 to 1.
     pub shown_share: f64,
     /// Part of [`CpuCheck::between`] that no column counts; negative if columns count time twice.
     #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
-    /// Time that the accounts cover.
+    /// Time covered by the accounts.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Busy time according to the accounts: programs, kernel threads, interrupts with their entry
@@ -93,9 +93,10 @@ pub struct CpuCheck {
     /// the CPU.
     #[serde(rename = "outside_ns")]
     pub outside: Option<Nanos>,
-    /// Time available to others, as measured by a witness that used all of it.
+    /// CPU time that was left for a lowest-priority thread, as measured by a witness that used all
+    /// of it.
     pub left: Option<Left>,
-    /// Number of ticks.
+    /// Number of ticks on this CPU.
     pub ticks: Option<u64>,
     /// Causes of the difference, and programs shown too high or too low, largest effect first.
     pub causes: Vec<Bias>,
@@ -123,12 +124,12 @@ impl CpuCheck {
 /// CPU time that was available to a thread of the lowest priority, as that thread measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Left {
-    /// The thread that measured.
+    /// Thread that took the measurement.
     pub witness: Witness,
-    /// Time that it ran its measurement.
+    /// Length of the measurement.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// CPU time that it got.
+    /// CPU time that the witness got.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
@@ -137,9 +138,9 @@ pub struct Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Witness {
-    /// The spin probe: time of its loop between gaps.
+    /// The spin probe, measured by the time that its loop ran between gaps.
     Spin,
-    /// The soaker: the blocks of work that it completed, multiplied by the time per block.
+    /// The soaker, measured by its completed blocks of work, multiplied by the time per block.
     Soaker,
 }
 
@@ -148,19 +149,19 @@ pub enum Witness {
 pub struct Bias {
     /// Kind of cause.
     pub kind: BiasKind,
-    /// Time by which the columns are too high; negative if too low. It refers to the CPU's busy
-    /// time. For [`BiasKind::TickPhase`] it refers to the program's time, whose samples another
-    /// program may have received.
+    /// Time by which the columns are too high; negative if they are too low. For
+    /// [`BiasKind::TickPhase`], the program's time is compared, because another program may have
+    /// received its samples. For all other kinds, the CPU's busy time is compared.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Program, if the cause is one.
+    /// Program that causes the difference, if a program does.
     pub program: Option<String>,
-    /// Process id of the program.
+    /// Process id of that program.
     pub pid: Option<i32>,
     /// Time that the program or activity spent on the CPU.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
-    /// The part of `ran` that the columns count.
+    /// The part of `ran` that the columns include.
     #[serde(rename = "sampled_ns")]
     pub sampled: Nanos,
 }
@@ -172,14 +173,14 @@ pub enum BiasKind {
     /// Sampling error of all threads except a probe's, together: the net effect on the CPU of
     /// programs in phase with the tick and of chance.
     Sampling,
-    /// A program's bursts keep to a phase of the tick, so samples hit it too rarely or too often,
+    /// A program's bursts stay at one phase of the tick, so samples hit it too rarely or too often,
     /// by more than five standard deviations.
     TickPhase,
-    /// Ticks that were due while a task ran did not come, so no task was charged. Counted only as
-    /// far as the columns fall short of the tasks' time.
+    /// Ticks that were due while a task ran did not arrive, so no task was charged. Limited to the
+    /// amount by which the columns fall short of the tasks' time.
     TicksLost,
-    /// The kernel did not report the switches of some threads that ran. The columns include their
-    /// time, but no account of a program or of the kernel does.
+    /// The kernel did not report the context switches of some threads that ran. The columns include
+    /// these threads' time, but no account does.
     NotReported,
     /// Interrupts are not measured. Their time is in the columns of the context that they
     /// interrupted, or in none if that was idle time or a probe.
@@ -191,7 +192,7 @@ pub enum BiasKind {
     StolenUnseen,
 }
 
-/// The times in `/proc/PID/stat` and the traced times of one program.
+/// One program's times in `/proc/PID/stat`, compared with its traced times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramCheck {
     /// Program name.
@@ -208,12 +209,13 @@ pub struct ProgramCheck {
     /// ends.
     #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
-    /// CPU time according to one sample per tick. A CPU's columns count it this way, and so do the
-    /// program's own times on kernels that do not scale them. On CPUs whose columns are measured,
-    /// its time on that CPU. `None` if the ticks' times are unknown or no CPU is sampled.
+    /// CPU time estimated from one sample per tick, as a CPU's columns count it. Kernels that do
+    /// not scale a program's own times count those the same way. For CPUs whose columns are
+    /// measured, the program's actual time there is used. `None` if the ticks' times are unknown or
+    /// no CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
     /// Minimum deviation of `sampled` from the value expected by chance, in standard deviations.
-    /// Ticks that did not come are counted as if they had.
+    /// Ticks that did not arrive count as if they had.
     pub deviations: Option<f64>,
 }

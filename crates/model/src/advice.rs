@@ -19,36 +19,36 @@ pub enum Advice {
         program: String,
         /// Process id.
         pid: i32,
-        /// Period of its threads that used most of the time, in ns.
+        /// Period of the threads that used most of the program's time, in ns.
         #[serde(rename = "period_ns")]
         period: f64,
-        /// Timer function that starts these threads, if the kernel reported it.
+        /// Timer function that starts these periodic threads, if the kernel reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer: Option<String>,
         /// Scheduling policy, if not the default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<SpecialPolicy>,
-        /// CPUs on which these threads ran.
+        /// CPUs on which the periodic threads ran.
         cpus: CpuList,
-        /// CPUs to move it to: online, not isolated, and without long waits of the watched program;
-        /// `None` if no CPU qualifies.
+        /// CPUs to move the program to: online, not isolated, and without long waits of the watched
+        /// program; `None` if no CPU qualifies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
-        /// Time that these threads ran while the watched program waited.
+        /// Time that the periodic threads ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Longest interval of that time.
+        /// Longest uninterrupted part of `time`.
         #[serde(rename = "max_ns")]
         max: Nanos,
-        /// Whether it has exited.
+        /// Whether the program has exited.
         #[serde(default, skip_serializing_if = "is_false")]
         ended: bool,
     },
     /// Other programs caused much of the watched program's waiting.
     CrowdingPrograms {
-        /// Programs, largest share first.
+        /// Programs that the watched program waited behind, largest share first.
         programs: Vec<CrowdingProgram>,
-        /// Time that they ran while the watched program waited.
+        /// Time that these programs ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of all run-queue waits, 0 to 1.
@@ -56,9 +56,9 @@ pub enum Advice {
     },
     /// Threads of the watched program waited for each other.
     OwnThreads {
-        /// Number of its threads, including those that exited.
+        /// Number of the watched program's threads, including those that exited.
         threads: u64,
-        /// Time that one thread waited while another ran.
+        /// Time that one of these threads waited while another ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of all run-queue waits, 0 to 1.
@@ -66,9 +66,9 @@ pub enum Advice {
     },
     /// A kernel thread caused much of the watched program's waiting.
     CrowdingKernelThread {
-        /// Thread name.
+        /// Name of the kernel thread.
         name: String,
-        /// Time that it ran while the watched program waited.
+        /// Time that the kernel thread ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of all run-queue waits, 0 to 1.
@@ -80,13 +80,14 @@ pub enum Advice {
         program: String,
         /// Process id.
         pid: Option<i32>,
-        /// Path of its cgroup, if known.
+        /// Path of the throttled cgroup, if known.
         cgroup: Option<String>,
-        /// Total throttled time of its threads. If no program is watched, each interval lasts until
-        /// the thread ran again, so it includes the run-queue wait after the throttling.
+        /// Total throttled time of the program's threads. Without a watched program, each throttled
+        /// interval lasts until the thread runs again, so it includes the run-queue wait that
+        /// follows.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Number of times.
+        /// Number of throttled intervals.
         count: u64,
         /// Whether the process has exited.
         #[serde(default, skip_serializing_if = "is_false")]
@@ -100,50 +101,51 @@ pub enum Advice {
         pid: i32,
         /// Scheduling policy.
         policy: SpecialPolicy,
-        /// Period in ns of its costliest periodic threads, if a timer was seen to start them.
+        /// Period in ns of the process's costliest periodic threads, if a timer was seen to start
+        /// them.
         #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
         period: Option<f64>,
-        /// Function of that timer.
+        /// Function of the timer that starts these threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer: Option<String>,
-        /// Total time that others waited behind it.
+        /// Total time that other threads waited behind the real-time process.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Program that waited longest behind it.
+        /// Program that waited longest behind the real-time process.
         waiter: String,
-        /// A process of that program that still existed at the end.
+        /// A process of the waiting program that still existed at the end of the recording.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiter_pid: Option<i32>,
-        /// Whether it has exited.
+        /// Whether the real-time process has exited.
         #[serde(default, skip_serializing_if = "is_false")]
         ended: bool,
     },
     /// A limit held back real-time threads although nothing of higher priority was runnable.
     RealTimeHeld {
-        /// The threads and the limit.
+        /// The threads, and the limit that held them back.
         #[serde(flatten)]
         held: RealTimeHeld,
-        /// Whether others waited behind these threads for even longer, so that the limit served its
+        /// Whether others waited even longer behind these threads, so that the limit served its
         /// purpose.
         #[serde(default, skip_serializing_if = "is_false")]
         costly: bool,
     },
     /// Interrupts and softirqs used much of the time in which a program was runnable.
     Interrupts {
-        /// Name of the largest one.
+        /// Name of the costliest interrupt or softirq.
         name: String,
-        /// Time of the largest one.
+        /// Time that the costliest interrupt or softirq used.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// `time` as a share of the time of all of them, 0 to 1.
+        /// `time` as a share of the time of all interrupts and softirqs, 0 to 1.
         #[serde(default)]
         largest_share: f64,
-        /// Time of all of them as a share of the program's runnable time, 0 to 1.
+        /// Time of all interrupts and softirqs as a share of the program's runnable time, 0 to 1.
         share: f64,
     },
     /// Page faults used much of the watched program's runnable time.
     PageFaults {
-        /// Total time.
+        /// Total time spent in page faults.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// Number of page faults.
@@ -153,7 +155,7 @@ pub enum Advice {
     },
     /// The watched program had to reclaim memory before it could allocate.
     MemoryReclaim {
-        /// Total time.
+        /// Total time spent in reclaim.
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
@@ -165,21 +167,21 @@ pub enum Advice {
         /// `time` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// Threads demanded more CPU time than exists: their running and waiting times exceed the time
-    /// of all CPUs.
+    /// Threads demanded more CPU time than the machine has: time running plus time waiting exceeds
+    /// the time of all CPUs.
     Overbooked {
         /// Number of CPUs.
         cpus: u64,
         /// Demand in CPUs: mean number of threads that ran or waited for a CPU.
         wanted_cores: f64,
-        /// Program with the largest demand. Its time is the time that it ran and waited.
+        /// Program with the largest demand. Its `time` includes both running and waiting.
         #[serde(flatten)]
         most: CrowdingProgram,
-        /// Its time as a share of the demand of all threads, 0 to 1.
+        /// That program's time as a share of the demand of all threads, 0 to 1.
         share: f64,
-        /// Whether waits are unknown. The demand is then taken from samples of the run queue. The
-        /// program is the one that ran longest, with its running time. The share refers to the
-        /// running time of all threads.
+        /// Whether waits are unknown, so that the demand comes from samples of the run queue. In
+        /// that case `most` is the program that ran longest, with its running time, and `share`
+        /// refers to the running time of all threads.
         #[serde(default, skip_serializing_if = "is_false")]
         sampled: bool,
     },
@@ -187,28 +189,28 @@ pub enum Advice {
     CpusFull {
         /// Busy time as a share of the time of all CPUs, 0 to 1.
         busy_share: f64,
-        /// Program that used most CPU time. Its time is its running time.
+        /// Program that used the most CPU time. Its `time` is its running time.
         #[serde(flatten)]
         most: CrowdingProgram,
-        /// Its time as a share of the time of all CPUs, 0 to 1.
+        /// That program's time as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
     /// An interrupt, softirq or kernel thread used much of the time of all CPUs.
     KernelWork {
-        /// Name.
+        /// Name of the interrupt, softirq or kernel thread.
         name: String,
-        /// Its largest part, if it has parts.
+        /// Part of this work that used the most time, if the work has parts.
         part: Option<String>,
-        /// Time of that part as a share of `time`, 0 to 1; 0 if it has no parts.
+        /// Time of `part` as a share of `time`, 0 to 1; 0 without parts.
         #[serde(default)]
         largest_share: f64,
-        /// Total time.
+        /// Total time of this work.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// A setting is configured but not in effect, which costs CPU time now. This is one of the
+    /// A setting that is configured but not in effect costs CPU time now. This repeats one of the
     /// findings.
     Finding {
         /// Rule that produced the finding.
@@ -223,7 +225,7 @@ pub enum Advice {
     },
     /// Events were lost, so part of the time is unexplained.
     EventsLost {
-        /// Number of events.
+        /// Number of lost events.
         events: u64,
     },
 }
@@ -234,16 +236,16 @@ pub struct Standing {
     /// Processes that had exited when the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<i32>,
-    /// Other processes most of whose time was spent in real-time threads, which run ahead of all
+    /// Other processes that spent most of their time in real-time threads, which run ahead of all
     /// ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<i32>,
-    /// Remaining processes whose threads all have the lowest priority already.
+    /// Remaining processes whose threads are all at the lowest priority already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lowest: Vec<i32>,
-    /// Remaining processes that are not known to share a session with the program that should gain.
-    /// The kernel shares CPU time between sessions first. They are in another session or in a
-    /// cgroup with a separate share, or their session is unknown.
+    /// Remaining processes not known to share a session with the program that should gain: they are
+    /// in another session, in a cgroup with a separate share, or in an unknown session. The kernel
+    /// divides CPU time between sessions first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<i32>,
 }
@@ -261,18 +263,18 @@ fn is_false(value: &bool) -> bool {
 pub struct CrowdingProgram {
     /// Program name.
     pub program: String,
-    /// Its processes.
+    /// Process ids of the program.
     pub pids: Vec<i32>,
-    /// One process from each autogroup of these processes. Empty if the watched program is in one
-    /// of those groups. Without a watched program, the other program that waited most is used
-    /// instead. CPU time is shared between autogroups first, so a process's nice value has no
-    /// effect across them.
+    /// One process from each of the program's autogroups. Empty if one of these autogroups also
+    /// contains the watched program or, if no program is watched, the other program that waited
+    /// most. The kernel divides CPU time between autogroups first, so a nice value has no effect
+    /// outside its autogroup.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
     /// Processes that a higher nice value would not slow down.
     #[serde(flatten)]
     pub standing: Standing,
-    /// Time that it ran while the watched program waited, or in total.
+    /// Time that the program ran: while the watched program waited, or in total.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Autogroup {
-    /// Number, as in `/proc/PID/autogroup`.
+    /// Number of the autogroup, as in `/proc/PID/autogroup`.
     pub number: u32,
-    /// Nice value of the group, -20 to 19. It sets the weight of the group as a unit.
+    /// Nice value of the autogroup, -20 to 19. It sets the weight of the whole group.
     pub nice: i8,
 }
 
@@ -20,7 +20,7 @@ pub struct Autogroup {
 pub struct ProcessAutogroup {
     /// Process id.
     pub pid: i32,
-    /// Autogroup.
+    /// Autogroup of the process.
     #[serde(flatten)]
     pub group: Autogroup,
 }

@@ -14,8 +14,8 @@ use crate::{CpuList, Lengths, Nanos};
 /// The periodic sources of a recording, and the extent of the search for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
-    /// Periodic sources, largest cost first. The cost is their own time, or the time of the gaps
-    /// that contain their events. A probe may have yielded those gaps to programs.
+    /// Periodic sources, largest cost first. A source's cost is its self time, or the time of the
+    /// probe gaps that contain its events. The probe may have yielded those gaps to programs.
     pub beats: Vec<BeatLine>,
     /// Number of sources with enough events to be searched.
     pub searched: u64,
@@ -44,7 +44,7 @@ pub enum BeatKind {
     Work,
     /// A thread.
     Thread,
-    /// The intervals in which a thread was off its CPU for one reason.
+    /// Intervals in which a thread was off its CPU for one reason.
     OffCpu,
     /// The starts of threads with the same name.
     Starts,
@@ -67,67 +67,66 @@ pub struct Periodicity {
     /// Upper bound of the probability that chance produces as strong a period.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
-    /// Number of periods with an event.
+    /// Number of periods that contain an event.
     pub seen: u64,
     /// Number of periods that the observation covers.
     pub expected: u64,
-    /// Standard deviation of an event from its grid or, if each interval starts anew, of an
-    /// interval.
+    /// Standard deviation of the events from the period's grid; if `rearmed`, standard deviation of
+    /// the intervals between events.
     #[serde(rename = "jitter_ns")]
     pub jitter: Nanos,
     /// Whether each interval starts at the previous event, so that delays accumulate.
     pub rearmed: bool,
-    /// Number of phase jumps.
+    /// Number of times that the phase jumped.
     pub restarts: u32,
 }
 
 /// A periodic source with its cause and effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatLine {
-    /// Name of an interrupt's or timer's function, a work item or a thread; `gaps` for gaps without
-    /// a known cause.
+    /// Name of the interrupt, timer function, work item or thread; `gaps` for gaps without a known
+    /// cause.
     pub name: String,
     /// Kind of source.
     pub kind: BeatKind,
-    /// Process id, if it is a thread of a program.
+    /// Process id, if the source is a thread of a program.
     pub pid: Option<i32>,
-    /// Threads that share the period, if the source consists of threads.
+    /// Ids of the threads that share the period, if the source consists of threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tids: Vec<i32>,
-    /// CPUs on which it was observed.
+    /// CPUs on which the source was observed.
     pub cpus: CpuList,
-    /// Whether ticktax itself causes it.
+    /// Whether ticktax itself causes the events.
     #[serde(default)]
     pub own: bool,
-    /// Period and significance. Events are counted over all its CPUs. The false-alarm probability
-    /// covers all sources searched.
+    /// Period and significance. Events are counted over all of the source's CPUs. The false-alarm
+    /// probability covers all sources searched.
     #[serde(flatten)]
     pub rhythm: Periodicity,
     /// Phase: due time of the first event, relative to the start of the observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// Start and end of the time in which it was periodic, relative to the start of the
-    /// observation, unless it was always.
+    /// Start and end of the time in which the source was periodic, relative to the start of the
+    /// observation; `None` if it was periodic throughout.
     #[serde(default, rename = "during_ns")]
     pub during: Option<(Nanos, Nanos)>,
     /// Events per period.
     #[serde(rename = "events_per_beat")]
     pub burst: f64,
-    /// Lengths of its events.
+    /// Lengths of the source's events.
     #[serde(flatten)]
     pub lengths: Lengths,
-    /// Time of its events as a share of its CPUs' time.
+    /// Time of the events as a share of the time of `cpus`.
     pub share: f64,
     /// Chain of causes, from the first cause to the source itself. Each step woke, queued or raised
     /// the next in at least four of five cases. Empty if the kernel reported no such edges.
     pub chain: Vec<String>,
-    /// Evidence that it follows the kernel's tick, for recordings without wake-ups.
+    /// Evidence that the source follows the kernel's tick, for recordings without wake-ups.
     #[serde(default)]
     pub follows_tick: Option<FollowsTick>,
-    /// Probe gaps that it explains. If no source explains them, the gaps that make up the periodic
-    /// source.
+    /// Probe gaps that the source explains. If the source consists of unexplained gaps, those gaps.
     pub gaps: Option<BeatGaps>,
-    /// Activities in most of the gaps, if no periodic source explains them.
+    /// Activities that ran in most of the gaps, if no periodic source explains the gaps.
     #[serde(default)]
     pub held: Vec<String>,
     /// The two periodic sources whose coincidence produces this period, if any.
@@ -172,11 +171,11 @@ pub struct Outside {
 /// A source with the same period as gaps that it does not explain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamePeriod {
-    /// Source.
+    /// Name of the source.
     pub name: String,
-    /// Delay of the gaps after the source's events, if it is constant. `None` if it is not, if
-    /// other gaps are mixed in, or if the source has events on other CPUs. In these cases its gaps
-    /// can still be among them.
+    /// Delay of the gaps after the source's events, if it is constant. `None` if it varies, if
+    /// other gaps are mixed in, or if the source has events on other CPUs. Even then, some of the
+    /// gaps can be the source's.
     #[serde(rename = "locked_at_ns")]
     pub locked_at: Option<Nanos>,
 }
@@ -189,15 +188,15 @@ pub struct BeatGaps {
     /// Minimum length of the gaps.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// Number of gaps that contain an event of the source. For gaps that no source explains, the
-    /// number in the periodic source. The lengths cover only these gaps.
+    /// Number of gaps that contain an event of the source. If no source explains the gaps, number
+    /// of gaps in the periodic source. `lengths` covers only these gaps.
     pub count: u64,
-    /// Lengths of the gaps. Other activities may have run in the longest ones too.
+    /// Lengths of the gaps. Other activities may also have run in the longest gaps.
     #[serde(flatten)]
     pub lengths: Lengths,
     /// Time of the gaps as a share of the observed time.
     pub share: f64,
-    /// Share of the source's events that lie in such gaps.
+    /// Share of the source's events that lie in such gaps, 0 to 1.
     #[serde(rename = "inside_share")]
     pub inside: f64,
 }
@@ -207,19 +206,19 @@ pub struct BeatGaps {
 pub struct AliasLine {
     /// Name of the first source.
     pub first: String,
-    /// Its period P₁, in ns.
+    /// Period P₁ of the first source, in ns.
     #[serde(rename = "first_period_ns")]
     pub first_period: f64,
-    /// Its harmonic k.
+    /// Harmonic k of the first source.
     pub k: u32,
     /// Name of the second source.
     pub second: String,
-    /// Its period P₂, in ns.
+    /// Period P₂ of the second source, in ns.
     #[serde(rename = "second_period_ns")]
     pub second_period: f64,
-    /// Its harmonic n.
+    /// Harmonic n of the second source.
     pub n: u32,
-    /// Resulting period, in ns.
+    /// Period of the coincidence, in ns.
     #[serde(rename = "period_ns")]
     pub period: f64,
 }

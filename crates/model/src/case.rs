@@ -20,7 +20,7 @@ pub type Ends = [Option<f64>; 2];
 /// Identification of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseHead {
-    /// Name.
+    /// Name of the case.
     pub name: String,
     /// One-line summary.
     pub title: String,
@@ -40,23 +40,23 @@ pub struct CaseList {
 /// One case in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseTitle {
-    /// Name.
+    /// Name of the case.
     pub name: String,
     /// One-line summary.
     pub title: String,
 }
 
-/// A statement with its reason.
+/// A remark and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remark {
-    /// Statement.
+    /// Remark.
     pub what: String,
-    /// Reason.
+    /// Reason for the remark.
     pub why: String,
 }
 
-/// Relation of a model result to the published figure.
+/// How a model result relates to the published figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowKind {
@@ -79,14 +79,14 @@ impl RowKind {
     }
 }
 
-/// A row of the comparison.
+/// A row of the comparison between the model and the publication.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
-    /// Series.
+    /// Name of the series.
     pub series: String,
     /// Unit of the series.
     pub unit: String,
-    /// Row within the series.
+    /// Label of the row within the series.
     pub at: String,
     /// Published text, in the source's words.
     pub quote: Option<String>,
@@ -96,16 +96,16 @@ pub struct Line {
     pub derived: Option<Ends>,
     /// Result of the model.
     pub modelled: Option<f64>,
-    /// Relation of the model's result to the published figure.
+    /// How the model's result relates to the published figure.
     pub kind: RowKind,
     /// Deviation of the model from the derived number or, without one, from the published number; 0
     /// within a range.
     pub residual: Option<f64>,
     /// Largest acceptable deviation.
     pub allowed: f64,
-    /// Why the model is known to miss this row, if it is.
+    /// Why the model misses this row, if the miss is known.
     pub fails: Option<String>,
-    /// Values of free parameters that are required to meet this row, such as `steps = 31`.
+    /// Free-parameter values that would be required to meet this row, such as `steps = 31`.
     pub only_with: Vec<String>,
 }
 
@@ -113,23 +113,24 @@ impl Line {
     /// Whether the model is close enough; `None` if there is nothing to compare.
     pub fn met(&self) -> Option<bool> {
         let value = self.modelled.unwrap_or_default();
-        // Half a unit of the 12th digit is arithmetic error, not the model's.
+        // Tolerates rounding errors in the 12th digit: they are not the model's.
         let limit = self.allowed + 1e-12 * value.abs();
         Some(self.residual?.abs() <= limit)
     }
 
-    /// Whether the result is as its file expects: close enough, or a known miss.
+    /// Whether the result is what the case's file expects: close enough, or a known miss.
     pub fn as_expected(&self) -> bool {
         self.met().is_none_or(|met| met != self.fails.is_some())
     }
 }
 
-/// A measured row in a table of the case. It is neither published nor derived nor a model result.
+/// A measured row that was added to a table of the case. It is neither published nor derived nor a
+/// model result.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredRow {
-    /// Series that the row extends. It has the unit of that series.
+    /// Series that the row extends. The row has the unit of that series.
     pub series: String,
-    /// Row.
+    /// Label of the row.
     pub at: String,
     /// Measured value.
     pub value: f64,
@@ -151,7 +152,7 @@ pub struct CaseStatement {
     pub head: CaseHead,
     /// Constants of the model: fitted, published or assumed.
     pub constants: Vec<Constant>,
-    /// All rows, grouped by series.
+    /// All rows of the comparison, grouped by series.
     pub lines: Vec<Line>,
     /// Rows added by a measurement, if one was given.
     pub measured: Vec<MeasuredRow>,

@@ -21,16 +21,16 @@ pub struct ChangeStatement {
     /// Probability that at least one change marked as certain is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// Accounts of either recording, largest change first, as shares of the time of all CPUs.
-    /// Processes with the same name are one account.
+    /// Accounts that occur in either recording, largest change first, as shares of the time of all
+    /// CPUs. Processes with the same name share one account.
     pub accounts: Vec<AccountChange>,
     /// Periodic sources that only one recording has, or whose period changed.
     pub beats: Vec<BeatChange>,
     /// Number of periodic sources with the same period in both.
     pub beats_kept: u64,
-    /// The program that the analysis is about, if both recordings have one.
+    /// Measures of the program that the analysis is about, if both recordings have one.
     pub program: Vec<MeasureChange>,
-    /// The tick.
+    /// Measures of the tick.
     pub tick: Vec<MeasureChange>,
 }
 
@@ -48,22 +48,22 @@ pub struct ComparedRecording {
     /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Wall-clock length.
+    /// Length in wall-clock time.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// CPUs.
     pub cpus: Vec<Cpu>,
     /// Name of the program that the analysis is about.
     pub program: Option<String>,
-    /// Number of equal parts from which the confidence intervals were computed; `None` for a
-    /// statement, which has only sums.
+    /// Number of equal parts into which the recording was divided to compute confidence intervals;
+    /// `None` for a statement, which has only sums.
     pub blocks: Option<u64>,
-    /// Whether its file lacks checksums, so that damage would go unnoticed.
+    /// Whether the recording's file lacks checksums, so that damage would go unnoticed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_verified: bool,
 }
 
-/// One number in both recordings.
+/// One number, with its values in both recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Value in the first recording; `None` if it was not measured there.
@@ -126,9 +126,9 @@ pub enum ChangeMeasure {
     LatencyP99Ns,
     /// Maximum wake-up latency.
     LatencyMaxNs,
-    /// Frames per second of its loop.
+    /// Frames per second of the program's loop.
     RateFps,
-    /// Frame slots without a frame, per minute.
+    /// Frame periods in which no frame started, per minute.
     DroppedPerMinute,
     /// Frames that started late, per minute.
     LatePerMinute,
@@ -141,7 +141,7 @@ pub enum ChangeMeasure {
 }
 
 impl ChangeMeasure {
-    /// Whether it is a time in ns.
+    /// Whether the measure is a time in ns.
     pub const fn is_time(self) -> bool {
         matches!(
             self,
@@ -149,7 +149,7 @@ impl ChangeMeasure {
         )
     }
 
-    /// Whether it is a share, 0 to 1.
+    /// Whether the measure is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
         matches!(
             self,

@@ -17,15 +17,15 @@ use crate::{Cpu, CpuList};
 pub struct Configured {
     /// Unit in which the kernel reports CPU time to programs (`USER_HZ`), in Hz.
     pub user_hz: Option<u32>,
-    /// Options of the kernel's build that concern time, by name without `CONFIG_`. Options that are
-    /// not set are left out. Empty if the build configuration is not available.
+    /// Kernel build options that concern time, by name without `CONFIG_`. Options that are not set
+    /// are omitted. Empty if the build configuration is not available.
     pub build: BTreeMap<String, String>,
     /// Contents of short files, most of them below `/proc/sys` and `/sys`, by path without the
     /// leading slash.
     pub files: BTreeMap<String, String>,
     /// `/proc/timer_list`, which only root can read.
     pub timers: Option<TimerList>,
-    /// Boot messages of the kernel, if they can be read.
+    /// Kernel boot messages, if they can be read.
     pub log: Option<KernelLog>,
     /// Settings in `sysctl.conf` and `sysctl.d` that exist in this kernel.
     pub sysctl: Vec<SysctlSetting>,
@@ -35,7 +35,7 @@ pub struct Configured {
     pub other_mounts: Vec<OtherMount>,
     /// Write cache of each SCSI or ATA disk, as the kernel and the disk report it.
     pub write_caches: Vec<WriteCache>,
-    /// Programs whose fsync does nothing, as far as `/proc` shows.
+    /// Programs whose fsync does nothing, according to `/proc`.
     pub fsync_off: Vec<FsyncOff>,
     /// Frequency scaling of CPUs.
     pub frequency: Vec<FrequencyPolicy>,
@@ -111,13 +111,13 @@ pub struct KernelLog {
 pub struct SysctlSetting {
     /// Name, such as `net.core.rmem_max`.
     pub key: String,
-    /// The value that is set last.
+    /// Configured value: the one that is set last.
     pub value: String,
     /// Values in other files that some loaders would give precedence.
     pub others: Vec<String>,
-    /// File and line that set it.
+    /// File and line that set the value.
     pub place: String,
-    /// Current value.
+    /// Value in effect.
     pub live: String,
 }
 
@@ -179,11 +179,11 @@ pub struct FsyncOff {
     pub by: FsyncOffBy,
 }
 
-/// Cause that makes a program's fsync ineffective.
+/// Why a program's fsync has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FsyncOffBy {
-    /// A library mapped into the process that intercepts the calls, by file name.
+    /// A library mapped into the process that intercepts fsync calls, by file name.
     Library(String),
     /// A command-line argument.
     Argument(String),
@@ -207,18 +207,18 @@ pub struct FrequencyPolicy {
 /// A receive queue whose packets are steered to certain CPUs (`rps_cpus`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SteeredQueue {
-    /// Device.
+    /// Network device.
     pub device: String,
     /// Queue, such as `rx-0`.
     pub queue: String,
-    /// CPUs.
+    /// CPUs that the packets are steered to.
     pub cpus: CpuList,
 }
 
 /// Unused offloads of a network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceOffloads {
-    /// Device.
+    /// Network device.
     pub device: String,
     /// Offloads that are available but off.
     pub off: Vec<Offload>,
@@ -261,7 +261,7 @@ impl Offload {
         }
     }
 
-    /// Whether it concerns received packets.
+    /// Whether the offload concerns received packets.
     pub const fn is_of_received(self) -> bool {
         matches!(self, Self::ReceiveChecksum | Self::GenericReceive)
     }
@@ -288,6 +288,6 @@ pub struct WakeLatency {
     /// Limit in force, in µs.
     #[serde(rename = "latency_us")]
     pub micros: u32,
-    /// Programs that hold the file open, as far as visible: name and process id.
+    /// Programs known to have the file open: name and process id.
     pub holders: Vec<String>,
 }

@@ -29,7 +29,7 @@ fn possible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error>
 }
 
 impl Cpu {
-    /// The number as an index.
+    /// The CPU number as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -2,7 +2,7 @@
 //!
 //! To add one, write a module with its type, add a line to [`each_document`](crate::each_document),
 //! and add a page in `report`. JSON, the schema, `ticktax schema` and the row in
-//! `docs/documents.md` follow from that line.
+//! `docs/reference/documents.md` follow from that line.
 
 use schemars::JsonSchema;
 use serde::Serialize;

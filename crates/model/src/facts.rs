@@ -1,8 +1,9 @@
 //! Facts: the CPU accounts and other observations of an agent, as Parquet files that can be queried
 //! across many machines.
 //!
-//! `docs/data.md` describes the tables and their columns. Each file is written in one go and
-//! sorted. That keeps files small and lets queries for one name or one time skip most of a file.
+//! `docs/reference/data.md` describes the tables and their columns. Each file is written in one
+//! go and sorted. That keeps files small and lets queries for one name or one time skip most of a
+//! file.
 
 mod rows;
 mod table;

@@ -11,7 +11,7 @@ use crate::{Moment, Nanos};
 /// A verdict that a person can act on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// Rule that produced it, such as `sysctl-not-in-effect`.
+    /// Rule that produced the finding, such as `sysctl-not-in-effect`.
     pub rule: String,
     /// One-line summary.
     pub title: String,
@@ -35,7 +35,7 @@ pub struct Finding {
     pub proposal: Option<KnobProposal>,
 }
 
-/// The cost of a finding.
+/// The cost of a problem that a finding describes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// Description.
@@ -43,13 +43,13 @@ pub struct Cost {
     /// CPU time lost during the recording, if it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
-    /// Longest interval that has a row.
+    /// Longest interval behind the cost, if the recording has a row for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
 }
 
 impl Cost {
-    /// A cost that was not measured.
+    /// A cost with a description but no measurement.
     pub fn said(what: impl Into<String>) -> Option<Self> {
         Some(Self::of(what, None))
     }
@@ -99,16 +99,16 @@ pub enum Confidence {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// Information only.
     Note,
     /// A requested setting or service is not provided.
     Warning,
-    /// It costs time or loses data now.
+    /// The problem costs time or loses data now.
     Serious,
 }
 
 impl Confidence {
-    /// Word used in files.
+    /// Name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Possible => "possible",
@@ -119,7 +119,7 @@ impl Confidence {
 }
 
 impl Severity {
-    /// Word used in files.
+    /// Name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",

@@ -1,4 +1,4 @@
-//! Hidden characters: text from outside may contain them, and a reader would not see them.
+//! Invisible characters in text from other programs, which could mislead a reader.
 
 use std::fmt::Write;
 

@@ -32,7 +32,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Number of buckets. `record.h` has the same number.
+    /// Number of buckets. Must match `record.h`.
     pub const BUCKETS: usize = 140;
 
     /// The bucket of a duration. Negative durations fall into the first.

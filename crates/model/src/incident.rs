@@ -23,27 +23,30 @@ pub struct Incident {
     /// Time of detection, in ms since 1970 by the wall clock. A delay that was too long ended at
     /// this time or was still going on.
     pub at_unix_ms: i64,
-    /// Kind of delay. If several triggers fired, that of the longest delay.
+    /// Kind of delay. If several triggers fired, the kind of the longest delay.
     pub kind: TriggerKind,
-    /// Thread that was delayed. For a stretch, the first thread that it delayed, if known.
+    /// Thread that was delayed. For [`TriggerKind::Stretch`], the first thread that the stretch
+    /// delayed, if known.
     pub thread: Option<IncidentThread>,
-    /// CPU on which it was detected: where the thread then ran, or where the stretch occurred.
+    /// CPU on which the delay was detected: where the thread then ran, or where the stretch
+    /// occurred.
     pub cpu: Option<Cpu>,
-    /// CPU that the thread waited for first, if the rows show that it was another one.
+    /// CPU that the thread waited for first, if the rows show that it differs from `cpu`.
     pub waited_on: Option<Cpu>,
     /// Length of the delay; 0 for a signal or mark.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile of the last hour that the delay exceeded, if the trigger was defined that way.
+    /// Percentile of the last hour's values that the delay exceeded, if the trigger was defined
+    /// that way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
-    /// Activities of the CPU during the delay, largest own time first. Empty if the thread was not
-    /// runnable.
+    /// Activities that ran on the CPU during the delay, largest self time first. Empty if the
+    /// thread was not runnable.
     pub ran: Vec<RanInstead>,
-    /// Own time of its other activities.
+    /// Self time of activities not listed in `ran`.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// Part of the delay in which no row shows what the CPU did.
+    /// Part of the delay for which no row shows the CPU's activity.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
     /// For a frame that started late: time in which its thread was not runnable because it was
@@ -54,12 +57,12 @@ pub struct Incident {
     /// on the previous frame, on a CPU or preempted.
     #[serde(rename = "overran_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub overran: Nanos,
-    /// Source of the thread's wake-up, before its wait or, for a blocked thread, at the end of the
-    /// delay. `None` if no wake-up was observed.
+    /// Source that woke the thread: before its wait or, if it was blocked, at the end of the delay.
+    /// `None` if no wake-up was observed.
     pub woken_by: Option<String>,
-    /// Chain of causes of the first element of `ran` or, for a blocked thread, of its wake-up, from
-    /// the first cause to the element itself. Each step woke, queued or raised the next. Empty if
-    /// no such edge was observed.
+    /// Chain of causes that led to the first element of `ran` or, for a blocked thread, to its
+    /// wake-up. It starts at the first cause, and each step woke, queued or raised the next. Empty
+    /// if no such edge was observed.
     pub chain: Vec<String>,
     /// Text of a mark.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -90,9 +93,9 @@ pub struct RanInstead {
     pub name: String,
     /// Kind of activity.
     pub kind: Kind,
-    /// Processes, if it is a program.
+    /// Process ids, if the activity is a program.
     pub pids: Vec<i32>,
-    /// Own time: without interruptions.
+    /// Self time: excludes interruptions.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
@@ -179,21 +182,21 @@ pub struct IncidentList {
     pub family_alarm: f64,
     /// Incidents and recordings that were not kept, by reason.
     pub not_kept: Vec<NotKept>,
-    /// Incidents found in recordings but missing from the index.
+    /// Number of incidents that were found in recordings but are missing from the index.
     pub found_again: u64,
-    /// Unreadable lines in the index.
+    /// Number of unreadable lines in the index.
     pub damaged: u64,
 }
 
 /// A group of similar incidents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentGroup {
-    /// Common properties.
+    /// Properties that all incidents of the group share.
     #[serde(flatten)]
     pub signature: Signature,
     /// Number of incidents.
     pub count: u64,
-    /// Total time.
+    /// Total length of the incidents.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Longest incident.
@@ -227,9 +230,9 @@ impl IncidentGroup {
 /// Things that were not kept for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotKept {
-    /// Reason.
+    /// Reason why they were not kept.
     pub cause: LossCause,
-    /// Number.
+    /// Number of things not kept.
     pub count: u64,
 }
 

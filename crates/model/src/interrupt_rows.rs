@@ -17,7 +17,7 @@ const ARM_TIMER: &str = "arch_timer";
 
 /// The devices on an interrupt line, parsed from the description in its row. Returns the
 /// description unchanged if it names no device. The local timer is always called `local_timer`,
-/// even where it is an ordinary line.
+/// even if it is an ordinary line.
 pub fn devices(description: &str) -> Cow<'_, str> {
     let words: Vec<&str> = description.split_ascii_whitespace().collect();
     let number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());

@@ -12,7 +12,7 @@ pub const UNTRACED_TIMER: &str = "untraced_timer";
 /// not report the context switch to it.
 pub const UNREPORTED: &str = "unreported thread";
 
-/// Name of the account that collects the rest once a table of sums has no room for more names.
+/// Name of the account that collects sources once a table of sums is full.
 pub const OTHERS: &str = "others";
 
 /// Name of the softirq that runs timer-wheel timers.
@@ -30,11 +30,11 @@ pub fn is_ksoftirqd(name: &str) -> bool {
 /// The tick's timer function in recent and in earlier kernels.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// Timer function that ends a sleep.
+/// Timer function that wakes a sleeping thread.
 pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 
-/// Timer functions that refill the quota of a cgroup: at each period, and with the time that other
-/// CPUs returned.
+/// Timer functions that refill a cgroup's quota: the first at each period, the second with the time
+/// that other CPUs returned.
 pub const QUOTA_FUNCTIONS: [&str; 2] = ["sched_cfs_period_timer", "sched_cfs_slack_timer"];
 
 /// Timer function that makes a CPU's fair server run ordinary threads ahead of real-time ones.
@@ -56,7 +56,7 @@ pub fn is_bound_worker(name: &str) -> bool {
     pool.is_some_and(|pool| pool.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Work that a CPU does on behalf of a thread other than running it. It is the detail of a
+/// Work that a CPU does on behalf of a thread other than running it. Stored as the detail of a
 /// [`Kind::Task`](crate::Kind::Task) row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskDetail {
@@ -70,7 +70,7 @@ impl TaskDetail {
     /// All details.
     pub const ALL: [Self; 2] = [Self::PageFault, Self::Reclaim];
 
-    /// Word used in files.
+    /// Name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PageFault => "page_fault",

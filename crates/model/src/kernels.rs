@@ -31,7 +31,7 @@ pub enum GuestClock {
 }
 
 impl GuestClock {
-    /// Prefix of the word for an instruction-counting clock. Its shift follows.
+    /// Prefix of the word for an instruction-counting clock; the shift follows it.
     const COUNTED: &str = "icount:";
 
     /// A clock that advances by 2 to the power of `shift` ns per instruction: 0 to 10, as in QEMU.
@@ -42,13 +42,13 @@ impl GuestClock {
         }
     }
 
-    /// The word that announces such a clock to a guest, in
-    /// [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER).
+    /// The word in [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER) that tells a guest about a
+    /// clock from [`counted`](Self::counted) with this `shift`.
     pub fn counted_word(shift: u8) -> String {
         format!("{}{shift}", Self::COUNTED)
     }
 
-    /// The clock that a word announces. Any word not produced by
+    /// The clock that `word` stands for. Any word not produced by
     /// [`counted_word`](Self::counted_word) means the host's clock.
     pub fn of_word(word: &str) -> Self {
         let shift = word.strip_prefix(Self::COUNTED);
@@ -60,7 +60,7 @@ impl GuestClock {
 /// One quantity at several tick rates, under one set of boot parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTable {
-    /// Quantity.
+    /// Name of the quantity.
     pub what: String,
     /// Boot parameters.
     pub cmdline: String,
@@ -68,9 +68,10 @@ pub struct KernelTable {
     pub unit: String,
     /// Unit of the measured and expected figures.
     pub kernel_unit: String,
-    /// Description of the expectation, in a few words.
+    /// Short description of the expectation.
     pub expectation: String,
-    /// Largest acceptable deviation of a kernel from the expectation; `None` if it is not judged.
+    /// Largest acceptable deviation of a kernel from the expectation; `None` if the table is not
+    /// judged.
     pub allowed: Option<Allowance>,
     /// Rows, by tick rate.
     pub rows: Vec<KernelRow>,
@@ -82,7 +83,7 @@ pub struct KernelTable {
 pub enum Allowance {
     /// An absolute deviation, in the figure's unit.
     Of(f64),
-    /// A share of the figure.
+    /// A relative deviation, as a share of the figure.
     Share(f64),
 }
 
@@ -104,7 +105,7 @@ pub struct KernelRow {
 }
 
 impl KernelRow {
-    /// Deviation of the kernel from the expected range: 0 within it, negative below it.
+    /// Distance of the kernel's figure from the expected range: 0 within it, negative below it.
     pub fn off(&self) -> Option<f64> {
         let (min, max) = self
             .expected
@@ -114,7 +115,7 @@ impl KernelRow {
 }
 
 impl KernelTable {
-    /// Whether a row is close enough to the expectation; `None` if it is not judged.
+    /// Whether `row` is close enough to the expectation; `None` if it is not judged.
     pub fn met(&self, row: &KernelRow) -> Option<bool> {
         let max = match self.allowed? {
             Allowance::Of(max) => max,
@@ -133,15 +134,15 @@ pub struct KernelsStatement {
     pub release: Option<String>,
     /// Clock of the guests.
     pub clock: GuestClock,
-    /// All quantities.
+    /// One table per quantity.
     pub tables: Vec<KernelTable>,
     /// Remarks.
     pub remarks: Vec<Remark>,
 }
 
 impl KernelsStatement {
-    /// Number of judged rows that are close enough, and number of judged rows. Rows used for
-    /// calibration are excluded, because they agree by construction.
+    /// Number of judged rows that are close enough, and the number of judged rows. Calibration rows
+    /// are excluded, because they agree by construction.
     pub fn met(&self) -> (usize, usize) {
         let rows = self.tables.iter().flat_map(|table| {
             let rows = table.rows.iter().filter(|row| !row.fit);

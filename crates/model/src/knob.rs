@@ -84,7 +84,7 @@ impl KnobRisk {
 /// A list of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobList {
-    /// Search word, if the list is restricted to matching settings.
+    /// Search word, if the list contains only matching settings.
     pub of: Option<String>,
     /// Total number of known settings.
     pub known: u64,
@@ -95,11 +95,11 @@ pub struct KnobList {
 /// One setting in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobLine {
-    /// Name.
+    /// Name of the setting.
     pub id: String,
-    /// Scope.
+    /// Kind of object that the setting belongs to.
     pub scope: KnobScope,
-    /// Risk.
+    /// Possible damage from changing the setting.
     pub risk: KnobRisk,
     /// Effect of the setting.
     pub about: String,
@@ -108,27 +108,27 @@ pub struct KnobLine {
 /// Full description of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobSheet {
-    /// Name.
+    /// Name of the setting.
     pub id: String,
-    /// Scope.
+    /// Kind of object that the setting belongs to.
     pub scope: KnobScope,
-    /// Its place in the kernel: a file, a system call or a boot parameter.
+    /// Where the kernel keeps the setting: a file, a system call or a boot parameter.
     pub place: String,
-    /// Unit of its values; `None` if they have no unit.
+    /// Unit of the values; `None` if they have no unit.
     pub unit: Option<String>,
     /// Allowed values.
     pub values: String,
-    /// Risk.
+    /// Possible damage from changing the setting.
     pub risk: KnobRisk,
     /// Reason for the risk, if there is a risk.
     pub risk_reason: Option<String>,
     /// Effect of the setting.
     pub about: String,
-    /// Benefits and costs of changing it.
+    /// Benefits and costs of changing the setting.
     pub trades: String,
-    /// Kernels that have it.
+    /// Kernels that have the setting.
     pub kernels: String,
-    /// Kernel documentation that describes it.
+    /// Kernel documentation that describes the setting.
     pub source: String,
     /// Settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
@@ -140,9 +140,9 @@ pub struct KnobSheet {
 /// The current values of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobReadings {
-    /// Name.
+    /// Name of the setting.
     pub id: String,
-    /// Unit of its values; `None` if they have no unit.
+    /// Unit of the values; `None` if they have no unit.
     pub unit: Option<String>,
     /// Value for each object that was queried.
     pub readings: Vec<KnobReading>,
@@ -151,11 +151,11 @@ pub struct KnobReadings {
 /// The current value of a setting for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobReading {
-    /// Object.
+    /// Object that was queried.
     pub target: String,
-    /// Value; `None` if it could not be read.
+    /// Current value; `None` if it could not be read.
     pub value: Option<String>,
-    /// Error, if it could not be read.
+    /// Why the value could not be read.
     pub problem: Option<String>,
 }
 
@@ -166,11 +166,11 @@ pub struct UndoStatement {
     pub journal: String,
     /// The command that changed the settings, if known.
     pub changed_by: Option<String>,
-    /// Damaged journal lines, which were skipped.
+    /// Number of damaged journal lines, which were skipped.
     pub damaged_lines: u64,
     /// Copy of the unreadable end of the journal, which was cut off.
     pub damaged_copy: Option<String>,
-    /// Settings that were still to be restored, in the order of processing.
+    /// Settings that had not been restored yet, in the order of processing.
     pub settings: Vec<UndoneSetting>,
     /// Why the journal could not be written, if it could not.
     pub journal_problem: Option<String>,
@@ -185,13 +185,14 @@ impl UndoStatement {
         }
     }
 
-    /// Whether every setting is settled, so that another undo would have nothing to do.
+    /// Whether every setting is settled, so another undo would have nothing to do.
     pub fn is_complete(&self) -> bool {
         let mut settings = self.settings.iter();
         settings.all(|setting| !setting.outcome.is_pending()) && self.journal_problem.is_none()
     }
 
-    /// Whether every change is known to be restored. Settings in damaged journal lines are unknown.
+    /// Whether every change is known to be restored. Nothing is known about settings in damaged
+    /// journal lines.
     pub fn is_certain(&self) -> bool {
         self.is_complete() && self.damaged_lines == 0
     }
@@ -202,15 +203,15 @@ impl UndoStatement {
 pub struct UndoneSetting {
     /// Name of the setting.
     pub id: String,
-    /// Object.
+    /// Object that the setting belongs to.
     pub target: String,
     /// Value before the change.
     pub original: String,
-    /// Value found now; `None` if it could not be read.
+    /// Value found by the undo; `None` if it could not be read.
     pub found: Option<String>,
-    /// Result.
+    /// Result of restoring the setting.
     pub outcome: UndoOutcome,
-    /// Error, if it could not be restored.
+    /// Why the setting could not be restored.
     pub problem: Option<String>,
 }
 
@@ -220,22 +221,22 @@ pub struct UndoneSetting {
 pub enum UndoOutcome {
     /// The original value was restored.
     Restored,
-    /// Restored, although the value found was never read back: the run that wrote it was killed
-    /// first.
+    /// The original value was restored. The value before that was never read back, because the
+    /// invocation that wrote it was killed.
     RestoredUnread,
-    /// It already had its original value.
+    /// The setting already had its original value.
     Already,
-    /// It ended with the process that held it.
+    /// The setting ended with the process that held it.
     Released,
-    /// Another program has changed it since, so it was left alone.
+    /// Another program has changed the setting since, so it was left alone.
     Foreign,
     /// The object no longer exists, and neither does the setting.
     Gone,
-    /// The machine has rebooted since, which reset it.
+    /// The machine has rebooted since, which reset the setting.
     Rebooted,
-    /// Its CPU is offline. It remains to be restored once the CPU is online.
+    /// The setting's CPU is offline. The setting can be restored once the CPU is online.
     Offline,
-    /// It could not be restored.
+    /// The setting could not be restored.
     Failed,
 }
 
@@ -253,7 +254,7 @@ impl UndoOutcome {
         Self::Failed,
     ];
 
-    /// Whether it still has to be restored.
+    /// Whether the setting still has to be restored.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Offline | Self::Failed)
     }

@@ -16,12 +16,12 @@ pub struct Intervals {
     /// 99th percentile of the length; `None` below 299 intervals, which are too few to bound it.
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
-    /// Longest.
+    /// Longest wall-clock length.
     #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
-/// Lengths of intervals when at least one interval is known.
+/// Lengths of intervals, when there is at least one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lengths {
     /// Median length.
@@ -30,13 +30,13 @@ pub struct Lengths {
     /// 99th percentile of the length; `None` below 299 intervals, which are too few to bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
-    /// Longest.
+    /// Longest length.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }
 
 impl Intervals {
-    /// The lengths, or `None` if there were no intervals or their individual lengths are unknown.
+    /// The lengths; `None` if there were no intervals or only their total time is known.
     pub fn lengths(&self) -> Option<Lengths> {
         Some(Lengths {
             median: self.median?,
@@ -47,7 +47,7 @@ impl Intervals {
 }
 
 impl Lengths {
-    /// `count` intervals with these lengths.
+    /// Combines these lengths with the number of intervals, `count`.
     pub fn of(self, count: u64) -> Intervals {
         Intervals {
             count,
@@ -57,8 +57,8 @@ impl Lengths {
         }
     }
 
-    /// The larger of each figure: an upper bound for the union of two sets of intervals whose own
-    /// figures are all that is known.
+    /// The larger of each figure. This is an upper bound for the union of two sets of intervals
+    /// when only each set's figures are known.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {
         Self {

@@ -1,9 +1,9 @@
-//! The vocabulary of ticktax: the types that all its other crates exchange.
+//! ticktax's vocabulary: the types that all its other crates exchange.
 //!
 //! A recording is a [`recording::Header`] and a stream of [`recording::Row`]s that describe what
 //! happened on each CPU. The analysis turns it into a document such as a [`statement::Statement`].
-//! The smaller types here are the parts of both. This crate makes no system calls: `ticktax_store`
-//! reads and writes files.
+//! The smaller types here are used in both. This crate makes no system calls: `ticktax_store` reads
+//! and writes files.
 #![forbid(unsafe_code)]
 
 pub mod accounting;

@@ -1,4 +1,4 @@
-//! Limitations: what an observer could not see, as types. `ticktax-report` puts them into words.
+//! Limitations, as types: what an observer could not see. `ticktax-report` puts them into words.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use crate::hook::Hook;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Something that could not be observed, or not as requested. Its `id` in recordings and JSON is
-/// stable, so programs can rely on it.
+/// Something that could not be observed, or not in the way that was requested. The `id` in
+/// recordings and JSON is stable, so programs can rely on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Limitation {
@@ -18,76 +18,77 @@ pub enum Limitation {
     KernelNotTraced {
         /// Error from the tracer.
         message: String,
-        /// Whether root could trace: the user is unprivileged.
+        /// Whether root could trace. If so, the user lacks privileges.
         #[serde(default)]
         needs_root: bool,
     },
     /// A hook could not be attached.
     HookMissing {
-        /// Hook.
+        /// Hook that could not be attached.
         hook: Hook,
-        /// Reason.
+        /// Reason why it is not attached.
         reason: HookMissing,
     },
     /// `/proc/kallsyms` shows no addresses, so functions have no names.
     FunctionNamesHidden,
     /// Some settings could not be read.
     SettingsUnread {
-        /// Some of their files.
+        /// Paths of some of these settings.
         paths: Vec<String>,
-        /// Number of other files.
+        /// Number of files not listed in `paths`.
         more: u64,
-        /// Reason.
+        /// Reason why they could not be read.
         reason: Unreadable,
     },
     /// CPUs went offline during the recording. Their accounts end with the last event there.
     CpusWentOffline {
-        /// CPUs.
+        /// CPUs that went offline.
         cpus: CpuList,
     },
     /// CPUs were plugged in during the recording. Their accounts start at their first context
     /// switch.
     CpusPluggedIn {
-        /// CPUs.
+        /// CPUs that were plugged in.
         cpus: CpuList,
     },
     /// The accounts of some CPUs start at their first context switch, because a high-priority
     /// thread occupied the CPU.
     BooksBeganLate {
-        /// CPUs.
+        /// CPUs whose accounts start late.
         cpus: CpuList,
     },
     /// Some CPUs were not watched, so the watched program may have run there unseen.
     CpusNotWatched {
-        /// CPUs.
+        /// CPUs that were not watched.
         cpus: CpuList,
     },
     /// The probe is not allowed to run on some CPUs.
     CpusNotProbed {
-        /// CPUs.
+        /// CPUs without a probe.
         cpus: CpuList,
     },
     /// The probe was not started on CPUs that were fully loaded. The kernel shares CPU time between
     /// sessions first, so the probe would have taken time from the load.
     CpusFull {
-        /// CPUs.
+        /// Fully loaded CPUs.
         cpus: CpuList,
     },
     /// A probe runs under a different scheduling policy than it requested.
     ProbePolicyRefused {
-        /// CPU.
+        /// CPU of the probe.
         cpu: Cpu,
         /// Requested and granted policy.
         policy: PolicyGrant,
     },
-    /// The time of the hypervisor, and of kernel entry and exit, is contained in other accounts.
+    /// Other accounts include the hypervisor's time and the time of kernel entry and exit.
     OutsideNotSeparated {
-        /// Why gaps are missing, which would separate that time.
+        /// Why there are no gaps, which would show that time separately.
         reason: NoGaps,
     },
-    /// Intervals were only summed, so a single program could not be followed.
+    /// Intervals were only summed, so no single program could be followed.
     ProgramNotFollowed,
-    /// Some threads were not followed. Their off-CPU time is derived from runs and wake-ups.
+    /// Some threads were not followed. Their off-CPU time is derived from when they ran and when
+    /// they were woken.
     WaitsDerived {
         /// Number of threads.
         threads: u64,
@@ -109,20 +110,20 @@ pub enum Limitation {
     /// Part of an incident's history was overwritten in the flight recorder's ring buffer before it
     /// could be kept.
     RingTooShort {
-        /// History requested before the trigger.
+        /// Requested history before the trigger.
         #[serde(rename = "asked_ns")]
         asked: Nanos,
-        /// History in the ring buffer of the busiest CPU.
+        /// Length of the history in the busiest CPU's ring buffer.
         #[serde(rename = "reached_ns")]
         reached: Nanos,
     },
     /// The window of an incident ended early because its records reached the flight recorder's
     /// memory limit.
     WindowCutShort {
-        /// Requested length.
+        /// Requested length of the window.
         #[serde(rename = "asked_ns")]
         asked: Nanos,
-        /// Actual length.
+        /// Length of the window that was kept.
         #[serde(rename = "kept_ns")]
         kept: Nanos,
     },
@@ -134,13 +135,13 @@ pub enum Limitation {
     },
     /// The time of day was set.
     ClockSet {
-        /// Step; negative if the clock was set back.
+        /// Size of the step; negative if the clock was set back.
         #[serde(rename = "by_ns")]
         by: Nanos,
     },
     /// The kernel counted interrupts that no tracepoint reports.
     InterruptsNotTraced {
-        /// CPU.
+        /// CPU that handled the interrupts.
         cpu: Cpu,
         /// Interrupt, as described in `/proc/interrupts`.
         interrupt: String,
@@ -152,7 +153,7 @@ pub enum Limitation {
         /// Number of times that a thread was found running without a switch to it.
         count: u64,
     },
-    /// According to the scheduler, a process ran that no event mentions.
+    /// According to the scheduler, a process ran, but no event mentions it.
     ProcessNotTraced {
         /// Process name.
         name: String,
@@ -172,7 +173,7 @@ pub enum Limitation {
         #[serde(rename = "ran_ns")]
         ran: Nanos,
         /// Minimum CPU time missing from the events. It is unexplained, or charged to the threads
-        /// that the process displaced.
+        /// that ran before the process.
         #[serde(rename = "missing_ns")]
         missing: Nanos,
     },
@@ -197,27 +198,27 @@ pub enum Limitation {
         /// Number of intervals.
         intervals: u64,
     },
-    /// A guest whose clock counts instructions.
+    /// The recording comes from a guest whose clock counts instructions.
     InstructionTime {
         /// Time per instruction.
         #[serde(rename = "instruction_ns")]
         instruction: Nanos,
     },
-    /// A guest whose clock is the host's.
+    /// The recording comes from a guest that uses the host's clock.
     HostTime,
-    /// A paced process made more context switches than fit into memory.
+    /// A paced process switched contexts more often than fits into memory.
     FollowingCutShort {
-        /// Time after which following stopped.
+        /// Time after which the process was no longer followed.
         #[serde(rename = "after_ns")]
         after: Nanos,
     },
     /// Events of a paced process were lost.
     FrameEventsLost {
-        /// Number of events.
+        /// Number of lost events.
         events: u64,
     },
-    /// Only part of a recording is shown. Counters of the whole recording do not apply to it. The
-    /// numbers in the other limitations refer to the whole.
+    /// Only part of a recording is shown. Counters of the whole recording do not apply to the part.
+    /// Numbers in the other limitations refer to the whole recording.
     PartOfRecording {
         /// Start of the part, relative to the start of the recording.
         #[serde(rename = "from_ns")]
@@ -226,20 +227,20 @@ pub enum Limitation {
         #[serde(rename = "to_ns")]
         to: Nanos,
     },
-    /// The contents of some probe gaps have no known position in time.
+    /// For some probe gaps, the times of the activities inside are unknown.
     GapContentsUnknown {
-        /// CPUs.
+        /// CPUs of these gaps.
         cpus: CpuList,
     },
-    /// The kernel's CPU-time counters were not read at both ends.
+    /// The kernel's CPU-time counters were not read at both ends of the recording.
     CountersUnread {
-        /// CPUs.
+        /// CPUs whose counters were not read.
         cpus: CpuList,
     },
-    /// Rows that sum intervals over windows have no times in which a period could be found. When
-    /// sums are kept, only long intervals and gaps have times.
+    /// Rows that sum intervals over windows have no times from which to find a period. When sums
+    /// are kept, only long intervals and gaps have times.
     BeatTimesSummed {
-        /// Number of rows.
+        /// Number of such rows.
         rows: u64,
     },
     /// In some windows even long intervals were summed, because there was no room for their times.
@@ -268,50 +269,50 @@ pub enum Limitation {
     },
     /// Some sources have too few events to find a period.
     BeatSourcesQuiet {
-        /// Number of sources.
+        /// Number of sources with too few events.
         sources: u64,
         /// Number of events needed.
         min_events: u64,
     },
     /// Some sources did not fit into memory.
     BeatSourcesLeftOut {
-        /// Number of sources.
+        /// Number of sources that did not fit.
         sources: u64,
         /// Number of sources that fit.
         max: u64,
     },
     /// Some sources have more events than fit into memory.
     BeatSourcesCutShort {
-        /// Number of sources.
+        /// Number of sources whose events were cut short.
         sources: u64,
     },
-    /// Some of the events in which periods are searched were lost.
+    /// Some of the events to be searched for periods were lost.
     BeatEventsLost {
-        /// CPU.
+        /// CPU that lost the events.
         cpu: Cpu,
-        /// Number of events.
+        /// Number of lost events.
         events: u64,
     },
-    /// There were periods in which nothing was recorded.
+    /// Nothing was recorded during some periods.
     RecordingHoles {
-        /// CPU.
+        /// CPU with these holes.
         cpu: Cpu,
-        /// Minimum total length.
+        /// Minimum total length of the holes.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Number of such periods.
+        /// Number of holes.
         holes: u64,
     },
     /// Events of threads that move between CPUs arrived too late to be sorted.
     BeatEventsUnordered {
-        /// Number of events.
+        /// Number of events that arrived too late.
         events: u64,
     },
     /// The recording's file has no checksums, so damage would go unnoticed.
     NotVerified,
     /// Another limitation, as text.
     Other {
-        /// Missing observation.
+        /// Thing that could not be observed.
         what: String,
         /// Reason.
         why: String,
@@ -332,7 +333,7 @@ fn default_max_windows() -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookMissing {
-    /// It was left out on request.
+    /// The user asked to leave the hook out.
     OnRequest,
     /// This kernel does not have the tracepoint.
     NoTracepoint,
@@ -340,7 +341,7 @@ pub enum HookMissing {
     NoFunction(String),
     /// This kernel does not allow attaching to the function.
     FunctionNotPermitted(String),
-    /// The kernel refused to load it, with this error.
+    /// The kernel refused to load the hook's program, with this error.
     Refused(String),
 }
 
@@ -365,15 +366,15 @@ impl fmt::Display for HookMissing {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unreadable {
-    /// Only root may read it.
+    /// Only root may read the setting.
     NeedsRoot,
-    /// Reading the kernel log needs a capability.
+    /// Reading the kernel log requires a capability (`CAP_SYSLOG`).
     NeedsSyslog,
-    /// It is a directory, a device or a pipe.
+    /// The path is a directory, a device or a pipe.
     NotAFile,
-    /// It exceeds the size limit.
+    /// The file exceeds the size limit.
     TooLong {
-        /// Number of bytes read.
+        /// Number of bytes that were read.
         read_bytes: u64,
     },
     /// There are more settings than ticktax examines.
@@ -390,6 +391,6 @@ pub enum Unreadable {
 pub enum NoGaps {
     /// No probe ran.
     NoProbe,
-    /// A soaker ran instead, which does not read a clock.
+    /// A soaker ran instead of a probe. It does not read a clock.
     Soaker,
 }

@@ -41,8 +41,8 @@ pub struct Machine {
     pub accounting: Vec<String>,
     /// Preemption model in force.
     pub preemption: Option<Preemption>,
-    /// Source of facts about the kernel. Facts missing here come from its build configuration and
-    /// boot parameters.
+    /// How facts about the kernel were established. Facts not listed here come from its build
+    /// configuration and boot parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub known: BTreeMap<MachineFact, Known>,
     /// Configured settings, for findings.
@@ -54,26 +54,26 @@ pub struct Machine {
     pub settings: BTreeMap<String, String>,
 }
 
-/// Boot parameter that defines the clock of a lab guest. Its presence also shows that the program
-/// runs in such a guest.
+/// Boot parameter that defines a lab guest's clock. It exists only in lab guests.
 pub const LAB_PARAMETER: &str = "ticktax.lab";
 
 impl Machine {
-    /// The value of a boot parameter. See [`parameter`].
+    /// The value of the boot parameter `name`. See [`parameter`].
     pub fn parameter(&self, name: &str) -> Option<&str> {
         parameter(self.cmdline.as_deref().unwrap_or_default(), name)
     }
 }
 
-/// The words of a command line that are meant for the kernel. Words after `--` go to the init
-/// process.
+/// The words of a kernel command line that are meant for the kernel. Words after `--` go to the
+/// init process.
 pub fn kernel_words(cmdline: &str) -> impl Iterator<Item = &str> {
     cmdline
         .split_ascii_whitespace()
         .take_while(|word| *word != "--")
 }
 
-/// The value of a boot parameter. If it occurs more than once, the last value counts.
+/// The value of the parameter `name` in `cmdline`. If it occurs more than once, the last value
+/// counts.
 pub fn parameter<'a>(cmdline: &'a str, name: &str) -> Option<&'a str> {
     let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
     kernel_words(cmdline).filter_map(value).last()
@@ -101,37 +101,39 @@ pub struct Counters {
     /// `/proc/pressure`, by resource (`cpu`, `io`, `memory`).
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
-    /// UDP sockets of the victim's processes, from `/proc/PID/net/udp`.
+    /// UDP sockets of the watched program's processes, from `/proc/PID/net/udp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub udp_sockets: Vec<UdpSocket>,
-    /// `cpu.stat` of the victim's cgroup.
+    /// `cpu.stat` of the watched program's cgroup.
     #[serde(default)]
     pub throttling: Option<Throttling>,
-    /// Samples so far of the threads that ran or waited for a CPU, on the whole machine.
+    /// Number of threads on the whole machine that ran or waited for a CPU, sampled since the
+    /// start.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
     /// Data written to swap and to NFS servers, and data still to be written.
     #[serde(default)]
     pub writeback: Option<Writeback>,
-    /// Offsets of other clocks.
+    /// Offsets of other clocks from `CLOCK_MONOTONIC`.
     #[serde(default)]
     pub clocks: Option<ClockOffsets>,
-    /// CPU time of processes, by process id, from `/proc/PID/stat`. If there are very many, only
-    /// processes whose time grew during the recording.
+    /// CPU time of processes, by process id, from `/proc/PID/stat`. If there are very many
+    /// processes, only those whose time grew during the recording.
     #[serde(default)]
     pub programs: BTreeMap<i32, ProgramTime>,
-    /// Time at which the last of `programs` was read; `None` in recordings of earlier versions.
+    /// Time at which the last entry of `programs` was read; `None` in recordings of earlier
+    /// versions.
     #[serde(default, rename = "programs_read_ns")]
     pub programs_read: Option<Nanos>,
     /// Whether `programs` may lack processes that ran during the recording, because there were too
     /// many to read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub programs_cut: bool,
-    /// Process ids that existed, for recordings without `programs`, such as part of a recording.
+    /// Ids of existing processes, for recordings without `programs`, such as part of a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
-    /// Times that the kernel stopped the tick since the tracer started counting, by CPU; empty if
-    /// it was not counted.
+    /// Number of times that the kernel stopped the tick since the tracer started counting, by CPU.
+    /// Empty if the tracer did not count.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
 }
@@ -143,18 +145,18 @@ pub struct UdpSocket {
     pub inode: u64,
     /// Local port.
     pub port: u16,
-    /// A process that has it open.
+    /// Process id of one process that has the socket open.
     pub pid: i32,
     /// Data waiting to be read, in bytes of buffer.
     pub queued_bytes: u64,
     /// Dropped datagrams, most of them because the buffer was full.
     pub drops: u64,
-    /// Size of the receive buffer as the kernel counts it, which is twice the `SO_RCVBUF` setting.
-    /// `None` if the kernel does not report it, or for a socket in another network namespace.
+    /// Size of the receive buffer as the kernel counts it: twice the `SO_RCVBUF` setting. `None` if
+    /// the kernel does not report it or the socket is in another network namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<u64>,
-    /// Memory charged to the buffer: data waiting and data read recently. Known if `buffer_bytes`
-    /// is.
+    /// Memory charged to the buffer: data waiting and data read recently. Known whenever
+    /// `buffer_bytes` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_bytes: Option<u64>,
 }
@@ -175,13 +177,13 @@ pub struct SoftnetCounts {
     pub processed: u64,
     /// Frames dropped because the backlog was full.
     pub dropped: u64,
-    /// Times that `NET_RX` stopped with work left because its budget or time was used up
+    /// Number of times that `NET_RX` stopped with work left because its budget or time was used up
     /// (`time_squeeze`).
     pub squeezed: u64,
 }
 
 impl SoftnetCounts {
-    /// The counts since `before`. The kernel's counters have 32 bits and wrap around.
+    /// The counts since `before`. Handles wrap-around of the kernel's 32-bit counters.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let passed = |after: u64, before: u64| after.wrapping_sub(before) & u64::from(u32::MAX);
@@ -198,18 +200,19 @@ impl SoftnetCounts {
 pub struct ProgramTime {
     /// Process name.
     pub name: String,
-    /// User and system time together, in whole `USER_HZ` ticks.
+    /// User plus system time, in whole `USER_HZ` ticks.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Whether it is a kernel thread or ticktax itself.
+    /// Whether the process is a kernel thread or ticktax itself.
     pub own_or_kernel: bool,
-    /// Whether its nice value is positive, so that its user time is in the `nice` column.
+    /// Whether the process's nice value is positive, so that its user time is in the `nice` column.
     #[serde(default)]
     pub nice: bool,
-    /// CPU time of its children that have exited and been waited for.
+    /// CPU time of the process's children that have exited and been waited for.
     #[serde(default, rename = "children_time_ns")]
     pub children: Nanos,
-    /// Time on CPUs of its living threads, according to the scheduler (`schedstat`).
+    /// Time that the process's living threads spent on CPUs, according to the scheduler
+    /// (`schedstat`).
     #[serde(default, rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
 }
@@ -236,8 +239,8 @@ pub struct ClockChanges {
 }
 
 impl ClockOffsets {
-    /// Smaller changes are ignored: the clocks of one reading are not read at exactly the same
-    /// time.
+    /// Smaller changes are ignored, because the clocks of one reading are not read at exactly the
+    /// same time.
     const SHORTEST: Nanos = Nanos::from_millis(1);
 
     /// The changes since `before`.
@@ -272,7 +275,7 @@ pub struct Throttling {
     pub cgroup: String,
     /// Quota periods in which the cgroup was runnable.
     pub periods: u64,
-    /// Periods in which it used up its quota.
+    /// Quota periods in which the cgroup used up its quota.
     pub throttled: u64,
     /// Throttled time, summed over CPUs.
     #[serde(rename = "time_ns")]
@@ -280,7 +283,7 @@ pub struct Throttling {
 }
 
 impl Throttling {
-    /// The counts since `before`; `None` if that was another cgroup.
+    /// The counts since `before`; `None` if `before` is of another cgroup.
     pub fn since(&self, before: &Self) -> Option<Self> {
         (self.cgroup == before.cgroup).then(|| Self {
             cgroup: self.cgroup.clone(),
@@ -296,9 +299,9 @@ impl Throttling {
 pub struct RunQueue {
     /// Number of samples.
     pub samples: u64,
-    /// Sum of the threads over all samples.
+    /// Sum of the sampled numbers of threads.
     pub threads: u64,
-    /// Maximum of a sample.
+    /// Largest sampled number of threads.
     pub max: u64,
 }
 
@@ -317,33 +320,33 @@ pub struct InterruptRow {
     /// Devices on the interrupt line, or the kernel's description of an architecture-specific
     /// interrupt.
     pub description: String,
-    /// Count by CPU number.
+    /// Number of interrupts, by CPU number.
     pub counts: BTreeMap<u32, u64>,
 }
 
-/// One CPU's line of `/proc/stat`, converted to time. Most kernels sample it at the tick, with a
-/// resolution of 10 ms (`USER_HZ` = 100).
+/// One CPU's line of `/proc/stat`, converted to time. Most kernels sample these times at the tick;
+/// their unit is 10 ms (`USER_HZ` = 100).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTimes {
-    /// Programs with a nice value of 0 or below.
+    /// Time of programs with a nice value of 0 or below.
     #[serde(rename = "user_ns")]
     pub user: Nanos,
-    /// Programs with a positive nice value.
+    /// Time of programs with a positive nice value.
     #[serde(rename = "nice_ns")]
     pub nice: Nanos,
-    /// The kernel, on behalf of programs and in its own threads.
+    /// Time of the kernel, on behalf of programs and in its own threads.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
-    /// Idle.
+    /// Idle time.
     #[serde(rename = "idle_ns")]
     pub idle: Nanos,
-    /// Idle while a task waited for a disk.
+    /// Idle time while a task waited for a disk.
     #[serde(rename = "iowait_ns")]
     pub iowait: Nanos,
-    /// Hardware interrupts; 0 on kernels that only sample at the tick.
+    /// Time of hardware interrupts; 0 on kernels that only sample at the tick.
     #[serde(rename = "irq_ns")]
     pub irq: Nanos,
-    /// Softirqs.
+    /// Time of softirqs.
     #[serde(rename = "softirq_ns")]
     pub softirq: Nanos,
     /// Stolen time, according to the hypervisor's steal clock.
@@ -357,7 +360,7 @@ impl CpuTimes {
         self.user + self.nice + self.system + self.irq + self.softirq
     }
 
-    /// The times since `before`, column by column.
+    /// The time added to each column since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -374,23 +377,23 @@ impl CpuTimes {
 }
 
 impl Counters {
-    /// Increase of the interrupt row `label` on `cpu` since `before`; `None` if either reading
-    /// lacks it.
+    /// Number of interrupts of row `label` on `cpu` since `before`; `None` if either reading lacks
+    /// the row.
     pub fn interrupts_since(&self, before: &Self, label: &str, cpu: Cpu) -> Option<u64> {
         let count = |counters: &Self| counters.interrupts.get(label)?.counts.get(&cpu.0).copied();
         Some(count(self)?.saturating_sub(count(before)?))
     }
 
-    /// Processes that existed, including at least those that ran during the recording; `None` if
-    /// some of these may be missing.
+    /// Ids of processes that existed, including at least all that ran during the recording; `None`
+    /// if some of those may be missing.
     pub fn present(&self) -> Option<BTreeSet<i32>> {
         let listed = !self.programs_cut && !self.programs.is_empty();
         let listed = || listed.then(|| self.programs.keys().copied().collect());
         self.pids.clone().or_else(listed)
     }
 
-    /// Removes programs whose time did not change since `before` from both readings. Short lists
-    /// are left as they are; a long one would fill the file.
+    /// Removes programs whose time did not change between `before` and `self` from both readings. A
+    /// short list stays unchanged; a long one would fill the file.
     pub fn keep_what_ran(&mut self, before: &mut Self) {
         const FEW: usize = 1_000;
         if self.programs.len() <= FEW {
@@ -403,7 +406,7 @@ impl Counters {
             let on_cpu = before.programs.get(pid).and_then(|b| b.on_cpu);
             after.time > time || after.children > children || after.on_cpu != on_cpu
         };
-        // Only the scheduler's accounting shows a run shorter than a tick.
+        // Only the scheduler's accounting shows a process that ran for less than a tick.
         let may_be_missed = |after: &ProgramTime| after.on_cpu.is_none();
         self.programs_cut |= self.programs.values().any(may_be_missed);
         self.programs.retain(|pid, after| ran(pid, after));
@@ -411,7 +414,7 @@ impl Counters {
         before.programs.retain(|pid, _| after.contains_key(pid));
     }
 
-    /// Changes of the clocks since `before`; `None` if either reading lacks them.
+    /// Changes of the clocks since `before`; `None` if either reading lacks clock offsets.
     pub fn clocks_since(&self, before: &Self) -> Option<ClockChanges> {
         Some(self.clocks?.since(before.clocks.as_ref()?))
     }

@@ -14,6 +14,6 @@ pub struct Moment {
     /// Wall-clock duration.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// CPU.
+    /// CPU on which it happened.
     pub cpu: Cpu,
 }

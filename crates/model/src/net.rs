@@ -28,7 +28,7 @@ impl Protocol {
     /// All protocols.
     pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
 
-    /// Name.
+    /// Name of the protocol.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",
@@ -40,11 +40,11 @@ impl Protocol {
 /// Specification of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficSpec {
-    /// Protocol.
+    /// Transport protocol.
     pub protocol: Protocol,
     /// Bytes passed to the kernel per call. For UDP, the size of a datagram.
     pub call_bytes: u32,
-    /// Requested payload rate, in bits per second; `None` for as much as the link takes.
+    /// Requested payload rate, in bits per second; `None` to send as fast as the link allows.
     #[serde(rename = "asked_bits_hz")]
     pub rate: Option<f64>,
     /// Requested sending time.
@@ -63,7 +63,7 @@ pub enum End {
 }
 
 impl End {
-    /// Name.
+    /// Name of the end.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -72,39 +72,39 @@ impl End {
     }
 }
 
-/// Report of one end, by its own clocks.
+/// One end's report of the traffic, by its own clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndReport {
-    /// End.
+    /// End that reports.
     pub end: End,
-    /// Payload bytes.
+    /// Payload bytes that this end sent or received.
     pub bytes: u64,
-    /// System calls that moved them.
+    /// System calls that sent or received them.
     pub calls: u64,
     /// Start of the traffic on this host's `CLOCK_MONOTONIC`: the sender's first call, or the
     /// receiver's first bytes.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Return of the last call that moved bytes.
+    /// Time at which the last call that moved bytes returned, on the same clock.
     #[serde(rename = "end_ns")]
     pub last: Nanos,
-    /// CPU time of the thread, by its own clock. It includes interrupts unless the kernel accounts
-    /// for them separately.
+    /// CPU time of the sending or receiving thread, by its own clock. It includes interrupts unless
+    /// the kernel accounts for them separately.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
-    /// Part of `cpu` between the calls, estimated from one call in sixteen: the time in user mode.
+    /// Part of `cpu` spent between the calls, in user mode. Estimated from one call in sixteen.
     #[serde(rename = "user_time_ns")]
     pub user: Nanos,
     /// The kernel's protocol counters, in this end's network namespace.
     pub counters: ProtocolCounters,
     /// Fate of the numbered datagrams. Only a UDP receiver knows it.
     pub datagrams: Option<Datagrams>,
-    /// Why it ended before the requested time, if it did.
+    /// Why the traffic ended before the requested time, if it did.
     pub ended_early: Option<EndedBy>,
 }
 
 impl EndReport {
-    /// Time from its first bytes to its last.
+    /// Time between this end's first and last bytes.
     pub fn elapsed(&self) -> Nanos {
         self.last - self.begin
     }
@@ -117,7 +117,7 @@ impl EndReport {
     }
 }
 
-/// Reason why traffic ended early.
+/// Why traffic ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBy {
@@ -127,8 +127,7 @@ pub enum EndedBy {
     PeerGone,
 }
 
-/// Increase of counters in `/proc/net` during the traffic. They count for a whole network
-/// namespace.
+/// Counts added to `/proc/net` during the traffic. They count for a whole network namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProtocolCounters {
     /// TCP segments sent, counted in the size that the link takes, including retransmissions.
@@ -199,19 +198,19 @@ pub struct Datagrams {
     /// Datagrams sent; `None` if the sender disappeared before it reported the number. In that case
     /// no loss is known.
     pub sent: Option<u64>,
-    /// Different datagrams that arrived.
+    /// Distinct datagrams that arrived.
     pub arrived: u64,
     /// Datagrams that arrived more than once.
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// Time that the receiver waited for stragglers after the sender had reported the number.
+    /// Time that the receiver waited for stragglers after the sender had reported `sent`.
     #[serde(rename = "drained_ns")]
     pub drained: Nanos,
 }
 
 impl Datagrams {
-    /// Datagrams that never arrived; `None` if the number sent is unknown.
+    /// Datagrams that never arrived; `None` if `sent` is unknown.
     pub fn lost(&self) -> Option<u64> {
         Some(self.sent?.saturating_sub(self.arrived))
     }
@@ -232,13 +231,13 @@ pub struct NetStatement {
     pub sender: Option<EndReport>,
     /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// Ends that ran on this host. Their CPU time is in the accounts.
+    /// Ends that ran on this host, so that the accounts include their CPU time.
     pub here: Vec<End>,
     /// CPU accounts of this host during the traffic; `None` if nothing was traced.
     pub books: Option<TrafficBooks>,
     /// Why nothing was traced.
     pub no_books: Option<String>,
-    /// Result of a sampler in ticktax over the same time, if a soaker ran too.
+    /// Result of ticktax's own sampler over the same time, if a soaker also ran.
     #[serde(default)]
     pub sampled: Option<Sampled>,
     /// CPU time that the soaker got in the same time, computed from its completed work.
@@ -246,8 +245,8 @@ pub struct NetStatement {
     pub soaked: Option<Nanos>,
     /// CPU time in `/proc/stat` over the same time. Most kernels sample it at the tick.
     pub shown: Option<ShownTimes>,
-    /// Frequency of the CPUs' counter in Hz, to convert times to cycles; `None` if the counter is
-    /// not trusted.
+    /// Frequency of the CPUs' counter in Hz, for converting times to cycles; `None` if the counter
+    /// is not trusted.
     pub counter_hz: Option<u64>,
 }
 
@@ -257,38 +256,40 @@ pub struct ShownTimes {
     /// Elapsed time of all CPUs together.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Programs.
+    /// Time of programs.
     #[serde(rename = "user_ns")]
     pub user: Nanos,
-    /// The kernel, on behalf of programs and in its own threads.
+    /// Time of the kernel, on behalf of programs and in its own threads.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
-    /// Hardware interrupts.
+    /// Time of hardware interrupts.
     #[serde(rename = "irq_ns")]
     pub irq: Nanos,
-    /// Softirqs.
+    /// Time of softirqs.
     #[serde(rename = "softirq_ns")]
     pub softirq: Nanos,
-    /// Idle.
+    /// Idle time.
     #[serde(rename = "idle_ns")]
     pub idle: Nanos,
-    /// Stolen by the hypervisor.
+    /// Time stolen by the hypervisor.
     #[serde(rename = "steal_ns")]
     pub steal: Nanos,
 }
 
 impl NetStatement {
-    /// The end whose byte count defines the throughput: the receiver, if known.
+    /// The end whose byte count defines the throughput: the receiver if it reported, otherwise the
+    /// sender.
     pub fn measured(&self) -> Option<&EndReport> {
         self.receiver.as_ref().or(self.sender.as_ref())
     }
 
-    /// Bytes by which this host's CPU time is divided: bytes received or, if unknown, sent.
+    /// Number of bytes by which to divide this host's CPU time: bytes received or, if unknown,
+    /// sent.
     pub fn bytes(&self) -> u64 {
         self.measured().map_or(0, |end| end.bytes)
     }
 
-    /// Packets by which CPU time is divided: datagrams sent, or TCP segments.
+    /// Number of packets by which to divide CPU time: datagrams sent, or TCP segments.
     pub fn packets(&self) -> Option<u64> {
         let sender = self.sender.as_ref()?;
         let packets = match self.spec.protocol {
@@ -298,13 +299,14 @@ impl NetStatement {
         (packets > 0).then_some(packets)
     }
 
-    /// Achieved share of the requested rate, 0 to 1, if the traffic fell short by more than 3 %.
+    /// Achieved share of the requested rate, 0 to 1; `None` unless the traffic fell short by more
+    /// than 3 %.
     pub fn shortfall(&self) -> Option<f64> {
         let reached = self.sender.as_ref()?.bits_hz()? / self.spec.rate?;
         (reached < 0.97).then_some(reached)
     }
 
-    /// Places where datagrams were lost, by the kernel's counters; `None` if no loss is known.
+    /// Where datagrams were lost, by the kernel's counters; `None` if no loss is known.
     pub fn losses(&self) -> Option<PacketPlaces> {
         let places = places(self.sender.as_ref(), self.receiver.as_ref()?, None, &[])?;
         (places.lost > 0).then_some(places)

@@ -7,7 +7,7 @@ use crate::Nanos;
 use crate::net::{Link, TrafficSpec};
 use crate::trial::{Effect, Verdict};
 
-/// A setting in effect, such as `timestamps`: `on`.
+/// A setting in effect, such as `timestamps` = `on`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
     /// Name.
@@ -30,7 +30,7 @@ impl Fact {
     }
 }
 
-/// The state of a TCP connection at its end, at the sender (`TCP_INFO`).
+/// State of a TCP connection when it ended, as seen by the sender (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionFacts {
     /// Segments received: acknowledgements, if the other end sends no data.
@@ -40,14 +40,14 @@ pub struct ConnectionFacts {
     /// Smoothed round-trip time, including queueing.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Nanos,
-    /// Minimum round-trip time of the last minutes.
+    /// Minimum round-trip time over the last minutes.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Nanos,
     /// Receive window last advertised by the other end, in bytes; `None` on older kernels.
     pub peer_window_bytes: Option<u32>,
 }
 
-/// The place at which a factor is set.
+/// Where a factor is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactorPlace {
@@ -66,81 +66,83 @@ pub enum FactorPlace {
 pub struct VariedFactor {
     /// Name, as typed.
     pub name: String,
-    /// Place at which it is set.
+    /// Where the factor is set.
     pub place: FactorPlace,
-    /// Values, at least two. The others are compared with the first.
+    /// Values, at least two. All others are compared with the first.
     pub values: Vec<String>,
 }
 
 /// The plan of an experiment and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentPlan {
-    /// Completed blocks. Each contains every cell twice, in a random order and then in reverse.
+    /// Number of completed blocks. Each block contains every cell twice: in a random order, then in
+    /// reverse.
     pub blocks: u64,
-    /// Planned blocks.
+    /// Number of planned blocks.
     pub planned: u64,
     /// Seed for the random order within each block.
     pub seed: u64,
-    /// Largest effect that counts as no difference, as a share of the first value.
+    /// Largest effect that counts as no difference, as a share of the figure at the factor's first
+    /// value.
     #[serde(rename = "resolution_share")]
     pub resolution: f64,
-    /// Number of pilot blocks from which the number of blocks was determined. They are not included
-    /// in `blocks`.
+    /// Number of pilot blocks, from which the planned number was computed. `blocks` does not
+    /// include them.
     pub pilot_blocks: Option<u64>,
     /// Standard deviation of a block's effect, as a share: the largest one in the pilot or, without
     /// a pilot, in the blocks.
     #[serde(rename = "spread_share")]
     pub spread: Option<f64>,
-    /// Blocks needed to find smaller effects; empty if the spread is unknown.
+    /// Number of blocks needed to find smaller effects; empty if the spread is unknown.
     pub needed: Vec<BlocksNeeded>,
     /// Sending time of each run.
     #[serde(rename = "run_ns")]
     pub run: Nanos,
-    /// Total wall-clock time.
+    /// Wall-clock time of the experiment.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// Why it ended before its last block: Ctrl-C or a failed run.
+    /// Why the experiment ended before its last block: Ctrl-C or a failed run.
     pub ended_early: Option<String>,
 }
 
-/// Number of blocks that find an effect in four of five experiments, given the spread of the
-/// blocks.
+/// Number of blocks with which four of five experiments would find an effect, given the spread of
+/// the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlocksNeeded {
-    /// Effect, as a share.
+    /// Size of the effect, as a share.
     pub share: f64,
     /// Number of blocks, at the significance level that applies to all effects together.
     pub blocks: u64,
 }
 
-/// CPU time by user, in ns per byte.
+/// CPU time in ns per byte, broken down by who used it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCost {
-    /// Total.
+    /// Total CPU time.
     pub ns_per_byte: f64,
-    /// Sender's thread.
+    /// CPU time of the sender's thread.
     pub sender_ns_per_byte: f64,
-    /// Receiver's thread.
+    /// CPU time of the receiver's thread.
     pub receiver_ns_per_byte: f64,
-    /// Network softirqs; 0 if nothing was traced.
+    /// CPU time of network softirqs; 0 if nothing was traced.
     pub softirq_ns_per_byte: f64,
 }
 
-/// One combination of values.
+/// One combination of the factors' values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentCell {
-    /// Index of each factor's value.
+    /// For each factor, the index of its value.
     pub values: Vec<usize>,
     /// Settings in effect, as read back.
     pub facts: Vec<Fact>,
-    /// Index of the first cell with the same settings in effect. It can be the cell's own index.
+    /// Index of the first cell with the same settings in effect, possibly this cell.
     pub same_as: usize,
-    /// Runs in completed blocks.
+    /// Number of runs in completed blocks.
     pub runs: u64,
     /// Mean payload rate, in bits per second.
     #[serde(rename = "bits_hz")]
     pub rate: f64,
-    /// Mean CPU time.
+    /// Mean CPU cost.
     pub cpu: CpuCost,
     /// Packets sent per payload byte; for TCP, segments.
     pub packets_per_byte: f64,
@@ -151,7 +153,7 @@ pub struct ExperimentCell {
     /// Minimum round-trip time of all runs.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Option<Nanos>,
-    /// Mean of the smoothed round-trip times at the ends of the runs.
+    /// Mean of the smoothed round-trip times when the runs ended.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Option<Nanos>,
 }
@@ -168,8 +170,7 @@ pub struct Term {
 }
 
 /// The effect of a value relative to the first value of its factor, averaged over all other
-/// factors. For an interaction, the additional effect in combination with a value of another
-/// factor.
+/// factors. For an interaction, the additional effect when two values are combined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FactorEffect {
     /// One term for an effect, two for an interaction.
@@ -178,22 +179,22 @@ pub struct FactorEffect {
     pub cpu: MeasuredEffect,
     /// Effect on the throughput.
     pub rate: MeasuredEffect,
-    /// Additional CPU time per byte, by user.
+    /// Additional CPU time per byte.
     pub added: CpuCost,
 }
 
 /// An effect on one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredEffect {
-    /// Relative effect; `None` below two blocks.
+    /// Relative effect; `None` with fewer than two blocks.
     pub share: Option<Effect>,
     /// Absolute effect in the measure's unit: ns per byte, or bits per second.
     pub amount: Option<Effect>,
-    /// Probability that chance alone separates the values this far, corrected for all effects and
+    /// Probability that chance alone produces so large an effect, corrected for all effects and
     /// both measures.
     #[serde(rename = "corrected_probability")]
     pub chance: Option<f64>,
-    /// Conclusion.
+    /// Conclusion about the effect.
     pub verdict: Verdict,
 }
 
@@ -204,14 +205,14 @@ pub struct DesignCheck {
     pub cells: usize,
     /// Number of cells with different settings in effect.
     pub different: usize,
-    /// Effects and interactions requested.
+    /// Number of effects and interactions requested.
     pub effects: usize,
-    /// Number of these that can be separated: the rank of the model's matrix over the different
+    /// Number of effects that can be separated: the rank of the model's matrix over the different
     /// cells.
     pub rank: usize,
     /// Factors that have no effect, either always or while another factor has a certain value.
     pub idle: Vec<IdleFactor>,
-    /// Effects that are zero by construction, because the cells that they compare are identical.
+    /// Effects that are zero by construction, because they compare identical cells.
     pub nothing: Vec<Vec<Term>>,
     /// Effects that are combinations of others.
     pub aliases: Vec<Alias>,
@@ -229,23 +230,24 @@ impl DesignCheck {
 pub struct IdleFactor {
     /// Index of the factor.
     pub factor: usize,
-    /// The value of another factor under which this applies; `None` if it always does.
+    /// The value of another factor under which this factor has no effect; `None` if it never has
+    /// one.
     pub while_at: Option<Term>,
 }
 
 /// An effect whose column in the model's matrix is a linear combination of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alias {
-    /// Effect.
+    /// The effect that is a combination of others.
     pub terms: Vec<Term>,
     /// The linear combination.
     pub is: Vec<AliasPart>,
 }
 
-/// A part of a linear combination of effects.
+/// A term of a linear combination of effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AliasPart {
-    /// Coefficient.
+    /// Coefficient of the effect.
     pub value: f64,
     /// Effect.
     pub terms: Vec<Term>,
@@ -275,16 +277,16 @@ impl CostUnit {
 pub struct UnitCost {
     /// Unit.
     pub unit: CostUnit,
-    /// CPU time, in ns; `None` below two blocks.
+    /// CPU time per unit in ns; `None` with fewer than two blocks.
     pub ns: Option<Effect>,
 }
 
 /// A unit whose cost cannot be separated from that of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BoundUnit {
-    /// Unit.
+    /// Unit without a separate cost.
     pub unit: CostUnit,
-    /// Units that always occur together with it. Their costs include its cost.
+    /// Units that always occur together with `unit`. Their costs include its cost.
     pub with: Vec<CostUnit>,
 }
 
@@ -293,7 +295,7 @@ pub struct BoundUnit {
 pub struct UnitCosts {
     /// Costs that could be determined; empty if they do not explain the cells.
     pub costs: Vec<UnitCost>,
-    /// Units that occur together with others in all cells.
+    /// Units that occur together with others in all cells, so that they have no separate cost.
     pub bound: Vec<BoundUnit>,
     /// Number of equations: cells with different settings in effect.
     pub equations: usize,
@@ -305,17 +307,17 @@ pub struct UnitCosts {
     pub refused: Option<CostRefusal>,
 }
 
-/// Reason why no costs could be determined.
+/// Why the costs of units could not be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum CostRefusal {
-    /// A single block has no spread.
+    /// There is only one block, so the spread is unknown.
     TooFewBlocks,
     /// The residuals are too large: these units do not explain the cells' times.
     Misfit,
     /// A unit would have a negative cost.
     Negative {
-        /// Unit.
+        /// Unit with the negative cost.
         unit: CostUnit,
     },
 }
@@ -327,21 +329,22 @@ pub struct NetExperiment {
     pub tool_version: String,
     /// Host name.
     pub host: String,
-    /// Link, without the varied settings.
+    /// Link, without the settings that are varied.
     pub link: Link,
-    /// Traffic, without the varied settings.
+    /// Traffic, without the settings that are varied.
     pub spec: TrafficSpec,
     /// Varied factors.
     pub factors: Vec<VariedFactor>,
-    /// Plan.
+    /// Plan of the experiment and its progress.
     pub plan: ExperimentPlan,
-    /// Why CPU time covers only the two threads, by their own clocks; `None` if it was traced.
+    /// Why CPU time covers only the two threads, by their own clocks; `None` if CPU time was
+    /// traced.
     pub no_books: Option<String>,
     /// All combinations, in the order of the factors.
     pub cells: Vec<ExperimentCell>,
     /// Effects that the design can separate.
     pub check: DesignCheck,
-    /// Effects, then two-factor interactions, as far as they can be separated.
+    /// Effects, followed by two-factor interactions. Omits those that cannot be separated.
     pub effects: Vec<FactorEffect>,
     /// Costs of the units.
     pub costs: UnitCosts,

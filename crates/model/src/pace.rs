@@ -113,8 +113,8 @@ impl SleepMethod {
         }
     }
 
-    /// Unit of its system call's timeout. The remaining time is rounded up to it. 1 ns for calls
-    /// that take a `timespec` and for reading the clock.
+    /// Timeout unit of a method's system call. The remaining time is rounded up to it. 1 ns for
+    /// calls that take a `timespec` and for reading the clock.
     pub const fn unit(self) -> Nanos {
         match self {
             Self::Nanosleep
@@ -138,8 +138,8 @@ impl SleepMethod {
         !matches!(self, Self::Spin | Self::Timerfd)
     }
 
-    /// Time that a loop with this period spins before a frame is due. `margin` is the calibrated
-    /// margin of a [`SleepMethod::Hybrid`]; `None` for a hybrid without a margin.
+    /// Time that a loop with this `period` spins before a frame is due. `margin` is the calibrated
+    /// margin of [`SleepMethod::Hybrid`]; returns `None` for a hybrid without a margin.
     pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
         match self {
             Self::Spin => Some(period),
@@ -149,22 +149,23 @@ impl SleepMethod {
     }
 }
 
-/// Calibration of the spin time of a [`SleepMethod::Hybrid`], before its loop starts.
+/// How the spin time of a [`SleepMethod::Hybrid`] is calibrated before the loop starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration;
 
 impl Calibration {
     /// Number of trial sleeps.
     pub const TRIALS: usize = 64;
-    /// Requested length of each trial.
+    /// Requested length of each trial sleep.
     pub const TRIAL: Nanos = Nanos::from_micros(500);
-    /// Minimum margin: checking the time takes about as long.
+    /// Minimum margin. Checking the time takes about as long.
     pub const MIN: Nanos = Nanos::from_micros(5);
-    /// Index of the chosen delay in ascending order: one sleep in 32 may be later still.
+    /// Index of the chosen delay among the sorted ones, so that about one sleep in 32 is later
+    /// still.
     const CHOSEN: usize = 61;
 
-    /// The margin for a loop with this period, from the delays of the trials. It is at most half a
-    /// period, because a loop that spins longer might as well spin all the time.
+    /// The margin for a loop with this `period`, from the delays of the trials. It is at most half
+    /// a period, because a loop that spins longer might as well spin all the time.
     pub fn margin(mut late: [Nanos; Self::TRIALS], period: Nanos) -> Nanos {
         late.sort_unstable();
         late[Self::CHOSEN].max(Self::MIN).min(Nanos(period.0 / 2))
@@ -200,7 +201,7 @@ impl PaceRule {
         }
     }
 
-    /// The time in `frame` from which the next period is measured.
+    /// The time from which the period after `frame` is measured.
     pub fn origin(self, frame: &Frame, period: Nanos) -> Nanos {
         match self {
             Self::Fixed => frame.ended,
@@ -215,7 +216,7 @@ impl PaceRule {
     }
 }
 
-/// A text that is not one of the allowed words.
+/// A text that matches none of the allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is none of {words}")]
 pub struct NoSuchWord {
@@ -266,18 +267,18 @@ impl fmt::Display for PaceRule {
 /// One frame of a loop. Times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Due time: the start of the first slot without a frame.
+    /// Due time: the start of the first slot that had no frame yet.
     pub due: Nanos,
-    /// Start.
+    /// Start of the frame's work.
     pub began: Nanos,
-    /// End of its work.
+    /// End of the frame's work.
     pub ended: Nanos,
-    /// CPU time of its work.
+    /// CPU time of the frame's work.
     pub cpu: Nanos,
 }
 
 impl Frame {
-    /// Slots that started before this frame and stayed empty: whole periods since `due`.
+    /// Number of slots that started before this frame and stayed empty: whole periods since `due`.
     pub fn dropped(&self, period: Nanos) -> i64 {
         (self.began - self.due).0.max(0) / period.0.max(1)
     }
@@ -293,8 +294,8 @@ pub fn late_from(period: Nanos) -> Nanos {
     Nanos(period.0 / 4).min(Nanos::from_millis(4))
 }
 
-/// A fixed schedule: steps that are due at a constant rate from the first frame on. *Overshot*
-/// steps are counted against it.
+/// A fixed schedule with steps that are due at a constant rate from the first frame on. Defines
+/// which steps are *overshot*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     period: Nanos,
@@ -302,7 +303,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule with a step every `period`, starting with the first frame.
+    /// A schedule with one step every `period`, starting with the first frame.
     pub const fn new(period: Nanos) -> Self {
         Self { period, next: None }
     }

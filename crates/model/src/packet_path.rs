@@ -1,5 +1,4 @@
-//! Packet delays: the path from an interrupt through `NET_RX` to the thread that waited for the
-//! packets.
+//! Packet delays: from an interrupt, through `NET_RX`, to the thread that waited for the packets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,23 +8,23 @@ use crate::{Cpu, CpuList, Intervals, Kind, Moment, Nanos};
 /// Wake-ups by which packets reached threads, and the time spent along the path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPaths {
-    /// Wake-ups of threads by `NET_RX`. If there is a watched program, only of its threads.
+    /// Number of threads' wake-ups by `NET_RX`. If a program is watched, only its threads count.
     pub wakeups: u64,
-    /// Wake-ups whose path is known up to the moment when the thread ran.
+    /// Number of wake-ups whose path is known until the thread ran.
     pub followed: u64,
-    /// Reasons why other wake-ups were not followed.
+    /// Why the remaining wake-ups were not followed.
     pub not_followed: NotFollowed,
     /// Time from the first known event of a path until the thread ran.
     pub delay: Intervals,
-    /// Breakdown of `delay` by step. Steps that occurred in no path are left out.
+    /// Breakdown of `delay` by step. Steps that occurred in no path are omitted.
     pub steps: Vec<PacketStep>,
     /// Paths grouped by the cause of `NET_RX` and the context in which it ran, most frequent first.
     pub ways: Vec<PacketWay>,
-    /// Number of other groups.
+    /// Number of groups not listed in `ways`.
     pub ways_left_out: u64,
     /// Delays by woken thread, longest delay first.
     pub threads: Vec<PacketThread>,
-    /// Number of other threads.
+    /// Number of threads not listed in `threads`.
     pub threads_left_out: u64,
     /// Longest delays, longest first.
     pub longest: Vec<PacketDelay>,
@@ -33,12 +32,12 @@ pub struct PacketPaths {
     pub cpus: Vec<PacketCpu>,
 }
 
-/// Numbers of wake-ups whose path is not completely known, by reason.
+/// Number of wake-ups whose path is not completely known, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotFollowed {
-    /// The thread was not seen running afterwards.
+    /// The thread was not seen running after the wake-up.
     pub not_run: u64,
-    /// The row of the `NET_RX` that caused the wake-up is missing.
+    /// The `NET_RX` that caused the wake-up has no row.
     pub no_softirq: u64,
     /// There were more threads than can be tracked.
     pub no_room: u64,
@@ -85,7 +84,7 @@ pub struct PacketStep {
     /// Number of paths in which this step was the longest and took at least
     /// [`PacketPaths::LOOKED_AT`].
     pub held: u64,
-    /// Activities that used the CPU during those steps, largest total first; not all of them.
+    /// Some of the activities that used the CPU during these steps, largest total first.
     pub by: Vec<PacketHolder>,
 }
 
@@ -96,14 +95,14 @@ pub struct PacketHolder {
     pub name: String,
     /// Kind of activity.
     pub kind: Kind,
-    /// Process id, if it is a program.
+    /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Total time.
+    /// Total time that the activity used.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// Context in which `NET_RX` ran.
+/// Where `NET_RX` ran.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -117,12 +116,12 @@ pub enum ReceivedIn {
     Unknown,
 }
 
-/// Paths of the same kind.
+/// Paths with the same cause of `NET_RX` and the same context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketWay {
     /// Source that raised `NET_RX`; `None` if no wake-up edge shows it.
     pub raised_by: Option<String>,
-    /// Kind of that source.
+    /// Kind of the source in `raised_by`.
     pub kind: Option<Kind>,
     /// Context in which `NET_RX` ran.
     pub received_in: ReceivedIn,
@@ -141,11 +140,11 @@ pub struct PacketThread {
     pub pid: i32,
     /// Thread id.
     pub tid: i32,
-    /// CPUs on which it ran after the wake-ups.
+    /// CPUs on which the thread ran after the wake-ups.
     pub cpus: CpuList,
-    /// Duration of its packets' paths.
+    /// Duration of the paths that ended in this thread.
     pub delay: Intervals,
-    /// Duration of each step, in order. Steps that did not occur are left out.
+    /// Duration of each step, in order. Steps that did not occur are omitted.
     pub steps: Vec<StepLength>,
 }
 
@@ -158,7 +157,7 @@ pub struct StepLength {
     pub length: Intervals,
 }
 
-/// One long path.
+/// One path with a long delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketDelay {
     /// Thread name.
@@ -186,12 +185,12 @@ pub struct PacketDelay {
     /// Longest step.
     pub longest: Step,
     /// Activities that used the CPU during the longest step, largest first; empty if the step was
-    /// short or they are unknown.
+    /// short or the activities are unknown.
     pub by: Vec<PacketHolder>,
 }
 
 impl PacketDelay {
-    /// The delay's place in the recording, on the CPU on which the thread then ran.
+    /// Where the delay is in the recording, on the CPU on which the thread then ran.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -211,7 +210,7 @@ pub struct StepTime {
     pub time: Nanos,
 }
 
-/// The kernel's packet counters of a CPU, during the recording.
+/// Counts added to a CPU's packet counters during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCpu {
     /// CPU.
@@ -220,12 +219,13 @@ pub struct PacketCpu {
     pub processed: u64,
     /// Frames dropped because the backlog was full.
     pub dropped: u64,
-    /// Times that `NET_RX` stopped with packets left because its budget or time was used up.
+    /// Number of times that `NET_RX` stopped with packets left because its budget or time was used
+    /// up.
     pub squeezed: u64,
 }
 
 impl PacketPaths {
-    /// Duration of a step from which the activities on the CPU are looked up.
+    /// Minimum duration of a step before the CPU's activities are looked up.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
     /// The step with the largest maximum duration.

@@ -1,5 +1,5 @@
-//! Scheduling policies: those that ticktax requested and was granted for its own threads, and those
-//! of programs that differ from the default.
+//! Scheduling policies: those that ticktax requested and got for its own threads, and non-default
+//! ones of programs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,8 +52,8 @@ impl fmt::Display for SchedulingPolicy {
     }
 }
 
-/// The scheduling of a program's thread that differs from the default. Recordings and JSON write it
-/// as people do: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
+/// Non-default scheduling of a program's thread. Recordings and JSON write it as people do: `FIFO
+/// 10`, `RR 1`, `DEADLINE`, `nice -20`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -62,7 +62,7 @@ pub enum SpecialPolicy {
     Fifo(u8),
     /// `SCHED_RR` with a priority of 1 to 99.
     RoundRobin(u8),
-    /// `SCHED_DEADLINE`, which has precedence over both.
+    /// `SCHED_DEADLINE`, which takes precedence over `SCHED_FIFO` and `SCHED_RR`.
     Deadline,
     /// `SCHED_OTHER` or `SCHED_BATCH` with a non-zero nice value of -20 to 19. `SCHED_IDLE` counts
     /// as 19.
@@ -70,16 +70,17 @@ pub enum SpecialPolicy {
 }
 
 impl SpecialPolicy {
-    /// The lowest priority of ordinary threads.
+    /// Lowest priority of ordinary threads.
     pub const LOWEST: Self = Self::Nice(19);
 
-    /// Whether it runs ahead of every ordinary thread, regardless of nice values.
+    /// Whether threads with this policy run ahead of every ordinary thread, regardless of nice
+    /// values.
     pub const fn goes_first(self) -> bool {
         !matches!(self, Self::Nice(_))
     }
 
-    /// Whether real-time throttling or the fair server applies. They apply to `SCHED_FIFO` and
-    /// `SCHED_RR`, but not to `SCHED_DEADLINE`, which has a separate budget (`kernel/sched/rt.c`,
+    /// Whether real-time throttling or the fair server limits this policy. They limit `SCHED_FIFO`
+    /// and `SCHED_RR`, but not `SCHED_DEADLINE`, which has a separate budget (`kernel/sched/rt.c`,
     /// `kernel/sched/deadline.c`).
     pub const fn is_throttled(self) -> bool {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_))
@@ -140,8 +141,8 @@ pub struct PolicyError(String);
 impl FromStr for SchedulingPolicy {
     type Err = PolicyError;
 
-    /// Parses a policy as written in files or typed by people: `SCHED_FIFO:50`, `fifo:50`, or
-    /// `fifo`, which means the same.
+    /// Parses a policy as found in files or as typed: `SCHED_FIFO:50`, `fifo:50`, or `fifo`, which
+    /// also means priority 50.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         const MIDDLE: u8 = 50;
         let short = text.strip_prefix("SCHED_").unwrap_or(text);
@@ -185,7 +186,7 @@ pub struct PolicyGrant {
     pub requested: SchedulingPolicy,
     /// Granted policy.
     pub granted: SchedulingPolicy,
-    /// The system's error, if the two differ.
+    /// The system's error, if the policies differ.
     pub refusal: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Predictions of a model under other settings, compared with measurements.
+//! A model's predictions for other settings, compared with measurements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ pub struct PredictionStatement {
     pub tool_version: String,
     /// File from which the workload was taken.
     pub load: String,
-    /// Whether that file is a recording; otherwise it is a scenario.
+    /// Whether `load` is a recording; otherwise it is a scenario.
     pub recorded: bool,
-    /// Machine of the recording.
+    /// Machine on which the recording was made.
     pub machine: Option<Machine>,
     /// Program that the figures describe.
     pub program: Option<String>,
@@ -27,17 +27,17 @@ pub struct PredictionStatement {
     /// Probability that one more run falls within an interval.
     #[serde(rename = "interval_probability")]
     pub coverage: f64,
-    /// First seed.
+    /// Seed of the first run.
     pub seed: u64,
-    /// Check of the model: its prediction for unchanged settings against the measurement. `None` if
-    /// there was no comparable measurement.
+    /// Check of the model: its prediction for unchanged settings, compared with the measurement.
+    /// `None` if there was no comparable measurement.
     #[serde(default)]
     pub control: Option<Control>,
     /// One row per setting. The measurement comes first.
     pub rows: Vec<PredictionRow>,
-    /// Inputs taken from the file.
+    /// Inputs taken from `load`.
     pub taken: Vec<String>,
-    /// Assumptions.
+    /// Assumptions that the prediction makes.
     pub assumed: Vec<String>,
     /// Effects that the model ignores.
     pub left_out: Vec<String>,
@@ -61,7 +61,7 @@ impl Control {
     /// Largest acceptable error of the model, as a share of the measured value.
     pub const LIMIT: f64 = 0.03;
 
-    /// Compares the row `predicted` by the model with the row `measured`; `None` if either has no
+    /// Compares the model's row `predicted` with the row `measured`; `None` if either has no
     /// frames.
     pub fn of(measured: &PredictionRow, predicted: &PredictionRow) -> Option<Self> {
         let value = |row: &PredictionRow| row.figure(Measure::Fps).map(|figure| figure.value);
@@ -84,11 +84,11 @@ impl Control {
 /// The figures of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionRow {
-    /// Whether it was measured or predicted.
+    /// Whether the figures were measured or predicted.
     pub origin: Origin,
-    /// Changed settings, such as `hz=100`; empty for the file's own settings.
+    /// Changed settings, such as `hz=100`; empty for the unchanged settings.
     pub settings: Vec<String>,
-    /// Figures.
+    /// Figures of this setting.
     pub figures: Vec<Figure>,
 }
 
@@ -99,7 +99,7 @@ impl PredictionRow {
     }
 }
 
-/// Origin of numbers. It is always shown with them.
+/// Where numbers come from. Always shown with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -141,7 +141,7 @@ pub struct Figure {
 pub enum Measure {
     /// Frames per second.
     Fps,
-    /// Frame slots without a frame, per minute.
+    /// Frame periods in which no frame started, per minute.
     #[serde(rename = "dropped_per_minute")]
     Dropped,
     /// Steps of a fixed schedule that no frame reached in time, per minute.
@@ -150,10 +150,10 @@ pub enum Measure {
     /// Median delay of a frame's start after its due time, in ns.
     #[serde(rename = "late_median_ns")]
     LateMedian,
-    /// 99th percentile of that delay, in ns.
+    /// 99th percentile of a frame's delay after its due time, in ns.
     #[serde(rename = "late_p99_ns")]
     LateP99,
-    /// Maximum of that delay, in ns.
+    /// Maximum delay of a frame's start after its due time, in ns.
     #[serde(rename = "late_max_ns")]
     LateMax,
     /// CPU time of the program, in cores (s/s).

@@ -1,11 +1,12 @@
-//! Real-time threads that the kernel holds back for part of each period.
+//! Limits that hold back real-time threads for part of each period.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// The mechanism that holds back a real-time thread while its CPU runs ordinary threads or idles.
+/// The kernel mechanism that holds back a real-time thread while its CPU runs ordinary threads or
+/// idles.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -17,19 +18,19 @@ pub enum RealTimeLimit {
     /// The fair server (Linux 6.12 and later), which runs ordinary threads that have waited too
     /// long.
     FairServer,
-    /// One of the two. This kernel has both, or its version is unknown, and the rows do not settle
-    /// it.
+    /// Real-time throttling or the fair server. The kernel has both, or its version is unknown, and
+    /// the rows do not show which one it was.
     Either,
 }
 
 /// Time in which a program's real-time threads were held back by a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RealTimeHeld {
-    /// Program.
+    /// Name of the program.
     pub name: String,
-    /// Its processes.
+    /// Process ids of the program.
     pub pids: Vec<i32>,
-    /// The limit that held them back.
+    /// The limit that held the threads back.
     pub limit: RealTimeLimit,
     /// `sched_rt_runtime_us`; `None` if it is unlimited.
     #[serde(rename = "runtime_ns")]
@@ -37,12 +38,12 @@ pub struct RealTimeHeld {
     /// `sched_rt_period_us`.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Total time, summed over all threads.
+    /// Total time that threads were held back, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number of times.
+    /// Number of times that a thread was held back.
     pub count: u64,
-    /// Longest time.
+    /// Longest time that a thread was held back.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }

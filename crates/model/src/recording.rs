@@ -45,8 +45,8 @@ pub enum Row {
 /// A frame of a paced loop, as a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedFrame {
-    /// The interval from the frame's start to the end of its work. Its own time is the CPU time of
-    /// the work.
+    /// The interval from the frame's start to the end of its work. Its self time is the work's CPU
+    /// time.
     pub span: Span,
     /// Due time, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
@@ -78,13 +78,13 @@ impl PacedFrame {
     }
 }
 
-/// All intervals of one source on one CPU within a window that do not have their own rows.
+/// All intervals of one source on one CPU within a window, except those with their own rows.
 ///
-/// When sums are kept, intervals of at least [`Sum::TIMED_FROM`], except idle ones, have their own
+/// When sums are kept, intervals of at least [`Sum::TIMED_FROM`], except idle ones, get their own
 /// rows as long as there is room.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    /// The window. `self_time` is the sum of the intervals' own times.
+    /// The window. Its `self_time` is the sum of the intervals' self times.
     pub span: Span,
     /// Number of intervals.
     pub count: u64,
@@ -98,15 +98,15 @@ impl Sum {
     /// Lower bound of the histogram bucket that contains 1 ms (`LONG_NS` in `record.h`).
     pub const TIMED_FROM: Nanos = Nanos(917_504);
 
-    /// Whether it includes intervals that should have their own rows but do not, because there was
-    /// no room or an earlier version summed everything. Their times are unknown.
+    /// Whether the sum includes intervals that are long enough for their own rows, because there
+    /// was no room or an earlier version summed everything. Their times are unknown.
     pub fn has_long(&self) -> bool {
         let long = Histogram::bucket(Self::TIMED_FROM);
         self.max >= Self::TIMED_FROM || self.histogram.counts()[long..].iter().any(|&n| n > 0)
     }
 }
 
-/// Origin of a recording.
+/// Where a recording comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
@@ -125,16 +125,16 @@ pub enum World {
 pub enum Level {
     /// Every span with its name, from the kernel's tracepoints.
     Kernel,
-    /// Probe gaps and the changes of counters in `/proc`.
+    /// Only probe gaps and the changes of counters in `/proc`.
     Proc,
 }
 
 /// Everything in a recording except its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
-    /// [`SCHEMA_VERSION`] of the writer.
+    /// Format version, [`SCHEMA_VERSION`] of the writer.
     pub schema: u32,
-    /// Version of ticktax that wrote it.
+    /// Version of ticktax that wrote the recording.
     pub tool_version: String,
     /// Origin: a real machine, a lab guest or the simulator.
     pub world: World,
@@ -152,7 +152,7 @@ pub struct Header {
     pub books: Vec<Books>,
     /// Coverage and limitations of the observation.
     pub coverage: Coverage,
-    /// How the probes' clock was checked and aligned with the tracer's.
+    /// How the probes' clock was checked and aligned with the tracer's clock.
     pub clock: Option<ClockReport>,
     /// Probes, one per CPU.
     pub probes: Vec<ProbeReport>,
@@ -174,8 +174,8 @@ pub struct Header {
     /// `None` if unknown.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
-    /// Processes by cgroup, at the start or at the end. The paths are those of the hierarchy with
-    /// the CPU controller, and its root is left out. `None` if unknown.
+    /// Process ids by cgroup path, at the start or at the end. Paths are those of the hierarchy
+    /// with the CPU controller; the root cgroup is omitted. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
     /// Soakers, one per CPU.
@@ -187,20 +187,21 @@ pub struct Header {
     /// Kind of frames or datagrams in the recording, if it comes from `pace`.
     #[serde(default)]
     pub paced: Option<Paced>,
-    /// Result of each replayed thread, if it is a replay of programs.
+    /// Result of each replayed thread, if the recording is of a replay.
     #[serde(default)]
     pub replayed: Option<Vec<ReplayedTask>>,
-    /// The kernel's own counters, which show how complete the events are.
+    /// Kernel counters that show how complete the events are.
     #[serde(default)]
     pub witnesses: Option<Witnesses>,
-    /// Delay after which a step's frame counts as overshot, if requested.
+    /// Delay from which a frame's step counts as overshot, if requested.
     #[serde(
         default,
         rename = "overshot_from_ns",
         skip_serializing_if = "Option::is_none"
     )]
     pub overshot_from: Option<Nanos>,
-    /// Triggers that made the flight recorder keep it, in time order; empty for other recordings.
+    /// Triggers that made the flight recorder keep this recording, in time order; empty for other
+    /// recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
 }
@@ -213,7 +214,7 @@ pub enum Paced {
     Loop(Box<LoopRun>),
     /// Frames of loop variants that ran in turn, stored as rows. Each turn has a separate source.
     Turns(Box<LoopTurns>),
-    /// Frames of the watched program, to be found in its wake-ups.
+    /// Frames of the watched program, which the analysis finds in its wake-ups.
     Program,
     /// No frames, but datagrams sent at a fixed rate, with the reports of both ends. The rows show
     /// the stalls that lost datagrams.
@@ -226,27 +227,27 @@ pub enum Paced {
 pub enum EndedEarly {
     /// The watched process or command exited.
     ProgramEnded,
-    /// It was interrupted by Ctrl-C or a signal.
+    /// Ctrl-C or a signal ended the recording.
     Interrupted,
 }
 
 impl Header {
-    /// Start of the recording, on `CLOCK_MONOTONIC`: the start of the first CPU's accounts. For
-    /// part of a recording, the start of the whole. `None` if no CPU has accounts.
+    /// Start of the recording, on `CLOCK_MONOTONIC`: the start of the first CPU's accounts. For a
+    /// part, the start of the whole recording. `None` if no CPU has accounts.
     pub fn begin(&self) -> Option<Nanos> {
         let books = self.books.iter().map(|books| books.begin).min();
         self.part.map(|part| part.begin).or(books)
     }
 
-    /// End of the recording, on `CLOCK_MONOTONIC`: the end of the last CPU's accounts. The kernel's
-    /// counters are read later. Their time is used only if no CPU has accounts.
+    /// End of the recording, on `CLOCK_MONOTONIC`: the end of the last CPU's accounts. If no CPU
+    /// has accounts, the time at which the final counters were read, which is later.
     pub fn end(&self) -> Nanos {
         let books = self.books.iter().map(|books| books.end).max();
         books.unwrap_or(self.after.at)
     }
 
     /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None`
-    /// without such a clock, or if it never advanced in a guest.
+    /// without a steal clock, or if it never advanced in a guest.
     pub fn stolen(&self) -> Option<Nanos> {
         let mut books = self.books.iter();
         let first = books.next()?;
@@ -258,13 +259,13 @@ impl Header {
         is_reported.then_some(all)
     }
 
-    /// Time from which the watched program was followed; `None` without a watched program.
+    /// Time since which the watched program has been followed; `None` without a watched program.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;
         Some(self.part.map_or(begin, |part| begin.max(part.start())))
     }
 
-    /// The ticktax loop whose frames are the rows, if this is such a recording.
+    /// The ticktax loop whose frames are in the rows, if the recording is of a single loop.
     pub fn paced_loop(&self) -> Option<&LoopRun> {
         match &self.paced {
             Some(Paced::Loop(run)) => Some(run),
@@ -272,7 +273,7 @@ impl Header {
         }
     }
 
-    /// The loop variants that ran in turn, if their frames are the rows.
+    /// The loop variants that took turns, if their frames are in the rows.
     pub fn paced_turns(&self) -> Option<&LoopTurns> {
         match &self.paced {
             Some(Paced::Turns(turns)) => Some(turns),
@@ -280,7 +281,7 @@ impl Header {
         }
     }
 
-    /// A header in which only these values are known.
+    /// A header with only these values set.
     pub fn new(world: World, level: Level, tool_version: &str) -> Self {
         Self {
             schema: SCHEMA_VERSION,
@@ -327,13 +328,13 @@ pub struct Books {
 }
 
 impl Books {
-    /// Length of the interval, which the accounts must add up to.
+    /// Length of the interval. The CPU's accounts must add up to it.
     pub fn elapsed(&self) -> Nanos {
         self.end - self.begin
     }
 }
 
-/// Coverage of the observation and its limitations.
+/// Coverage of the observation, with its limitations and losses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Hooks that the tracer watched; empty without a tracer.
@@ -342,8 +343,8 @@ pub struct Coverage {
     pub limitations: Vec<Limitation>,
     /// Losses during the recording, by CPU.
     pub lost: Vec<Loss>,
-    /// Whether every kernel entry was watched. If so, a gap without a span proves that the kernel
-    /// ran nothing in it.
+    /// Whether every kernel entry was watched. If so, the kernel provably ran nothing in a gap
+    /// without a span.
     pub every_entry_watched: bool,
 }
 
@@ -359,7 +360,7 @@ impl Coverage {
         })
     }
 
-    /// Events lost on all CPUs.
+    /// Number of events lost on all CPUs.
     pub fn events_lost(&self) -> u64 {
         self.lost.iter().map(|loss| loss.events).sum()
     }
@@ -370,9 +371,9 @@ impl Coverage {
 pub struct Loss {
     /// CPU.
     pub cpu: Cpu,
-    /// Exact number of lost spans. For part of a recording, the number for the whole.
+    /// Exact number of lost spans. For part of a recording, the number for the whole recording.
     pub events: u64,
-    /// Exact own time of the lost spans, which the accounts show as unexplained.
+    /// Exact self time of the lost spans. The accounts show it as unexplained.
     #[serde(rename = "self_ns")]
     pub self_time: Nanos,
     /// Number of lost probe gaps.
@@ -380,7 +381,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// No loss on `cpu`.
+    /// No losses on `cpu`.
     pub const fn none(cpu: Cpu) -> Self {
         Self {
             cpu,
@@ -391,10 +392,10 @@ impl Loss {
     }
 }
 
-/// Cost of the observation, measured in the same run.
+/// Cost of the observation, measured while it ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCost {
-    /// Time from starting to load the tracer until it was attached.
+    /// Time to load and attach the tracer.
     #[serde(rename = "load_time_ns")]
     pub load: Nanos,
     /// CPU time of ticktax's threads during the recording, without probes.
@@ -407,10 +408,10 @@ pub struct ToolCost {
     /// CPU time inside the tracer's BPF programs, if the kernel collected statistics.
     #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
-    /// Final nice value of the thread that drains the buffers, -20 to 19.
+    /// Final nice value of the thread that drains the tracer's buffers, -20 to 19.
     #[serde(default)]
     pub nice: i32,
-    /// Whether that thread avoided the CPUs of the watched program.
+    /// Whether the thread that drains the buffers avoided the CPUs of the watched program.
     #[serde(default)]
     pub apart: bool,
 }
@@ -427,10 +428,11 @@ pub struct CommandReport {
     pub exit: Option<i32>,
 }
 
-/// A consumer of a recording's rows, such as a ledger, a file or a search for periodic sources.
+/// Something that consumes a recording's rows, such as a ledger, a file or a search for periodic
+/// sources.
 pub trait RowSink {
-    /// Takes one row. Rows of one CPU arrive in the order in which they ended. Rows of different
-    /// CPUs arrive in any order.
+    /// Takes one row. A CPU's rows arrive in the order in which they ended. Rows of different CPUs
+    /// arrive in any order.
     fn row(&mut self, sources: &crate::SourceTable, row: &Row);
 }
 
@@ -442,11 +444,11 @@ pub trait RowSource {
     /// Everything about the recording but its rows.
     fn header(&self) -> &Header;
 
-    /// Gives every row to `each`, from the first one on, with a table that holds the row's source.
-    /// Returns the table of all sources.
+    /// Passes every row to `each`, in order, with a table that contains the row's source. Returns
+    /// the table of all sources.
     ///
     /// # Errors
-    /// The rows cannot be read. Those given before then are right.
+    /// The rows cannot be read. Rows passed before the error are valid.
     fn replay(
         &mut self,
         each: &mut dyn FnMut(&crate::SourceTable, &Row),
@@ -454,12 +456,12 @@ pub trait RowSource {
 }
 
 impl Row {
-    /// CPU.
+    /// CPU of the row.
     pub fn cpu(&self) -> Cpu {
         self.span().cpu
     }
 
-    /// Source.
+    /// Source of the row. For an edge, the source that acted.
     pub fn source(&self) -> SourceId {
         self.span().source
     }

@@ -1,4 +1,4 @@
-//! Results of the real threads that performed a scenario's programs.
+//! Results of threads that really performed a scenario's programs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use crate::Nanos;
 /// Result of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayedTask {
-    /// Frames started.
+    /// Number of frames started.
     pub frames: u64,
-    /// Steps on a fixed time grid that were skipped because the previous step overran.
+    /// Number of steps on a fixed time grid that were skipped because the previous step overran.
     pub overshot: u64,
-    /// Steps that used CPU time.
+    /// Number of steps that used CPU time.
     pub bursts: u64,
-    /// Sleeps that ended on time.
+    /// Number of sleeps that ended on time.
     pub sleeps: u64,
     /// CPU time that the scenario requested.
     #[serde(rename = "asked_ns")]

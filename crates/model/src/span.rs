@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// Kind of activity of a CPU, ordered by who may interrupt whom, lowest first.
+/// Kind of a CPU's activity. Ordered by which kind may interrupt which, lowest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Idle: nothing to run.
+    /// The CPU had nothing to run.
     Idle,
     /// A thread of a program or of the kernel.
     Task,
@@ -27,7 +27,7 @@ pub enum Kind {
     Nmi,
     /// Time that the hypervisor reports as stolen.
     Steal,
-    /// Time missing from a probe's loop, for any cause.
+    /// Time that passed outside a probe's loop, for any reason.
     Gap,
     /// Time in which a thread was runnable but held back. It is not CPU time: the CPU ran something
     /// else or idled.
@@ -51,7 +51,7 @@ impl Kind {
         Self::Frame,
     ];
 
-    /// Word used in files and statements.
+    /// Name used in files and statements.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -78,7 +78,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Owner of a thread.
+/// The owner of a thread.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -88,9 +88,9 @@ pub enum Owner {
     Kernel,
     /// A user's program.
     Program,
-    /// ticktax itself: its collector and its other work.
+    /// ticktax itself: its collector and other work.
     Tool,
-    /// A probe of ticktax, which uses CPU time on purpose to measure what remains.
+    /// A ticktax probe, which uses CPU time on purpose to measure what remains.
     Probe,
 }
 
@@ -98,7 +98,7 @@ impl Owner {
     /// All owners.
     pub const ALL: [Self; 4] = [Self::Kernel, Self::Program, Self::Tool, Self::Probe];
 
-    /// Word used in files.
+    /// Name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -114,30 +114,30 @@ impl Owner {
     }
 }
 
-/// The thread of a span.
+/// The thread that ran during a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Thread {
     /// Process id (the kernel's `tgid`).
     pub pid: i32,
     /// Thread id (the kernel's `pid`).
     pub tid: i32,
-    /// Name of its process.
+    /// Name of the thread's process.
     pub program: Arc<str>,
 }
 
-/// The source of a span: what a CPU spent the time on, under the name that people use.
+/// The activity on which a CPU spent a span's time, under the name that people use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Kind of activity.
     pub kind: Kind,
-    /// Owner.
+    /// Owner of the activity.
     pub owner: Owner,
     /// Name, such as `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1` or a thread's name.
     pub name: Arc<str>,
     /// Function or cause within the source, such as a timer's function or a work item; may be
     /// empty.
     pub detail: Arc<str>,
-    /// The thread, if the source is one.
+    /// The thread, if the source is a thread.
     pub thread: Option<Thread>,
 }
 
@@ -219,21 +219,21 @@ impl SourceTable {
 /// One interval on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// CPU.
+    /// CPU on which it ran.
     pub cpu: Cpu,
     /// Start, on `CLOCK_MONOTONIC`.
     pub start: Nanos,
     /// Wall-clock duration.
     pub dur: Nanos,
-    /// Own time: `dur` minus interruptions. It can be negative by a few ns when an interrupt races
-    /// with a softirq's bookkeeping. The sum over a CPU is exact nevertheless.
+    /// Self time: `dur` minus interruptions. It can be negative by a few ns when an interrupt races
+    /// with a softirq's bookkeeping, but the sum over a CPU is exact.
     pub self_time: Nanos,
-    /// Source.
+    /// Activity on which the CPU spent the time.
     pub source: SourceId,
 }
 
 impl Span {
-    /// End.
+    /// End, on `CLOCK_MONOTONIC`.
     pub fn end(&self) -> Nanos {
         self.start + self.dur
     }

@@ -1,7 +1,7 @@
-//! The statement: the accounts of a recording, ready to be printed.
+//! The statement: a recording's accounts, ready to be printed.
 //!
-//! A statement holds every number that a renderer shows. Renderers compute only shares and units,
-//! so the terminal, JSON and other formats cannot disagree.
+//! A statement contains every number that a renderer shows. Renderers compute only shares and
+//! units, so the terminal, JSON and other formats cannot disagree.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub struct Statement {
     pub accounts: Vec<Account>,
     /// Accounts by CPU.
     pub cpus: Vec<CpuBooks>,
-    /// Check that the accounts add up.
+    /// Result of checking that the accounts add up.
     pub balance: Balance,
     /// Run-queue waits and their causes, if requested and known.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub struct Statement {
     /// Packet delays, if packets woke a thread or the kernel counted dropped packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<crate::packet_path::PacketPaths>,
-    /// Programs that were runnable but throttled, longest wait first.
+    /// Programs that were throttled while runnable, longest wait first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,
     /// Gaps measured by the probes, if any ran.
@@ -76,11 +76,11 @@ pub struct Statement {
     /// Pressure stall information of the whole machine, by resource.
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
-    /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock. It
-    /// can be part of any account. `None` without such a clock, or if it never advanced in a guest.
+    /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock. Any
+    /// account can contain it. `None` without a steal clock, or if it never advanced in a guest.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Number of threads that ran or waited for a CPU, on the whole machine.
+    /// Number of threads on the whole machine that ran or waited for a CPU.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
     /// Comparison with the kernel's own accounting.
@@ -97,16 +97,16 @@ pub struct Statement {
     pub advice: Vec<crate::advice::Advice>,
 }
 
-/// One account: a use of CPU time and its total.
+/// One account: a use of CPU time, with its total.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Class.
     pub class: Class,
-    /// Readable name.
+    /// Name for people.
     pub name: String,
     /// Process id, if the account is a program.
     pub pid: Option<i32>,
-    /// Whether its time comes from the kernel's counters, which many kernels update only at the
+    /// Whether the time comes from the kernel's counters, which many kernels update only at the
     /// tick.
     pub sampled: bool,
     /// Total time over all CPUs.
@@ -128,7 +128,7 @@ pub struct Account {
 pub struct Part {
     /// A timer function, a work item's function, a page fault or a thread.
     pub name: String,
-    /// Time.
+    /// Time of the part.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
@@ -143,10 +143,10 @@ pub struct Part {
 pub struct CpuBooks {
     /// CPU.
     pub cpu: Cpu,
-    /// Elapsed time, which the classes must add up to.
+    /// Elapsed time. The classes must add up to it.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Time by class. Classes without time are left out.
+    /// Time by class. Classes without time are omitted.
     pub classes: Vec<ClassTime>,
 }
 
@@ -155,28 +155,28 @@ pub struct CpuBooks {
 pub struct ClassTime {
     /// Class.
     pub class: Class,
-    /// Time.
+    /// Time of the class.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
 impl CpuBooks {
-    /// The time of `class`.
+    /// This CPU's time in `class`.
     pub fn of(&self, class: Class) -> Nanos {
         self.of_all(|other| other == class)
     }
 
-    /// The time of all classes that satisfy `belongs`.
+    /// This CPU's time in all classes that satisfy `belongs`.
     pub fn of_all(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let parts = self.classes.iter().filter(|part| belongs(part.class));
         parts.map(|part| part.time).sum()
     }
 }
 
-/// Check that the accounts balance.
+/// Whether the accounts balance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
-    /// Elapsed time of all CPUs together.
+    /// Elapsed time, summed over all CPUs.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Sum of all accounts.
@@ -211,26 +211,26 @@ impl Balance {
     }
 }
 
-/// Time in which a program was runnable but throttled. It belongs to no account, because no CPU
-/// spent it.
+/// Time in which a program was runnable but throttled. This time belongs to no account, because no
+/// CPU spent it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledProgram {
     /// Program name.
     pub name: String,
     /// Process id.
     pub pid: Option<i32>,
-    /// Reason.
+    /// Why the program was off its CPU.
     pub why: OffCpuReason,
-    /// Total time of all its threads. Each interval lasts until the thread ran again, so it
-    /// includes the run-queue wait after the throttling.
+    /// Total throttled time of the program's threads. Each interval lasts until the thread runs
+    /// again, so it includes the run-queue wait that follows.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number and length of the intervals.
+    /// Number and lengths of the throttled intervals.
     #[serde(flatten)]
     pub intervals: Intervals,
 }
 
-/// The contents of the probes' gaps.
+/// The probes' gaps and their contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapStatement {
     /// Kind of probe.
@@ -242,19 +242,19 @@ pub struct GapStatement {
     pub long: GapParts,
     /// Shorter gaps, down to the probe's threshold.
     pub short: GapParts,
-    /// Gaps in which a program or ticktax ran. The spin probe yielded the CPU as intended, so these
-    /// are not losses.
+    /// Gaps in which a program or ticktax ran. The spin probe yielded the CPU to them as intended,
+    /// so these are not losses.
     #[serde(default)]
     pub yielded: GapParts,
     /// The longest gaps and their contents, longest first.
     pub worst: Vec<WorstGap>,
-    /// Gaps grouped by contents, largest total first.
+    /// Gaps grouped by contents, largest total time first.
     pub causes: Vec<GapCause>,
-    /// Strength of the proof that empty gaps give, by CPU.
+    /// For each CPU, how strong a proof its empty gaps give.
     #[serde(default)]
     pub proofs: Vec<crate::witness::CpuProof>,
-    /// Bounds for kernel entry and exit, by the activity around which they occur, and the gaps that
-    /// exceed them.
+    /// Bounds on kernel entry and exit, by the activity that they surround, and the gaps that
+    /// exceed these bounds.
     #[serde(default)]
     pub entry_exit: Vec<EntryExitBound>,
 }
@@ -267,7 +267,7 @@ impl GapStatement {
 /// Time of kernel entry and exit around one kind of activity, and the gaps that took longer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryExitBound {
-    /// The account of the first activity in the gaps.
+    /// Account of the first activity in the gaps.
     pub around: String,
     /// Number of gaps.
     pub count: u64,
@@ -293,22 +293,22 @@ pub struct GapParts {
     /// Total time, which is the sum of the four parts.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time in spans with a known source.
+    /// Time of spans with a known source.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Time of kernel entry and exit around those spans.
+    /// Time of kernel entry and exit around these spans.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
     /// Time in which the trace proves that the kernel ran nothing.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
-    /// The remaining time.
+    /// Time that nothing explains.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
 }
 
 impl GapParts {
-    /// Share of the time that is explained by spans, entry and exit, or proof.
+    /// Share of the time that spans, entry and exit, or proof explain.
     pub fn coverage(&self) -> f64 {
         if self.time == Nanos::ZERO {
             1.0
@@ -321,20 +321,20 @@ impl GapParts {
 /// One long gap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorstGap {
-    /// CPU.
+    /// CPU with the gap.
     pub cpu: Cpu,
     /// Start, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Length.
+    /// Length of the gap.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Contents, largest first.
+    /// Contents of the gap, largest first.
     pub parts: Vec<Part>,
 }
 
 impl WorstGap {
-    /// The gap's place in the recording.
+    /// Where the gap is in the recording.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -351,13 +351,13 @@ pub struct GapCause {
     pub name: String,
     /// Number of gaps.
     pub count: u64,
-    /// Total time.
+    /// Total time of the gaps.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time in spans with a known source.
+    /// Time of spans with a known source.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Median gap.
+    /// Median length of the gaps.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
     /// Longest gap.

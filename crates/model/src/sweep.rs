@@ -1,4 +1,4 @@
-//! Summary of a parameter sweep over a scenario. The points themselves are in a separate table.
+//! Summary of a parameter sweep over a scenario. The points are in a separate table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,33 +14,33 @@ pub struct GridStatement {
     pub axes: Vec<(String, u64)>,
     /// Number of points.
     pub points: u64,
-    /// Points that an earlier run had already computed.
+    /// Number of points that an earlier invocation had already computed.
     pub found: u64,
-    /// Damaged journal records. Their points were run again.
+    /// Number of damaged journal records. Their points were simulated again.
     pub damaged: u64,
-    /// Points that could not be run.
+    /// Number of points that could not be simulated.
     pub failed: u64,
-    /// The first failed points.
+    /// The first points that failed.
     pub failures: Vec<PointFailure>,
-    /// Events simulated in this run.
+    /// Number of events simulated by this invocation.
     pub events: u64,
-    /// Wall-clock time of this run.
+    /// Wall-clock time of this invocation.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// File that holds the points.
+    /// File that contains the points.
     pub results: String,
-    /// Extreme points of a column, if a column was named.
+    /// Extreme points of a column, if the user named one.
     pub ranking: Option<Ranking>,
 }
 
-/// A point that could not be run.
+/// A point that could not be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFailure {
     /// Point number, from 0.
     pub point: u64,
     /// Values of the point, one per axis.
     pub values: Vec<String>,
-    /// Reason of the failure.
+    /// Why it failed.
     pub why: String,
 }
 
@@ -49,11 +49,11 @@ pub struct PointFailure {
 pub struct Ranking {
     /// Column name.
     pub column: String,
-    /// Number of points that have a value in this column.
+    /// Number of points with a value in this column.
     pub points: u64,
     /// Points with the highest values, in descending order.
     pub highest: Vec<RankedPoint>,
-    /// Points with the lowest values, in ascending order. No point is also in `highest`.
+    /// Points with the lowest values, in ascending order. None of them is also in `highest`.
     pub lowest: Vec<RankedPoint>,
 }
 

@@ -1,4 +1,4 @@
-//! Tables: columns that are decided at run time, and rows of cells.
+//! Tables: rows of cells, in columns that are decided at run time.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Whether the value fits into a column of this type.
+    /// Whether the value may be stored in a column of type `values`.
     pub fn fits(&self, values: Values) -> bool {
         matches!(
             (self, values),

@@ -1,4 +1,4 @@
-//! The tick bill: how often the timer tick came, its cost per tick, and its cost per day.
+//! The tick bill: how often the timer tick occurred, its cost per tick, and its cost per day.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,12 @@ use crate::{Cpu, Intervals, Nanos};
 /// Number and cost of timer ticks during a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickBill {
-    /// Data from which the bill was computed. It determines what the bill can contain.
+    /// Data from which the bill was computed. Determines what the bill can contain.
     pub basis: Basis,
     /// Tick frequency that the kernel was built for, in Hz.
     pub hz_configured: Option<u32>,
-    /// Unit in which the kernel reports CPU time to programs (`USER_HZ`, `AT_CLKTCK`), in Hz. It is
-    /// unrelated to the tick's frequency.
+    /// Unit in which the kernel reports CPU time to programs (`USER_HZ`, `AT_CLKTCK`), in Hz.
+    /// Unrelated to the tick frequency.
     pub user_hz: Option<u32>,
     /// Tick behaviour according to the machine's settings.
     pub mode: Option<TickMode>,
@@ -47,7 +47,7 @@ pub enum Basis {
     /// known.
     Sums,
     /// All local timer interrupts, because no timer function was observed. Kernels without
-    /// high-resolution timers have none. Some of the interrupts were possibly not ticks.
+    /// high-resolution timers have no such function. Some of these interrupts may not be ticks.
     Interrupts,
     /// The kernel's count of local timer interrupts. It includes other timers, so it is an upper
     /// bound for the ticks.
@@ -59,7 +59,7 @@ pub enum Basis {
 pub struct Ticks {
     /// Number of ticks.
     pub count: u64,
-    /// Time over which they were counted.
+    /// Time over which the ticks were counted.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
@@ -70,10 +70,10 @@ impl Ticks {
         (self.time > Nanos::ZERO).then(|| self.count as f64 / self.time.as_secs_f64())
     }
 
-    /// Sum of counts and times.
+    /// Adds up counts and times.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, ticks| Self {
-            // Saturating: a statement in a file can hold any number.
+            // Saturates, because a statement in a file can contain any number.
             count: sum.count.saturating_add(ticks.count),
             time: sum.time + ticks.time,
         })
@@ -95,13 +95,13 @@ pub struct CpuTicks {
     pub idle: Option<Ticks>,
     /// Tick frequency while the CPU was not idle.
     pub frequency: Option<Frequency>,
-    /// Times that the kernel stopped the tick, according to the kernel.
+    /// Number of times that the kernel stopped the tick, by its own count.
     pub stopped: Option<u64>,
-    /// Pauses between ticks of at least two tick periods in which the CPU idled.
+    /// Number of pauses of at least two tick periods between ticks while the CPU was idle.
     pub pauses: u64,
-    /// Ticks avoided by these pauses.
+    /// Number of ticks that these pauses avoided.
     pub saved: u64,
-    /// Increase of the kernel's count of local timer interrupts.
+    /// Local timer interrupts during the recording, by the kernel's own count.
     pub interrupts: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ pub struct Frequency {
     /// Half-width of the 95 % confidence interval, in Hz.
     #[serde(rename = "plus_minus_hz")]
     pub plus_minus: f64,
-    /// Number of intervals between consecutive ticks that were measured.
+    /// Number of measured intervals between consecutive ticks.
     pub intervals: u64,
 }
 
@@ -136,7 +136,7 @@ pub struct TickCost {
     pub softirqs: Vec<Part>,
     /// Cost of kernel entry and exit around single ticks, as measured by a spin probe.
     pub around: Option<Around>,
-    /// CPU time of the ticks and these softirqs per second, summed over all CPUs: the number of
+    /// CPU time of the ticks and their softirqs per second, summed over all CPUs: the number of
     /// cores that they keep busy.
     pub cores: Estimate,
 }
@@ -153,10 +153,10 @@ impl TickCost {
 pub struct Around {
     /// Number of such gaps.
     pub count: u64,
-    /// Median.
+    /// Median cost.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile; `None` below 299 gaps, which are too few to bound it.
+    /// 99th percentile of the cost; `None` below 299 gaps, which are too few to bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
 }
@@ -171,7 +171,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Seconds per day, to convert cores to CPU seconds per day.
+    /// Seconds per day, for converting cores to CPU seconds per day.
     pub const DAY: f64 = 86_400.0;
 
     /// The estimate multiplied by `factor`.

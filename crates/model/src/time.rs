@@ -1,5 +1,4 @@
-//! Time as the whole project counts it: signed nanoseconds in a dedicated type, never a bare
-//! integer.
+//! Time: signed nanoseconds in a dedicated type, never a bare integer.
 
 use std::fmt;
 use std::iter::Sum;
@@ -12,8 +11,9 @@ use serde::{Deserialize, Serialize};
 /// A point in time or a duration, in nanoseconds.
 ///
 /// Points in time are on `CLOCK_MONOTONIC` of the observed machine, which can be a guest or
-/// simulated. The value is signed because accounts subtract: a sampled clock can overdraw an
-/// account, and hiding that would misreport it. The range is ±292 years, and arithmetic saturates.
+/// simulated. The value is signed because a sampled clock can overdraw an account: the difference
+/// is then negative, and hiding that would misreport it. The range is ±292 years. Arithmetic
+/// saturates.
 #[derive(
     Clone,
     Copy,
@@ -37,7 +37,7 @@ impl Nanos {
     /// The largest representable time.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Converts whole microseconds. This and the other conversions saturate.
+    /// Converts whole microseconds. Like the other conversions, it saturates.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
@@ -62,7 +62,7 @@ impl Nanos {
         self.0 == 0
     }
 
-    /// Formats the exact value so that it can be parsed again: `1.5ms`, `0s`. A negative time has a
+    /// Formats the exact value in a form that can be parsed: `1.5ms`, `0s`. A negative time has a
     /// sign, although no option accepts one.
     pub fn exact(self) -> String {
         let size = self.0.unsigned_abs();
@@ -136,8 +136,8 @@ const UNITS: [(&str, i64); 9] = [
 #[error("invalid duration `{0}`: write 20s, 500ms, 3m or 1h30m")]
 pub struct DurationError(String);
 
-/// Parses a duration of 0 or more: `20s`, `27.5us`, `1h30m`. Digits below 1 ns are dropped. A
-/// number without a unit and a duration above 292 years are errors.
+/// Parses a non-negative duration: `20s`, `27.5us`, `1h30m`. Digits below 1 ns are dropped. Numbers
+/// without a unit and durations above 292 years are errors.
 impl FromStr for Nanos {
     type Err = DurationError;
 
@@ -156,7 +156,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// The first number and its unit in ns, and the rest of the text.
+/// Splits off the first number with its unit. Returns its length in ns, and the rest of the text.
 fn first_part(text: &str) -> Option<(i64, &str)> {
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
     let (number, tail) = text.split_at(digits);
@@ -165,7 +165,7 @@ fn first_part(text: &str) -> Option<(i64, &str)> {
     let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
     let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    // Integer arithmetic, so that no time is rounded through a binary fraction.
+    // Integer arithmetic avoids rounding through binary fractions.
     let mut value = whole.parse::<i64>().ok()?.checked_mul(*scale)?;
     let (mut above, mut below) = (0_i64, 1_i64);
     for digit in part.chars() {
@@ -226,8 +226,8 @@ impl<'a> Sum<&'a Nanos> for Nanos {
 
 /// Formatting for people: three significant digits and a unit from `ns` to `s`.
 impl Nanos {
-    /// Formats the time with two significant digits and a unit. That is the precision of a quantile
-    /// of a [`Histogram`](crate::Histogram).
+    /// Formats the time with two significant digits and a unit, the precision of a
+    /// [`Histogram`](crate::Histogram)'s quantiles.
     pub fn rough(self) -> String {
         const UNITS: [(u64, &str); 4] = [
             (1_000_000_000, "s"),

@@ -1,5 +1,5 @@
-//! Running totals of an agent since it started: CPU time by account, lengths of intervals, and the
-//! cost of counting. Unless stated otherwise, every number only grows.
+//! An agent's running totals since it started: CPU time by account, lengths of intervals, and the
+//! agent's own cost. Numbers only grow unless stated otherwise.
 
 mod incidents;
 
@@ -13,12 +13,12 @@ use crate::{Cpu, Histogram, Nanos};
 
 pub use incidents::IncidentTotals;
 
-/// An account on one CPU. Programs with the same name share one account.
+/// Identifies an account on one CPU. Programs with the same name share one account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountKey {
     /// Class of the account.
     pub class: Class,
-    /// Readable name: of a program, an interrupt, or a kernel thread without its number.
+    /// Name of the program or interrupt, or of the kernel thread without its number.
     pub name: Arc<str>,
     /// CPU.
     pub cpu: Cpu,
@@ -27,7 +27,7 @@ pub struct AccountKey {
 /// Total time of a set of intervals, and the distribution of their lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSum {
-    /// Own time: the intervals without their interruptions.
+    /// Self time: the intervals without their interruptions.
     pub time: Nanos,
     /// Number of intervals.
     pub count: u64,
@@ -36,14 +36,14 @@ pub struct IntervalSum {
 }
 
 impl IntervalSum {
-    /// Adds one interval of wall-clock length `length` and own time `time`.
+    /// Adds one interval with wall-clock length `length` and self time `time`.
     pub fn record(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
         self.histogram.record(length);
     }
 
-    /// Adds several intervals.
+    /// Adds `count` intervals with total self time `time` and the lengths in `histogram`.
     pub fn add(&mut self, time: Nanos, count: u64, histogram: &Histogram) {
         self.time += time;
         self.count += count;
@@ -70,19 +70,19 @@ pub struct Totals {
     pub kernel: String,
     /// Machine architecture.
     pub arch: String,
-    /// Frequency that the kernel's tick was built for, in Hz.
+    /// Tick frequency that the kernel was built for, in Hz.
     pub hz_configured: Option<u32>,
-    /// Start, in ms since 1970 by the wall clock.
+    /// Start of the agent, in ms since 1970 by the wall clock.
     pub began_unix_ms: i64,
-    /// Time up to the last included row, in ms since 1970 by the wall clock.
+    /// Time of the last included row, in ms since 1970 by the wall clock.
     pub updated_unix_ms: i64,
     /// CPU time by account.
     pub accounts: AccountSums,
-    /// Throttled time by program: runnable, but held back by a quota. It is not CPU time.
+    /// Throttled time by program. Throttled threads are runnable but use no CPU time.
     pub throttled: BTreeMap<Arc<str>, IntervalSum>,
-    /// The tick's timer function, by CPU.
+    /// Time of the tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,
-    /// Stolen time reported by the hypervisor, by CPU number. It is contained in the accounts.
+    /// Stolen time reported by the hypervisor, by CPU number. The accounts include it.
     pub steal: BTreeMap<u32, Nanos>,
     /// Pressure stall information of the whole machine, by resource.
     pub pressure: BTreeMap<String, Pressure>,
@@ -90,39 +90,38 @@ pub struct Totals {
     pub lost: Vec<Loss>,
     /// Number of limitations on this machine. It can fall.
     pub limitations: usize,
-    /// Cost of counting.
+    /// Resources that the agent itself used.
     pub own: OwnCost,
-    /// Facts files, if they are being written.
+    /// Counts of facts files, if the agent writes them.
     pub facts: Option<FactsCount>,
-    /// Incidents, if a flight recorder runs along with the sums.
+    /// Counts of incidents, if a flight recorder runs alongside.
     pub incidents: Option<IncidentTotals>,
 }
 
 /// Resources that an agent itself used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnCost {
-    /// CPU time of all its threads.
+    /// CPU time of all threads of the agent.
     pub cpu: Nanos,
     /// Peak memory, in bytes.
     pub memory_bytes: u64,
-    /// Tracepoint hits.
+    /// Number of tracepoint hits.
     pub events: u64,
-    /// Intervals that were counted in an account called `others` because the table of sources was
-    /// full.
+    /// Number of intervals that were counted under `others` because the table of sources was full.
     pub folded: u64,
 }
 
 /// Counts of facts files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FactsCount {
-    /// Rows written to files.
+    /// Number of rows written to files.
     pub rows: u64,
-    /// Files written.
+    /// Number of files written.
     pub files: u64,
-    /// Failed attempts to write.
+    /// Number of failed attempts to write.
     pub errors: u64,
-    /// Rows dropped because they could not be written for too long.
+    /// Number of rows dropped because they could not be written for too long.
     pub dropped: u64,
-    /// Current size on disk, in bytes. It can fall.
+    /// Current size of all files on disk, in bytes. It can fall.
     pub bytes: u64,
 }

@@ -1,7 +1,7 @@
 //! Trials: A/B tests of settings on a command or a running process.
 //!
-//! A [`Trial`] holds the plan and the measurements. A [`TrialStatement`] adds the conclusions. Two
-//! lists of numbers from another tool are judged the same way ([`NumbersComparison`]).
+//! A [`Trial`] contains the plan and the measurements. A [`TrialStatement`] adds the conclusions.
+//! [`NumbersComparison`] judges two lists of numbers from another tool in the same way.
 
 mod comparison;
 mod fail_if;
@@ -21,17 +21,17 @@ pub use numbers::{Numbers, NumbersComparison};
 /// The plan and the measurements of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// Version of ticktax that ran it.
+    /// Version of ticktax that ran the trial.
     pub tool_version: String,
     /// Machine.
     pub machine: Machine,
     /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Subject: a command with its arguments that was run in each arm, or a process that was
+    /// Test subject: a command with its arguments that was run in each arm, or a process that was
     /// watched.
     pub subject: String,
-    /// Arms: the settings being compared, at least two. The others are compared with the first.
+    /// Arms: the settings being compared, at least two. All others are compared with the first.
     pub arms: Vec<Arm>,
     /// Metrics measured in each run.
     pub metrics: Vec<Metric>,
@@ -39,7 +39,7 @@ pub struct Trial {
     pub design: Design,
     /// All runs, in time order.
     pub runs: Vec<TrialRun>,
-    /// Whether it was stopped before its last block.
+    /// Whether the trial was stopped before its last block.
     pub interrupted: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Trial {
 pub struct Arm {
     /// Label: `A`, `B`, ….
     pub label: String,
-    /// Values that it sets.
+    /// Settings that the arm changes.
     pub settings: Vec<ArmSetting>,
 }
 
@@ -57,17 +57,17 @@ pub struct Arm {
 pub struct ArmSetting {
     /// Name of the setting.
     pub knob: String,
-    /// Object of the setting, in the words of [`UndoneSetting`].
+    /// Object that the setting belongs to, named as in [`UndoneSetting`].
     pub target: String,
-    /// Value.
+    /// Value that the arm sets.
     pub value: String,
 }
 
 /// The design of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
-    /// Number of blocks. Each block contains every arm twice in mirrored order (`A B B A`), so that
-    /// a machine that slows down steadily affects all arms equally.
+    /// Number of blocks. Each block contains every arm twice in mirrored order (`A B B A`), so a
+    /// machine that slows down steadily affects all arms equally.
     pub blocks: u64,
     /// Seed for the random order of the arms in each block.
     pub seed: u64,
@@ -76,7 +76,7 @@ pub struct Design {
     /// Number of consecutive runs of the first arm before the blocks, which measure the machine's
     /// own noise.
     pub noise_runs: u64,
-    /// Time between changing a setting and the next run.
+    /// Time to wait after changing a setting before the next run.
     #[serde(rename = "settle_ns")]
     pub settle: Nanos,
     /// Largest effect that counts as no difference, as a share of the first arm.
@@ -89,11 +89,11 @@ pub struct Design {
 pub struct Metric {
     /// Name on the command line, such as `time`.
     pub id: String,
-    /// Unit of its values.
+    /// Unit of the metric's values.
     pub unit: Unit,
-    /// Direction of improvement.
+    /// Direction in which the metric improves.
     pub better: Better,
-    /// Source of its values.
+    /// Where the metric's values come from.
     pub origin: Origin,
 }
 
@@ -107,7 +107,7 @@ pub enum Unit {
     S,
     /// A share, 0 to 1.
     Share,
-    /// Events per second.
+    /// Where a metric's values come from.
     Hz,
     /// Events per minute.
     PerMinute,
@@ -131,7 +131,7 @@ impl Better {
     /// All directions.
     pub const ALL: [Self; 3] = [Self::Lower, Self::Higher, Self::Unknown];
 
-    /// Kind of metric with this direction, for help texts.
+    /// Kinds of metric with this direction, for help texts.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lower => "Times, and what is lost",
@@ -162,29 +162,29 @@ pub enum Origin {
     File,
 }
 
-/// Purpose of a run.
+/// Why a run is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPurpose {
-    /// To fill caches. Its results are not used.
+    /// Fills caches. The results are not used.
     WarmUp,
-    /// To measure the machine's own noise by comparing the first arm with itself.
+    /// Measures the machine's own noise, by comparing the first arm with itself.
     Noise,
-    /// To be compared.
+    /// Is compared with the other arms.
     Measured,
 }
 
-/// One run.
+/// One run of the command, or one observation of the process, under one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRun {
-    /// Purpose.
+    /// Why the run was done.
     pub purpose: RunPurpose,
     /// Block number, from 0; also 0 for a run outside the blocks.
     pub block: u64,
     /// Position in the block, from 0. For a run outside the blocks, its position among the runs
     /// with the same purpose.
     pub position: u64,
-    /// Index of its arm.
+    /// Index of the arm.
     pub arm: usize,
     /// Start, relative to the start of the trial.
     #[serde(rename = "began_ns")]
@@ -201,12 +201,12 @@ pub struct TrialRun {
 pub struct ArmSuccess {
     /// Index of the arm.
     pub arm: usize,
-    /// Runs in blocks.
+    /// Number of runs in blocks.
     pub runs: u64,
-    /// Successful runs in blocks.
+    /// Number of successful runs in blocks.
     pub succeeded: u64,
-    /// Probability that chance alone produces such a difference in success from the first arm
-    /// (Fisher's exact test, two-sided). `None` for the first arm, and if no run failed.
+    /// Probability that chance alone makes this arm's success rate differ so much from the first
+    /// arm's (Fisher's exact test, two-sided). `None` for the first arm, and if no run failed.
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
 }
@@ -217,9 +217,9 @@ pub struct TrialStatement {
     /// Plan and measurements.
     #[serde(flatten)]
     pub trial: Trial,
-    /// Successful runs, in the order of the arms.
+    /// Number of successful runs of each arm, in the order of the arms.
     pub successes: Vec<ArmSuccess>,
-    /// Comparisons of every other arm with the first, ordered by arm, then by metric.
+    /// Comparison of every other arm with the first, by arm, then by metric.
     pub comparisons: Vec<Comparison>,
     /// Results of the `--fail-if` conditions for every arm but the first.
     pub fail_if: Vec<FailIfResult>,

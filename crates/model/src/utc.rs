@@ -6,30 +6,30 @@ use std::str::FromStr;
 /// A date and a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Utc {
-    /// The year.
+    /// Year of the Gregorian calendar.
     pub year: i64,
-    /// 1 to 12.
+    /// Month, 1 to 12.
     pub month: i64,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: i64,
-    /// 0 to 23.
+    /// Hour, 0 to 23.
     pub hour: i64,
-    /// 0 to 59.
+    /// Minute, 0 to 59.
     pub minute: i64,
-    /// 0 to 59.
+    /// Second, 0 to 59.
     pub second: i64,
-    /// 0 to 999.
+    /// Millisecond, 0 to 999.
     pub millis: i64,
 }
 
-/// Days from 1 March of year 0 to 1 January 1970. Years start in March here, which puts the leap
-/// day at the end.
+/// Days from 1 March of year 0 to 1 January 1970. Counting years from March puts the leap day at
+/// the end.
 const EPOCH: i64 = 719_468;
-/// Days in an era: 400 years, after which the calendar repeats.
+/// Days in 400 years, after which the calendar repeats.
 const ERA: i64 = 146_097;
 
 impl Utc {
-    /// Converts ms since 1970.
+    /// The date and time `at` ms after the start of 1970.
     pub fn from_unix_ms(at: i64) -> Self {
         let (second, millis) = (at.div_euclid(1_000), at.rem_euclid(1_000));
         let (days, second) = (second.div_euclid(86_400), second.rem_euclid(86_400));
@@ -55,7 +55,7 @@ impl Utc {
         }
     }
 
-    /// ms since 1970.
+    /// Milliseconds since the start of 1970.
     pub fn unix_ms(self) -> i64 {
         let (year, month) = if self.month > 2 {
             (self.year, self.month - 3)
@@ -96,19 +96,19 @@ impl Utc {
         .checked()
     }
 
-    /// The date and time, if they exist in the calendar.
+    /// The date and time, if it exists in the calendar.
     fn checked(self) -> Option<Self> {
         (Self::from_unix_ms(self.unix_ms()) == self).then_some(self)
     }
 }
 
-/// An unsigned number of at most four digits.
+/// Parses an unsigned number of at most four digits.
 fn number(text: &str) -> Option<i64> {
     let digits = text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// For people, to the millisecond: `2026-11-22 02:10:31.123 UTC`.
+/// Formats the time for people, to the millisecond: `2026-11-22 02:10:31.123 UTC`.
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -1,5 +1,5 @@
-//! The victim: the program that an analysis is about, as a recording stores it and as a statement
-//! describes it.
+//! The victim: the program that an analysis is about. Contains the data that a recording stores
+//! about it, and the analysis in a statement.
 
 use std::fmt;
 
@@ -20,15 +20,15 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
-/// Suffix of a wait's detail if the wait ended on another CPU than it started on.
+/// Suffix of a wait's detail if the wait ended on a different CPU from the one where it started.
 pub const MOVED: &str = ", moved";
 
-/// Name of ticktax where it ran instead of a program.
+/// Name of ticktax in lists of programs that ran instead of the victim.
 pub const TOOL: &str = "ticktax";
-/// Name of ticktax's probes where they ran instead of a program.
+/// Name of ticktax's probes in lists of programs that ran instead of the victim.
 pub const PROBE: &str = "ticktax's probe";
 
-/// Reason why a thread was off its CPU. It is the `detail` of a recording's wait rows.
+/// Why a thread was off its CPU. Stored as the `detail` of a recording's wait rows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -68,7 +68,7 @@ impl OffCpuReason {
         Self::Reborn,
     ];
 
-    /// Word used in files.
+    /// Name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Woken => "woken",
@@ -141,7 +141,7 @@ impl ThreadState {
         Self::Unseen,
     ];
 
-    /// Whether the thread is runnable in this state.
+    /// Whether a thread in this state is runnable.
     pub const fn is_wanted(self) -> bool {
         matches!(
             self,
@@ -174,24 +174,24 @@ impl From<OffCpuReason> for ThreadState {
 pub struct VictimStatement {
     /// How the victim was specified.
     pub target: Target,
-    /// Name of its program or cgroup.
+    /// Name of the victim's program or cgroup.
     pub name: String,
-    /// Process id, if it is one process.
+    /// Process id, if the victim is a single process.
     pub pid: Option<i32>,
-    /// Whether it is known to have exited.
+    /// Whether the victim is known to have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// Times of its threads; `None` if the tracer could not follow them.
+    /// Times of the victim's threads; `None` if the tracer could not follow them.
     pub threads: Option<ThreadTimes>,
     /// Resource usage during the recording, according to the kernel's counters.
     pub usage: Option<Usage>,
-    /// Counters of its cgroup's CPU quota, for the time of the audit.
+    /// Counters of the CPU quota of the victim's cgroup, during the audit.
     pub throttling: Option<Throttling>,
     /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock;
-    /// `None` without such a clock, or if it never advanced.
+    /// `None` without a steal clock, or if it never advanced.
     #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Its frames, if it is a process with a thread that wakes periodically.
+    /// The victim's frames, if it is a process with a thread that wakes periodically.
     #[serde(default)]
     pub frames: Option<Box<ProgramFrames>>,
 }
@@ -201,7 +201,7 @@ pub struct VictimStatement {
 pub struct ProgramFrames {
     /// Name of the thread with the clearest period.
     pub thread: String,
-    /// Thread id.
+    /// Id of that thread.
     pub tid: i32,
     /// Frame statistics.
     pub figures: Figures,
@@ -220,33 +220,33 @@ pub struct ThreadTimes {
     /// Sum of the threads' lifetimes in the recording.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Sum of all states.
+    /// Sum of the times in all states. Must equal `elapsed`.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
     /// Threads whose states do not add up to their lifetime, with the difference.
     #[serde(rename = "off_ns")]
     pub off: Vec<(i32, Nanos)>,
-    /// States with any time, in the order of [`ThreadState`].
+    /// States that are not zero, in the order of [`ThreadState`].
     pub accounts: Vec<StateAccount>,
-    /// Wake-up latency.
+    /// Wake-up latency of the threads.
     pub latency: Option<Latency>,
     /// Histogram of the wake-up latency, without empty buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_buckets: Vec<Bucket>,
-    /// Waits that ended on another CPU than the one on which the thread last ran.
+    /// Number of waits that ended on a different CPU from the one on which the thread last ran.
     pub migrations: u64,
     /// Programs and kernel activities that ran on the CPU that the victim waited for, largest total
-    /// first.
+    /// time first.
     pub behind: Vec<Interferer>,
-    /// CPUs on which it spent at least 1 % of its waiting time behind others.
+    /// CPUs on which the victim spent at least 1 % of its time waiting behind others.
     #[serde(default, skip_serializing_if = "CpuList::is_empty")]
     pub waited_on: CpuList,
-    /// Activities that interrupted it, largest total first.
+    /// Activities that interrupted the victim, largest total time first.
     pub interrupted_by: Vec<Interferer>,
     /// Longest delays, longest first.
     pub delays: Vec<Delay>,
-    /// Waits of its real-time threads while nothing of higher priority was runnable, with the limit
-    /// that held them back.
+    /// Waits of the victim's real-time threads while nothing of higher priority was runnable, with
+    /// the limit that held them back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
@@ -263,7 +263,7 @@ impl ThreadTimes {
 pub struct StateAccount {
     /// State.
     pub state: ThreadState,
-    /// Total time of all threads.
+    /// Total time in this state, over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
@@ -286,23 +286,24 @@ pub struct Latency {
 /// A program or kernel activity that used time in which the victim was runnable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interferer {
-    /// Name of a program, kernel thread or interrupt. `idle` is a CPU that ran nothing; `idle,
-    /// moved` the same if the thread then ran on another CPU.
+    /// Name of a program, kernel thread or interrupt; `idle` for a CPU that ran nothing; `idle,
+    /// moved` if the thread then ran on another CPU.
     pub name: String,
     /// Kind of activity on the CPU.
     pub kind: Kind,
-    /// Process id, if it is a program.
+    /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Program name, if it is a thread of a program.
+    /// Program name, if the activity is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
-    /// Number of its threads counted here.
+    /// Number of threads of the activity that are counted here.
     #[serde(default)]
     pub threads: u64,
-    /// Whether it is the watched program: another of its threads, or one of its child processes.
+    /// Whether the activity is the watched program's own: another of its threads, or a child
+    /// process.
     #[serde(default)]
     pub own: bool,
-    /// Total time.
+    /// Total time that the victim lost to the activity.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
@@ -314,13 +315,13 @@ pub struct Interferer {
     /// migration.
     #[serde(default)]
     pub moved: bool,
-    /// Period in ns of the threads that caused most of this time. Given only if these threads are
-    /// periodic and most of the time fell into their periodic runs. No single run of theirs may be
-    /// as long as the period.
+    /// Period in ns of the threads that caused most of this time, if they are periodic and most of
+    /// the time fell into their periodic activity. Their longest on-CPU period must be shorter than
+    /// the period.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
-    /// Scheduling policy of its process if not the default, and shared by all its threads that
-    /// others waited behind.
+    /// Scheduling policy of the process, if it is not the default and all of its threads that
+    /// others waited behind share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SpecialPolicy>,
 }
@@ -356,7 +357,7 @@ impl fmt::Display for DelayKind {
 /// An interval in which a thread was runnable but did not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delay {
-    /// Kind.
+    /// Kind of delay.
     pub kind: DelayKind,
     /// Thread name.
     pub thread: String,
@@ -364,26 +365,26 @@ pub struct Delay {
     pub tid: i32,
     /// CPU on which the thread ran after the delay.
     pub cpu: Cpu,
-    /// CPU that the thread waited for first, if it is known to be another. The thread waited behind
-    /// the activities of that CPU.
+    /// CPU that the thread waited for first, if known to differ from `cpu`. The activities in this
+    /// delay are those of that CPU.
     #[serde(default)]
     pub waited_on: Option<Cpu>,
     /// Start, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Length.
+    /// Length of the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Activities of the CPU that the thread waited for, in order. If there are too many to list,
-    /// they are grouped by source, largest total first.
+    /// Activities on the CPU that the thread waited for, in order. If there are too many to list,
+    /// they are grouped by source, largest total time first.
     pub timeline: Vec<Episode>,
-    /// Number of other episodes.
+    /// Number of episodes not listed in `timeline`.
     pub more: u64,
-    /// Source of the wake-up, if the thread was woken and the kernel reported it.
+    /// Source that woke the thread, if it was woken and the kernel reported it.
     #[serde(default)]
     pub woken_by: Option<String>,
     /// Programs and kernel activities that ran during the delay, one entry per program, largest
-    /// total first.
+    /// total time first.
     #[serde(default)]
     pub lost_to: Vec<LostTo>,
     /// Limit that held back a real-time thread, if nothing of higher priority used the CPU.
@@ -392,7 +393,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// The delay's place in the recording, on the CPU that the thread waited for.
+    /// Where the delay is in the recording, on the CPU that the thread waited for.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -402,14 +403,14 @@ impl Delay {
     }
 }
 
-/// The share of a program, kernel thread or interrupt in a delay.
+/// The part of a delay that a program, kernel thread or interrupt caused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostTo {
     /// Name of the program, kernel thread or interrupt.
     pub name: String,
-    /// Kind of activity; idle for a CPU that ran nothing.
+    /// Kind of activity; [`Kind::Idle`] for a CPU that ran nothing.
     pub kind: Kind,
-    /// Processes, if it is a program.
+    /// Process ids, if it is a program.
     pub pids: Vec<i32>,
     /// Total time.
     #[serde(rename = "time_ns")]
@@ -418,7 +419,7 @@ pub struct LostTo {
     pub count: u64,
 }
 
-/// One activity of the CPU during a delay.
+/// One activity on the CPU during a delay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Episode {
     /// Start, relative to the start of the delay.
@@ -427,15 +428,16 @@ pub struct Episode {
     /// Length within the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Number of occurrences, if the delay had too many to list separately.
+    /// Number of occurrences; more than 1 only if the delay had too many episodes to list
+    /// separately.
     pub count: u64,
     /// Name of the source.
     pub name: String,
     /// Kind of activity.
     pub kind: Kind,
-    /// Process id, if it is a program.
+    /// Process id, if the source is a program.
     pub pid: Option<i32>,
-    /// Program name, if it is a thread of a program.
+    /// Program name, if the source is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
 }

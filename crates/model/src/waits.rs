@@ -1,4 +1,4 @@
-//! Run-queue waits of all threads of a machine, and the threads that ran in the meantime.
+//! Run-queue waits of all threads on a machine, and the threads that ran in the meantime.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::real_time::RealTimeHeld;
 use crate::{Kind, Nanos};
 
-/// Time in which threads were runnable but did not run, and the threads that occupied their CPUs.
+/// Time in which threads were runnable but not running, and the threads that occupied their CPUs.
 /// Times are summed over threads, so they can exceed the length of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitStatement {
@@ -15,18 +15,19 @@ pub struct WaitStatement {
     pub time: Nanos,
     /// Number of waits.
     pub count: u64,
-    /// Whether waits after a preemption are included. If events were lost, only waits that began
+    /// Whether waits after a preemption are included. If events were lost, only waits that started
     /// with a wake-up are counted.
     pub preempted: bool,
     /// Programs that waited longest. Processes with the same name are merged.
     pub programs: Vec<WaitingProgram>,
-    /// Number of other programs that waited.
+    /// Number of waiting programs not listed in `programs`.
     pub programs_left_out: u64,
     /// Processes and kernel threads that others waited behind, in descending order of the waiting
     /// they caused. Each process and each kernel thread is listed separately.
     pub behind: Vec<WaitedFor>,
     /// Real-time threads that the kernel held back although no higher-priority thread was runnable.
-    /// If the CPU idled in that time, it was not a wait for a CPU and is not in the times above.
+    /// If the CPU idled meanwhile, this was not a wait for a CPU and is not included in the times
+    /// above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
@@ -36,7 +37,7 @@ pub struct WaitStatement {
 pub struct WaitingProgram {
     /// Program name.
     pub name: String,
-    /// Its processes.
+    /// Process ids of the program.
     pub pids: Vec<i32>,
     /// Processes in `pids` that exited before the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -52,8 +53,7 @@ pub struct WaitingProgram {
     /// Start of the longest wait, relative to the start of the recording.
     #[serde(rename = "max_at_ns")]
     pub max_at: Nanos,
-    /// Programs and kernel threads that ran during the waits, in descending order of time; not all
-    /// of them.
+    /// Some of the programs and kernel threads that ran during the waits, longest time first.
     pub behind: Vec<WaitedFor>,
 }
 
@@ -64,7 +64,7 @@ pub struct WaitedFor {
     pub name: String,
     /// Kind of activity on the CPU.
     pub kind: Kind,
-    /// Processes, if it is a program.
+    /// Process ids, if it is a program.
     pub pids: Vec<i32>,
     /// Total time that others waited behind it, summed over the waiting threads.
     #[serde(rename = "time_ns")]

@@ -1,5 +1,5 @@
 //! Independent counters that show how much of the machine's activity was traced, and the proofs
-//! that rest on them.
+//! based on them.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,31 @@ use crate::Cpu;
 
 /// The kernel's own counters of events that the tracer should have received. They cover the time
 /// from the start of the accounts to a final reading just before or after their end. The tracer's
-/// counts are for the same time.
+/// counts cover the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Witnesses {
     /// Context switches; `None` if not every CPU was watched.
     pub switches: Option<SwitchWitness>,
-    /// Times that the kernel skipped one of the tracer's BPF programs because it was already
-    /// running on that CPU; `None` if the kernel does not count them.
+    /// Number of times that the kernel skipped one of the tracer's BPF programs because it was
+    /// already active on that CPU; `None` if the kernel does not count this.
     pub programs_skipped: Option<u64>,
-    /// Counters of each spin probe's thread while it measured, by CPU.
+    /// Kernel counters of each spin probe's thread during the measurement, by CPU.
     pub probes: BTreeMap<u32, ProbeWitness>,
 }
 
 /// Context switches of all CPUs, counted by the kernel and by the tracer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchWitness {
-    /// Count in `/proc/stat` (`ctxt`).
+    /// Number of switches in `/proc/stat` (`ctxt`).
     pub counted: u64,
-    /// `sched_switch` events that the tracer received.
+    /// Number of `sched_switch` events that the tracer received.
     pub reported: u64,
-    /// Maximum difference that is explained by the two counts being read at slightly different
-    /// times.
+    /// Largest difference that arises because the two counts were read at slightly different times.
     pub margin: u64,
 }
 
 impl SwitchWitness {
-    /// Lower bound of the switches that the kernel did not report: the difference beyond the
-    /// margin.
+    /// Minimum number of switches that the kernel did not report: the difference minus the margin.
     pub fn unreported(self) -> u64 {
         self.counted
             .saturating_sub(self.reported)
@@ -53,18 +51,18 @@ pub struct ProbeWitness {
     pub faults: u64,
 }
 
-/// The evidential value of empty gaps of the spin probe on one CPU.
+/// Strength of the proof that the spin probe's empty gaps give on one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuProof {
     /// CPU.
     pub cpu: Cpu,
-    /// Strength of the proof.
+    /// How strong the proof is.
     pub proof: Proof,
-    /// Reasons why the proof is not stronger.
+    /// Why the proof is not stronger.
     pub doubts: Vec<Doubt>,
 }
 
-/// Strength of the proof that an empty gap gives.
+/// How strong a proof empty gaps give that the kernel ran nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
@@ -75,8 +73,8 @@ pub enum Proof {
     Bounded(u64),
     /// Not proven.
     Unproven,
-    /// The recording has no independent counters, like recordings of earlier versions. Every kernel
-    /// entry was watched, but nothing confirms it.
+    /// Every kernel entry was watched, but no independent counter confirms it, as in recordings of
+    /// earlier versions.
     Unwitnessed,
 }
 
@@ -88,10 +86,10 @@ pub enum Doubt {
     EntriesNotWatched,
     /// Events were lost.
     EventsLost {
-        /// Number of events.
+        /// Number of lost events.
         events: u64,
     },
-    /// Intervals were only summed, or arrived too late, so their position in time is unknown.
+    /// Intervals were only summed, or arrived too late, so their times are unknown.
     NoTimes,
     /// The clocks of probe and tracer are not aligned closely enough to match entries with gaps.
     ClocksApart,
@@ -110,15 +108,15 @@ pub enum Doubt {
         /// Number of interrupts.
         count: u64,
     },
-    /// The kernel skipped runs of the tracer's BPF programs, on this CPU or another.
+    /// The kernel skipped calls of the tracer's BPF programs, on this CPU or another.
     ProgramsSkipped {
-        /// Number of skipped runs.
+        /// Number of skipped calls.
         count: u64,
     },
 }
 
 impl Doubt {
-    /// Upper bound of the unseen kernel entries that this allows; `None` for unlimited.
+    /// Maximum number of unseen kernel entries that this doubt allows; `None` if unlimited.
     pub const fn unseen(self) -> Option<u64> {
         match self {
             Self::EntriesNotWatched
@@ -134,7 +132,7 @@ impl Doubt {
 }
 
 impl Proof {
-    /// The proof that remains given these doubts.
+    /// The proof that remains in view of these doubts.
     pub fn by(doubts: &[Doubt]) -> Self {
         let unseen: Option<u64> = doubts.iter().copied().map(Doubt::unseen).sum();
         match unseen {

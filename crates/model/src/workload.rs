@@ -1,29 +1,29 @@
-//! The workload of a recorded machine, independent of its kernel: the input with which the model
-//! runs it again under other settings.
+//! A recorded machine's workload, independent of its kernel. The model runs it again under other
+//! settings.
 
 use crate::autogroup::Autogroup;
 use crate::pace::PaceRule;
 use crate::policy::SpecialPolicy;
 use crate::{Cpu, Nanos};
 
-/// The workload of a machine.
+/// A machine's workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workload {
     /// Length of the recording.
     pub elapsed: Nanos,
     /// CPUs, in order.
     pub cpus: Vec<Cpu>,
-    /// Cost of a tick.
+    /// Number and cost of ticks.
     pub tick: TickLoad,
     /// Mean time of a local timer interrupt that was not a tick.
     pub timer: Nanos,
     /// The program whose frames are analysed, if a program has a periodic loop.
     pub paced: Option<PacedLoad>,
-    /// Threads, in descending order of CPU time, without the paced one.
+    /// Threads except the paced one, in descending order of CPU time.
     pub threads: Vec<ThreadLoad>,
-    /// Interrupts other than the local timer's.
+    /// Interrupts, except those of the local timer.
     pub interrupts: Vec<InterruptLoad>,
-    /// Assumptions made for what the recording does not contain, as complete sentences.
+    /// Assumptions that replace what the recording does not contain, as complete sentences.
     pub assumed: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct TickLoad {
     pub count: u64,
     /// Mean time of a tick's interrupt.
     pub interrupt: Nanos,
-    /// Mean time of the softirqs that ran on return from it.
+    /// Mean time of the softirqs that ran when the interrupt returned.
     pub softirqs: Nanos,
 }
 
@@ -47,7 +47,7 @@ pub struct PacedLoad {
     pub thread: String,
     /// Process id.
     pub pid: i32,
-    /// CPU on which it ran, if it used only one.
+    /// CPU on which the thread ran, if it used only one.
     pub cpu: Option<Cpu>,
     /// Scheduling policy, if not the default.
     pub policy: Option<SpecialPolicy>,
@@ -71,21 +71,21 @@ pub struct PacedFrame {
     pub late: Option<Nanos>,
 }
 
-/// A thread that alternates between work and waiting. Threads too small to model separately are
+/// A thread that alternates between waiting and work. Threads too small to model separately are
 /// merged into one thread per CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadLoad {
     /// Thread name.
     pub name: String,
-    /// Whether it is a kernel thread.
+    /// Whether the thread is a kernel thread.
     pub kernel: bool,
-    /// CPU on which it ran, if it used only one.
+    /// CPU on which the thread ran, if it used only one.
     pub cpu: Option<Cpu>,
     /// Scheduling policy, if not the default.
     pub policy: Option<SpecialPolicy>,
     /// Autogroup of the thread.
     pub autogroup: Option<Autogroup>,
-    /// Bursts, in order.
+    /// Waits and work, in order.
     pub bursts: Vec<Burst>,
 }
 
@@ -103,18 +103,18 @@ pub struct Burst {
     pub away: Nanos,
     /// Whether a kernel timer ended the wait.
     pub by_timer: bool,
-    /// CPU time used after the wait.
+    /// CPU time that the thread used after the wait.
     pub work: Nanos,
 }
 
-/// An interrupt on one CPU, with the softirqs that ran on its return.
+/// An interrupt on one CPU, with the softirqs that ran when it returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterruptLoad {
     /// Interrupt name.
     pub name: String,
     /// CPU.
     pub cpu: Cpu,
-    /// Cost of each occurrence: time of the interrupt, and of its softirqs.
+    /// Cost of each occurrence: the interrupt's time and its softirqs' time.
     pub costs: Vec<(Nanos, Nanos)>,
 }
 

@@ -5,25 +5,25 @@ use std::collections::BTreeSet;
 use ticktax_host::Proc;
 use ticktax_model::autogroup::ProcessAutogroup;
 
-/// The autogroups of all processes that existed at the start or the end, or were started by the
-/// session.
+/// Autogroups of all processes that existed at the start or at the end, or that the session
+/// started.
 #[derive(Debug)]
 pub(crate) struct Autogroups(Option<Vec<ProcessAutogroup>>);
 
 impl Autogroups {
-    /// Reads the autogroups at the start.
+    /// Reads the autogroups at the start of the session.
     pub(crate) fn at_begin(proc: &Proc) -> Self {
         Self(proc.autogroups())
     }
 
-    /// Adds a process that was just started.
+    /// Adds the process `pid`, which the session just started.
     pub(crate) fn started(&mut self, proc: &Proc, pid: i32) {
         if let Some(known) = self.0.as_mut().filter(|known| !known.is_empty()) {
             known.extend(proc.autogroup(pid));
         }
     }
 
-    /// Adds the processes that appeared since the start, and returns all.
+    /// Adds processes that appeared since the start, and returns the autogroups of all processes.
     pub(crate) fn at_end(self, proc: &Proc) -> Option<Vec<ProcessAutogroup>> {
         let mut known = self.0?;
         let pids: BTreeSet<i32> = known.iter().map(|process| process.pid).collect();

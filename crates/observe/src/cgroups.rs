@@ -1,11 +1,11 @@
-//! Which processes are in which cgroup, while a session goes on.
+//! Tracks which processes are in which cgroup during a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_host::Proc;
 
-/// Processes by cgroup: those that were there at the begin or at the end, and the one that the
-/// session started.
+/// Process ids by cgroup path: processes that existed at the start or at the end, and the one that
+/// the session started.
 #[derive(Debug)]
 pub(crate) struct Cgroups(Option<BTreeMap<String, BTreeSet<i32>>>);
 
@@ -14,14 +14,15 @@ impl Cgroups {
         Self(proc.cgroups())
     }
 
-    /// Adds a process that was just started.
+    /// Adds the process `pid`, which the session just started.
     pub(crate) fn started(&mut self, proc: &Proc, pid: i32) {
         if let (Some(known), Some(path)) = (&mut self.0, proc.cgroup(pid)) {
             known.entry(path).or_default().insert(pid);
         }
     }
 
-    /// Adds the processes that came since. A process that moved is in both its cgroups.
+    /// Adds processes that appeared since the start. A process that moved is listed under both
+    /// cgroups.
     pub(crate) fn at_end(self, proc: &Proc) -> Option<BTreeMap<String, BTreeSet<i32>>> {
         let mut known = self.0?;
         for (path, pids) in proc.cgroups().unwrap_or_default() {

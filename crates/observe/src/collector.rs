@@ -1,12 +1,12 @@
-//! The thread that empties the buffers: where it runs and at which priority.
+//! The thread that empties the tracer's buffers: where it runs and at which priority.
 //!
 //! It avoids the CPUs that the watched program uses, if it may use another one. It starts at normal
-//! priority: the buffers hold seconds of ten thousand events per second, so nothing is lost while
-//! it waits. It requests a higher priority only after it was woken far too late, or when the
+//! priority, because the buffers hold seconds of ten thousand events per second, so nothing is lost
+//! while it waits. It requests a higher priority only after it was woken far too late, or when the
 //! buffers fill quickly. The header reports the result.
 //!
-//! The flight recorder's thread behaves like this while it keeps a window, and is a normal thread
-//! otherwise.
+//! The flight recorder's thread does the same while it keeps a window. Otherwise it is a normal
+//! thread.
 
 use std::time::Duration;
 
@@ -16,28 +16,30 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_trace::Tracer;
 
-/// A thread that slept this much longer than requested had to wait too long for a CPU.
+/// Delay of a wake-up above which the thread had to wait too long for a CPU.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// Rows per turn above which buffers might be full before the next one: a quarter of a CPU's
-/// buffer.
+/// Number of rows per read above which a buffer might be full before the next read: a quarter of a
+/// CPU's buffer.
 const MANY: usize = 1 << 14;
 
-/// Nice values to request, one after the other, while the thread runs too late.
+/// Nice values to request, one after the other, while the thread is woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Turns between two checks of where the program runs: one second.
+/// Number of reads between two checks of the CPUs that the program uses; they take one second.
 const TURNS: u32 = 20;
 
-/// Affinity and priority of the calling thread while it collects. Dropping it restores both.
+/// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
+/// both.
 #[derive(Debug)]
 pub(crate) struct Collector {
     tid: Pid,
-    /// The CPUs it could use before.
+    /// CPUs that the thread could use before.
     allowed: CpuSet,
-    /// The CPUs it avoids.
+    /// CPUs that the thread avoids.
     kept_off: CpuList,
-    /// Whether it avoided all CPUs of the program at each check; `None` before the first.
+    /// Whether the thread avoided all CPUs of the program at every check; `None` before the first
+    /// check.
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
@@ -60,7 +62,7 @@ impl Collector {
         }
     }
 
-    /// Sleeps for `time`, and raises the priority if it is woken too late.
+    /// Sleeps for `time`. Raises the priority if the thread is woken too late.
     pub(crate) fn sleep(&mut self, time: Duration) {
         let asked = now() + Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 2));
         std::thread::sleep(time);
@@ -69,14 +71,14 @@ impl Collector {
         }
     }
 
-    /// Raises the priority if something was `due` more than `slack` ago.
+    /// Raises the priority if something was due at `due` and is now late by more than `slack`.
     pub(crate) fn was_due(&mut self, due: Nanos, slack: Nanos) {
         if now() - due > slack {
             self.raise_priority();
         }
     }
 
-    /// Raises the priority if a turn read very many rows.
+    /// Raises the priority if a read returned very many rows.
     pub(crate) fn drained(&mut self, rows: usize) {
         if rows > MANY {
             self.raise_priority();
@@ -91,15 +93,15 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to check where the program runs.
+    /// Whether it is time to check which CPUs the program uses.
     pub(crate) fn is_due(&mut self) -> bool {
         let due = self.turn.is_multiple_of(TURNS);
         self.turn = self.turn.wrapping_add(1);
         due
     }
 
-    /// Avoids these CPUs, in this order, as long as one CPU remains to run on. An empty list means
-    /// that nothing is known about the program, and changes nothing.
+    /// Avoids `cpus`, in this order, as long as one CPU remains. An empty list changes nothing: it
+    /// means that nothing is known about the program.
     pub(crate) fn keep_off(&mut self, cpus: &[Cpu]) {
         if cpus.is_empty() {
             return;
@@ -122,12 +124,12 @@ impl Collector {
         self.apart = Some(self.apart.unwrap_or(true) && kept);
     }
 
-    /// Whether it avoided all CPUs of the program at each check.
+    /// Whether the thread avoided all CPUs of the program at every check.
     pub(crate) fn is_apart(&self) -> bool {
         self.apart == Some(true)
     }
 
-    /// The current nice value.
+    /// Current nice value of the thread.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
     }
@@ -135,7 +137,8 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // If restoring is denied, the settings stay until the process ends, which is soon.
+        // If the system refuses to restore them, the settings stay until the process exits, which
+        // is soon.
         if !self.kept_off.is_empty() {
             let _ = sched_setaffinity(self.tid, &self.allowed);
         }
@@ -156,7 +159,7 @@ fn set_cpus(set: &CpuSet) -> CpuList {
 fn cpu_set(cpus: &CpuList) -> CpuSet {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {
-        // A CPU beyond the capacity of a set is not one that this thread could use.
+        // This thread cannot use a CPU beyond the capacity of a CPU set.
         let _ = set.set(cpu.index());
     }
     set
@@ -184,11 +187,11 @@ mod tests {
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // With all CPUs to avoid it must share one: the last.
+        // If it should avoid all CPUs, it must share one: the last.
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
-        // It was not apart all the time.
+        // At one check it was not apart.
         collector.keep_off(&all[..1]);
         assert!(!collector.is_apart());
         drop(collector);
@@ -202,7 +205,7 @@ mod tests {
         collector.was_due(now(), Nanos::from_secs(60));
         assert_eq!(collector.nice(), before);
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
-        // Raising the priority needs a right that not every caller has.
+        // Not every caller has the right to raise its priority.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);

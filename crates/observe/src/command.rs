@@ -14,11 +14,11 @@ use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
 
-/// Number of checks whether a signalled command has ended, before it is left alone.
+/// Number of checks for whether a signalled command has exited, before it is left alone.
 const CHECKS: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(25);
 
-/// A command that has been started.
+/// A command that the session started.
 #[derive(Debug)]
 pub(crate) struct Audited {
     argv: Vec<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Audited {
 enum End {
     NotYet,
     Known(ExitStatus),
-    /// Another part of the process has already collected its exit status.
+    /// Another part of the process has already collected the exit status.
     Unknown,
 }
 
@@ -57,7 +57,7 @@ impl Audited {
         i32::try_from(self.child.id()).unwrap_or(-1)
     }
 
-    /// The program's name without its folder.
+    /// The program's name without its directory.
     pub(crate) fn name(&self) -> String {
         let program = self.argv.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program).to_owned()
@@ -74,16 +74,16 @@ impl Audited {
         !matches!(self.end, End::NotYet)
     }
 
-    /// Forwards the signal that ended the audit, unless the command ends anyway: a Ctrl-C at the
-    /// terminal reaches the command too. If the command continues after the signal, it is left
+    /// Forwards the signal that ended the audit, unless the command exits anyway, because Ctrl-C at
+    /// the terminal reaches the command too. A command that continues after the signal is left
     /// alone.
     pub(crate) fn interrupt(&mut self, signal: i32) {
         if self.ends_in_time() {
             return;
         }
         if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
-            // Only this process waits for the child, so its PID is not reused. It may have ended
-            // already.
+            // Only this process waits for the child, so its process id cannot have been reused. The
+            // child may have exited already.
             let _ = kill(Pid::from_raw(pid), signal);
             self.ends_in_time();
         }
@@ -98,7 +98,7 @@ impl Audited {
         })
     }
 
-    /// Its arguments, PID and exit status.
+    /// The command's arguments, process id and exit status.
     pub(crate) fn report(&mut self) -> CommandReport {
         self.ended();
         let code = |status: ExitStatus| {

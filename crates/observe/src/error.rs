@@ -1,4 +1,4 @@
-//! Reasons why observation fails.
+//! Errors of observations.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::ProbeError;
 use ticktax_trace::TraceError;
 
-/// Why a session cannot start. Each message is one line for a person.
+/// Why a session cannot start. Each message is one line for users.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// `/sys` does not list the CPUs.
@@ -16,54 +16,54 @@ pub enum ObserveError {
     /// The list of CPUs is empty.
     #[error("no CPU given: choose from {online}")]
     NoCpu {
-        /// The online CPUs.
+        /// CPUs that are online.
         online: CpuList,
     },
-    /// Some of the CPUs are not online.
+    /// Some requested CPUs are not online.
     #[error(
         "{} {missing} {} not online: choose from {online}",
         if missing.len() == 1 { "CPU" } else { "CPUs" },
         if missing.len() == 1 { "is" } else { "are" }
     )]
     Offline {
-        /// The requested CPUs that are not online.
+        /// Requested CPUs that are not online.
         missing: CpuList,
-        /// The online CPUs.
+        /// CPUs that are online.
         online: CpuList,
     },
-    /// The process does not exist or has ended.
+    /// The process does not exist or has exited.
     #[error("no process {pid}: find a program's PIDs with `pgrep NAME`")]
     NoProcess {
-        /// The requested process ID.
+        /// Requested process id.
         pid: i32,
     },
     /// No process has this name.
     #[error("no process named `{name}`: `ps -e` lists names (at most 15 characters)")]
     NoProcessNamed {
-        /// The requested name.
+        /// Requested name.
         name: String,
     },
-    /// A frame trigger names a program that several processes have.
+    /// A frame trigger names a program, but several processes have that name.
     #[error(
         "several processes are named `{name}`: choose a PID from `pgrep -x {name}` and pass it as \
          frame:pid=N"
     )]
     SeveralNamed {
-        /// The requested name.
+        /// Requested name.
         name: String,
     },
-    /// The folder is not a cgroup.
+    /// The directory is not a cgroup.
     #[error("{} is not a cgroup: give its folder under /sys/fs/cgroup", folder.display())]
     NoCgroup {
-        /// The requested folder.
+        /// Requested directory.
         folder: PathBuf,
     },
-    /// The plan needs the tracer, and it does not load.
+    /// The plan requires the tracer, which could not be loaded.
     #[error("cannot watch {program}: {why}")]
     NoTracer {
-        /// The program to watch, as the user named it.
+        /// Program to watch, as the user named it.
         program: String,
-        /// Why it does not load, and what would help.
+        /// Why the tracer could not be loaded, and what would help.
         why: TraceError,
     },
     /// A paced loop would end before its first frame is due.
@@ -76,7 +76,7 @@ pub enum ObserveError {
         /// Time between frames.
         period: Nanos,
     },
-    /// More triggers than the kernel programs support.
+    /// There are more triggers than the tracer's BPF programs support.
     #[error("too many triggers ({count}): give at most {max}")]
     TooManyTriggers {
         /// Number of requested triggers.
@@ -84,10 +84,10 @@ pub enum ObserveError {
         /// Maximum number of triggers.
         max: usize,
     },
-    /// This process has no file descriptor left.
+    /// This process has run out of file descriptors.
     #[error("no file descriptors left: raise the limit (ulimit -n)")]
     NoDescriptor,
-    /// No variants to compare, or too many.
+    /// There are no variants to compare, or too many.
     #[error("invalid number of variants {count}: give 1 to {max}")]
     Variants {
         /// Number of requested variants.
@@ -101,7 +101,7 @@ pub enum ObserveError {
     /// The command could not be started.
     #[error("cannot run `{command}`: {}", in_words(*kind))]
     Command {
-        /// The requested command.
+        /// Requested command.
         command: String,
         /// The operating system's reason.
         kind: io::ErrorKind,

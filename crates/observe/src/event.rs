@@ -7,38 +7,38 @@ use crate::error::ObserveError;
 
 /// An observation that proceeds step by step: a [`crate::Session`] or a [`crate::PacedLoop`].
 pub trait Observation {
-    /// Returns the next step, waiting for at most about 50 ms. After the end it returns
-    /// [`Event::Ended`] again and again.
+    /// Returns the next event. Waits for about 50 ms at most. After the end, every call returns
+    /// [`Event::Ended`].
     ///
     /// # Errors
-    /// If the observation cannot continue and has nothing to report.
+    /// The observation cannot continue and has nothing to report.
     fn next_event(&mut self) -> Result<Event<'_>, ObserveError>;
 
     /// Makes the next call of [`Observation::next_event`] end the observation. `signal` is the
-    /// signal that caused it, if any.
+    /// signal that requested this, if any.
     fn stop(&mut self, signal: Option<i32>);
 
-    /// The sources of the rows so far.
+    /// Sources of the rows so far.
     fn sources(&self) -> &SourceTable;
 }
 
-/// One step of an observation.
+/// One event of an observation.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The first event of a session: everything is running.
     Started(&'a Started),
-    /// The rows recorded since the last batch. Rows of one CPU are ordered by their end; rows of
-    /// different CPUs come in any order.
+    /// Rows recorded since the last batch. A CPU's rows are ordered by their end; rows of different
+    /// CPUs come in any order.
     Rows {
-        /// The sources of the rows. The table only grows.
+        /// Sources of the rows. The table only grows.
         sources: &'a SourceTable,
-        /// Never empty.
+        /// Recorded rows; never empty.
         rows: &'a [Row],
     },
-    /// Follows each read of the buffers: once per interval of the plan, by default 20 times per
-    /// second.
+    /// Follows each read of the buffers: once per interval of the plan, 20 times per second by
+    /// default.
     Progress(Progress),
-    /// The last event: everything about the recording except its rows.
+    /// The last event. Contains everything about the recording except its rows.
     Ended(Box<Header>),
 }
 
@@ -47,30 +47,30 @@ pub enum Event<'a> {
 pub struct Started {
     /// The machine, before anything was started.
     pub machine: Machine,
-    /// The CPUs watched from the start.
+    /// CPUs that are watched from the start.
     pub cpus: CpuList,
     /// Planned length of the session, if any.
     pub length: Option<Nanos>,
-    /// Whether a command was started, which may write to the same terminal.
+    /// Whether a command was started. It may write to the same terminal.
     pub command: bool,
     /// The capability level.
     pub level: Level,
-    /// Why the tracer did not load, if it did not.
+    /// Why the tracer was not loaded, if it was not.
     pub no_tracer: Option<String>,
     /// The tracer's blind spots on this kernel.
     pub limitations: Vec<Limitation>,
     /// The watched process, if it existed at the start.
     pub process: Option<i32>,
-    /// From when on the watched program is followed, on `CLOCK_MONOTONIC`; `None` where nobody's
-    /// time is asked for. Rows that ended before are not about it.
+    /// Time from which the watched program is followed, on `CLOCK_MONOTONIC`; `None` without a
+    /// watched program. Rows that ended earlier do not concern the program.
     pub victim_begin: Option<Nanos>,
 }
 
 /// Progress of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// When watching started, on `CLOCK_MONOTONIC`.
+    /// Time at which watching started, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
-    /// Time since then.
+    /// Time since watching started.
     pub elapsed: Nanos,
 }

@@ -1,12 +1,12 @@
 //! The flight recorder: continuous sums, and full detail around delays that were too long.
 //!
 //! After [`Recorder::start`], call [`Recorder::next_event`] repeatedly. It sleeps until a window of
-//! sums is due, or until the kernel or a probe reports a trigger. Only then is the ring of spans
-//! and edges read. The seconds around the trigger become a [`FrozenWindow`], while recording
-//! continues.
+//! sums is due, or until the kernel or a probe reports a trigger. Only after a trigger is the ring
+//! of spans and edges read. The seconds around the trigger become a [`FrozenWindow`], while
+//! recording continues.
 //!
-//! Further triggers extend the window. So that none is reported late, the window is also emitted in
-//! intermediate states, and completely at its end.
+//! Further triggers extend the window. To report every trigger in time, the recorder also emits the
+//! window's state in between, and the complete window at its end.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -45,27 +45,27 @@ use grow::{Loading, Past};
 use rules::{Fired, Rules};
 use window::{Margins, Window};
 
-/// All programs that were running at some moment have ended this much later, unless the hypervisor
-/// stopped a CPU.
+/// BPF programs that were running at some moment have finished this much later, unless the
+/// hypervisor stopped their CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
-/// Number of reads of a ring before it wraps, while a window is open.
+/// Number of times that a ring is read before it wraps, while a window is open.
 const READINGS: i64 = 4;
 
 /// Minimum interval between two of these reads.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 
-/// Number of windows of sums before program names are forgotten.
+/// Number of windows of sums after which program names are forgotten.
 const FORGET: u64 = 6;
 
-/// Ends the wait in [`Recorder::next_event`], from any thread.
+/// A handle with which any thread can end the wait in [`Recorder::next_event`].
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
     /// Makes [`Recorder::next_event`] return immediately.
     pub fn wake(&self) {
-        // Fails only if very many wake-ups are already pending.
+        // Fails only if very many wake-ups are pending already.
         let _ = self.0.write(1);
     }
 }
@@ -73,28 +73,28 @@ impl Waker {
 /// A flight recorder of this machine. The tracer is unloaded when this is dropped or the process is
 /// killed.
 ///
-/// The recorder belongs to the thread that starts it: that thread's CPU time is the recorder's
-/// cost.
+/// The recorder belongs to the thread that starts it. That thread's CPU time counts as the
+/// recorder's cost.
 pub struct Recorder {
     proc: Proc,
     plan: RecorderPlan,
     watched: CpuList,
-    /// Length of a table indexed by CPU number.
+    /// Length required for a table indexed by CPU number.
     room: usize,
     past: Past,
     larger: Option<Loading>,
     started: RecorderStarted,
     start_reported: bool,
-    /// `None` after the end.
+    /// The tracer; `None` after the end.
     tracer: Option<Tracer>,
     triggers: Triggers,
     wake: Waker,
     rules: Rules,
-    /// The programs with frame triggers.
+    /// Programs with frame triggers.
     programs: Programs,
-    /// Present if there are gap triggers.
+    /// Probes for gap triggers, if there are any.
     gaps: Option<GapWatch>,
-    /// Gaps suppressed by earlier probes.
+    /// Number of gaps that earlier probes suppressed.
     gaps_suppressed: u64,
     next_minute: Nanos,
     /// The window being kept, and its events so far.
@@ -104,13 +104,13 @@ pub struct Recorder {
     collector: Option<Collector>,
     /// Triggers that are not part of a window yet.
     waiting: VecDeque<Trigger>,
-    /// No window starts before the end of the last one.
+    /// End of the last window. No new window starts before it.
     not_before: Nanos,
     next_sums: Nanos,
-    /// When recording switched away from the table that is to be emitted.
+    /// Time at which the kernel switched away from the table of sums that is to be emitted.
     switched: Option<Nanos>,
     windows: u64,
-    /// When [`Recorder::stop`] was called.
+    /// Time at which [`Recorder::stop`] was called.
     stopped: Option<Nanos>,
     last: RecorderStatus,
     last_counted: Counted,
@@ -122,7 +122,7 @@ impl Recorder {
     /// Loads the tracer and starts recording.
     ///
     /// # Errors
-    /// If the plan does not fit this machine or the tracer does not load.
+    /// The plan does not fit this machine, or the tracer cannot be loaded.
     pub fn start(plan: RecorderPlan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
         let settings = Settings::new(
@@ -201,7 +201,7 @@ impl Recorder {
         })
     }
 
-    /// The facts in [`RecorderEvent::Started`].
+    /// Facts known before the first event.
     pub fn started(&self) -> &RecorderStarted {
         &self.started
     }
@@ -211,7 +211,7 @@ impl Recorder {
         self.wake.clone()
     }
 
-    /// The current status; after the end, the final one.
+    /// The current status or, after the end, the final status.
     pub fn status(&self) -> RecorderStatus {
         let Some(tracer) = &self.tracer else {
             return self.last;
@@ -222,12 +222,12 @@ impl Recorder {
             ring_records: tracer.ring_len(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
-            // Includes the rings and tables, because they are mapped.
+            // Includes the rings and tables, because they are mapped into this process.
             memory_bytes: own_peak_memory(),
         }
     }
 
-    /// The tracer's counters so far, or at the end of the recorder.
+    /// The tracer's counters so far or, after the end, its final counters.
     pub fn counted(&self) -> Counted {
         let tracer = self.tracer.as_ref();
         tracer.map_or_else(
@@ -236,13 +236,13 @@ impl Recorder {
         )
     }
 
-    /// The time on each CPU that all sums cover. Empty until the recorder has ended.
+    /// For each CPU, the time that all sums together cover. Empty until the recorder has ended.
     pub fn books(&self) -> &[Books] {
         &self.books
     }
 
-    /// Freezes the ring on request: [`TriggerKind::Signal`] or [`TriggerKind::Mark`], with a
-    /// comment.
+    /// Freezes the ring on request. `kind` is [`TriggerKind::Signal`] or [`TriggerKind::Mark`], and
+    /// `words` is a comment.
     pub fn trigger(&mut self, kind: TriggerKind, words: &str) {
         self.waiting.push_back(Trigger {
             kind,
@@ -259,8 +259,8 @@ impl Recorder {
     /// Replaces the triggers.
     ///
     /// # Errors
-    /// If a trigger names something that does not exist, or there are too many. The previous
-    /// triggers stay in effect then.
+    /// A trigger names something that does not exist, or there are too many triggers. The previous
+    /// triggers then stay in effect.
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
         let cpus = (&self.watched, &self.started.cpus);
         let mut rules = Rules::from_triggers(triggers, cpus, &self.proc)?;
@@ -302,17 +302,16 @@ impl Recorder {
         }
     }
 
-    /// Ends the recorder: emits the open window in its current state, then the last sums.
+    /// Ends the recorder: it emits the current state of the open window, then the last sums.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_with(now);
     }
 
-    /// Returns the next step, waiting for at most `timeout`.
+    /// Returns the next event. Waits for `timeout` at most.
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
         if !self.start_reported {
             self.start_reported = true;
-            // Not earlier, because the caller may change its user first, which changes it for all
-            // threads at once.
+            // Not earlier: the caller may change its user first, which affects all threads.
             if let Some(gaps) = &mut self.gaps {
                 gaps.begin();
             }
@@ -349,7 +348,8 @@ impl Recorder {
         }
     }
 
-    /// While a window is open, the ring must not wrap while this thread waits for a CPU.
+    /// Raises the priority if something was due too long ago: while a window is open, the ring must
+    /// not wrap because this thread waits for a CPU.
     fn was_due(&mut self, due: Nanos) {
         if let (Some(_), Some(tracer), Some(collector)) =
             (&self.open, &self.tracer, &mut self.collector)
@@ -358,12 +358,12 @@ impl Recorder {
         }
     }
 
-    /// Whether it was woken since the last call.
+    /// Whether [`Waker::wake`] was called since the last check.
     fn was_woken(&self) -> bool {
         self.wake.0.read().is_ok()
     }
 
-    /// The time of the next action, unless something triggers earlier.
+    /// Time of the next action, unless something triggers earlier.
     fn next_step(&self) -> Nanos {
         let mut sums = self.switched.map_or(self.next_sums, |time| time + SETTLE);
         if self.rules.learns() {
@@ -381,7 +381,7 @@ impl Recorder {
         }
     }
 
-    /// Adds new triggers to the open window, or queues them for the next.
+    /// Adds new triggers to the open window, or queues them for the next window.
     fn take_triggers(&mut self) {
         let Some(tracer) = &mut self.tracer else {
             return;
@@ -421,7 +421,7 @@ impl Recorder {
             self.waiting.retain(|trigger| !window.add(trigger));
         }
         if let Some(stopped) = self.stopped {
-            // A busy machine could produce new ones forever.
+            // Without this limit, a busy machine could add new triggers forever.
             self.waiting.retain(|trigger| trigger.time <= stopped);
         }
     }
@@ -433,14 +433,15 @@ impl Recorder {
         }
         self.next_minute = time + self.plan.minute;
         if let Some(tracer) = &mut self.tracer {
-            // If the kernel cannot be updated, the previous thresholds stay until the next minute.
+            // If the kernel's rules cannot be updated, the previous thresholds stay until the next
+            // minute.
             let _ = self.rules.turn(tracer, self.gaps.as_ref());
         }
     }
 
-    /// Opens a window after a trigger, and reads the ring when it is time. Emits the window when it
-    /// is over, or earlier if further triggers have extended it beyond what the first ones can
-    /// wait.
+    /// Opens a window after a trigger, and reads the ring when it is time. Returns the window when
+    /// it is over, or its current state if further triggers would delay the report of earlier ones
+    /// too long.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
         if self.open.is_none()
@@ -451,7 +452,8 @@ impl Recorder {
                 after: self.plan.after,
                 longest: self.plan.longest,
             };
-            // Handling a window is work, which must not be done on a CPU that is already late.
+            // Handling a window takes CPU time, which must not be taken from a CPU that is already
+            // late.
             let mut collector = Collector::new();
             collector.keep_off(first.cpu.as_slice());
             self.collector = Some(collector);
@@ -483,13 +485,13 @@ impl Recorder {
         seen
     }
 
-    /// Switches between the tables of sums, and emits the inactive one.
+    /// Switches between the two tables of sums, and returns the contents of the inactive one.
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
         self.tracer.as_ref()?;
         match self.switched {
             _ if self.stopped.is_some() => self.close_sums(),
             None if time >= self.next_sums => {
-                // After a suspend or an overload, the missed windows become one long window.
+                // After a suspension or overload, the missed windows become one long window.
                 self.next_sums = time + self.plan.window;
                 let grown = self.grow();
                 if grown.is_none() {
@@ -520,7 +522,7 @@ impl Recorder {
         })
     }
 
-    /// The last sums, with the intervals still open on each CPU.
+    /// The last sums, including the intervals that are still open on each CPU.
     fn close_sums(&mut self) -> Option<SumsWindow> {
         let sums = self.close_tracer()?;
         self.books = std::mem::take(&mut self.past.books);
@@ -531,7 +533,7 @@ impl Recorder {
     /// The last sums of the current tracer.
     fn close_tracer(&mut self) -> Option<SumsWindow> {
         let tracer = self.tracer.as_mut()?;
-        // The accounting of a CPU that went offline ends with its last event.
+        // The accounts of a CPU that went offline end with its last event.
         let online = self.proc.online();
         let online = online.as_ref().unwrap_or(&self.started.cpus);
         let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
@@ -558,7 +560,7 @@ impl Recorder {
     }
 }
 
-/// The wake-up call for a probe's thread.
+/// A function that a probe's thread calls to wake the recorder.
 fn wake_up_call(wake: &Waker) -> impl Fn() + Clone + Send + 'static {
     let wake = wake.clone();
     move || wake.wake()

@@ -1,8 +1,9 @@
-//! Finds CPUs that are already full, on which a probe would take time from programs.
+//! Finds CPUs that are already fully loaded, where a probe would take time from programs.
 //!
-//! A probe at the lowest priority normally takes only time that no program wants. The exception is
-//! autogroup scheduling: it divides CPU time between sessions first, so a priority counts only
-//! within its session. Next to another session's program, the probe would get half of a CPU.
+//! A probe at the lowest priority normally takes only time that no program wants. Autogroup
+//! scheduling is the exception: it divides CPU time between sessions first, so a priority counts
+//! only within its session. The probe would then get half of a CPU that it shares with another
+//! session's program.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,13 +13,13 @@ use ticktax_host::Proc;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::clock::now;
 
-/// Measuring time. The kernel counts idle time in steps of 10 ms.
+/// Duration of the measurement. The kernel counts idle time in steps of 10 ms.
 const LOOK: Duration = Duration::from_millis(200);
-/// A CPU with a smaller idle share is full.
+/// Idle share below which a CPU is full.
 const SPARE: f64 = 0.1;
 
-/// Returns the full ones among `cpus`, if a probe of this process would get a share of them. Takes
-/// [`LOOK`] if that is possible.
+/// Returns the full CPUs among `cpus`, if a probe of this process would get a share of them.
+/// Takes [`LOOK`] unless autogroups are off.
 pub(crate) fn full_cpus(proc: &Proc, cpus: &CpuList) -> CpuList {
     if !proc.shares_by_session(nix::unistd::getpid().as_raw()) {
         return CpuList::default();
@@ -28,7 +29,7 @@ pub(crate) fn full_cpus(proc: &Proc, cpus: &CpuList) -> CpuList {
     full(&before, &proc.idle_times(), now() - begin, cpus)
 }
 
-/// The ones among `cpus` that idled for less than [`SPARE`] of the `time` between two readings. A
+/// The CPUs among `cpus` that idled for less than [`SPARE`] of the `time` between two readings. A
 /// CPU without readings is not full.
 fn full(
     before: &BTreeMap<u32, Nanos>,

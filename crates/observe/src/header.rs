@@ -1,4 +1,4 @@
-//! The header of a live recording: everything except the rows, including what could not be seen.
+//! The header of a live recording: everything except the rows, including limitations.
 
 use ticktax_host::{Proc, untraced_interrupts};
 use ticktax_model::hook::Hook;
@@ -14,7 +14,7 @@ use crate::plan::{ProbeChoice, Settings};
 use crate::probe::ProbeResults;
 use crate::victim::Watched;
 
-/// Inputs for the header at the end of a session.
+/// Inputs to the header at the end of a session.
 pub(super) struct End<'a> {
     pub(super) proc: &'a Proc,
     pub(super) settings: &'a Settings,
@@ -87,7 +87,7 @@ impl End<'_> {
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
         let mut header = self.header(Level::Proc, coverage, cost, &Closing::default());
         let (begin, end) = (header.before.at, header.after.at);
-        // Without the tracer, the accounts are the kernel's own.
+        // Without the tracer, the times are those of the kernel's own counters.
         let counted = |cpu: &Cpu| {
             let counters = [&header.before, &header.after];
             counters
@@ -102,7 +102,7 @@ impl End<'_> {
         header
     }
 
-    /// The audited CPUs that are still online.
+    /// Audited CPUs that are still online.
     fn present(&self, online: &CpuList) -> CpuList {
         self.settings
             .online
@@ -126,7 +126,7 @@ impl End<'_> {
         let unseen = self.unseen(closing);
         let no_room = Limitation::ThreadsNotFollowed { threads };
         if threads > 0 && unseen.as_ref() != Some(&no_room) {
-            // The victim's header holds only one reason.
+            // The victim's header has room for only one reason.
             coverage.limitations.push(no_room);
         }
         let (world, hidden) = ticktax_host::world(&self.machine);
@@ -145,13 +145,13 @@ impl End<'_> {
         }
     }
 
-    /// The victim's threads that did not fit into the map of followed threads.
+    /// Number of the victim's threads that did not fit into the map of followed threads.
     fn without_room(&self, closing: &Closing) -> u64 {
         let victim = self.victim.as_ref();
         closing.unfollowed + victim.map_or(0, Watched::without_room)
     }
 
-    /// Why a part of the victim's time may be missing.
+    /// Why part of the victim's time may be missing.
     fn unseen(&self, closing: &Closing) -> Option<Limitation> {
         let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
         let online = self.proc.online().unwrap_or_default();
@@ -171,7 +171,7 @@ impl End<'_> {
         (count > 0).then_some(Limitation::SwitchesMissed { count })
     }
 
-    /// Limitations at either capability level.
+    /// Limitations that apply at either capability level.
     fn limitations(&self, online: &CpuList) -> Vec<Limitation> {
         let mut limitations = self.machine.configured.unread.clone();
         let went_offline = |cpu: &Cpu| !online.contains(*cpu);
@@ -228,7 +228,7 @@ pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limi
     limitations
 }
 
-/// Limitations of a run of the tracer.
+/// Limitations reported by the tracer.
 fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
     let mut limitations = Vec::new();
     let mut plugged_in = Vec::new();
@@ -368,7 +368,7 @@ mod tests {
         let limitations = |after: Counters| clock_limitations(&reading(1_000_000, 0), &after);
         assert!(limitations(reading(1_000_000, 0)).is_empty());
         assert!(limitations(Counters::default()).is_empty());
-        // Suspended for two seconds: the wall clock continued as it should.
+        // Suspended for two seconds. The wall clock kept running, as it should.
         let asleep = limitations(reading(1_002_000, 2_000));
         let time = Nanos::from_secs(2);
         assert_eq!(asleep, [Limitation::Suspended { time }]);

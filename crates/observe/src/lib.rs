@@ -2,8 +2,8 @@
 //! together.
 //!
 //! A [`Plan`] says what to watch and how. [`Session::start`] starts a session. Call
-//! [`Session::next_event`] until the session ends: it returns [`Event::Started`], then
-//! [`Event::Rows`] and [`Event::Progress`] in alternation, and finally [`Event::Ended`] with the
+//! [`Session::next_event`] until the session ends: it returns [`Event::Started`], then alternates
+//! between [`Event::Rows`] and [`Event::Progress`], and finally returns [`Event::Ended`] with the
 //! recording's header. This crate never calls back, prints, reads the environment or handles
 //! signals. The caller decides what happens to the rows, and can end a session early with
 //! [`Session::stop`].
@@ -11,8 +11,8 @@
 //! A [`Recorder`] watches without a time limit. It emits sums, and everything that happened around
 //! a trigger.
 //!
-//! A [`PacedLoop`] is driven the same way ([`Observation`]), but runs its own loop instead of
-//! watching other programs. [`PacedTurns`] runs variants of a loop in interleaved trials.
+//! A [`PacedLoop`] is driven in the same way ([`Observation`]), but runs its own loop instead of
+//! watching other programs. [`PacedTurns`] interleaves several variants of a loop.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Runs a loop of our own and reads all clocks that show what it cost.
+//! Runs a paced loop of ticktax and reads all clocks that show its cost.
 
 use std::thread;
 use std::time::Duration;
@@ -22,29 +22,30 @@ use crate::event::{Event, Observation, Progress};
 use crate::running::length_not_kept;
 use crate::session::unix_time;
 
-/// Interval at which frames are read. A loop of a thousand frames per second has produced 50 by
-/// then.
+/// Interval at which frames are read. A loop at a thousand frames per second produces 50 frames in
+/// it.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Interval at which a loop that is starting or about to end is checked.
+/// Interval at which to check a loop that is starting or about to end.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// Maximum lateness of a loop's last frames before it is stopped: the longest period plus a margin.
+/// Maximum delay of a loop's last frames before the loop is stopped: the longest period plus a
+/// margin.
 const LATEST: Nanos = Nanos::from_secs(2);
 
-/// A paced loop to run.
+/// A paced loop and how to run it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
-    /// The loop.
+    /// Specification of the loop.
     pub spec: LoopSpec,
-    /// The loop's CPU. `None` means the last CPU this process may use, which tends to have the
-    /// fewest interrupts and daemons.
+    /// CPU for the loop. `None` means the last CPU that this process may use, which tends to have
+    /// the fewest interrupts and daemons.
     pub cpu: Option<Cpu>,
     /// Requested scheduling policy.
     pub policy: SchedulingPolicy,
-    /// Length of the run.
+    /// Requested length of the loop.
     pub length: Nanos,
-    /// Lateness of a frame above which its step counts as overshot, if that is requested.
+    /// Delay from which a frame's step counts as overshot, if requested.
     pub overshot_from: Option<Nanos>,
 }
 
@@ -52,7 +53,7 @@ impl LoopPlan {
     /// Rejects a loop that cannot work within its length. Starts nothing.
     ///
     /// # Errors
-    /// If the length contains no frame, or the work exceeds the period.
+    /// The length contains no frame, or the work exceeds the period.
     pub fn check(&self) -> Result<(), ObserveError> {
         let Self { length, spec, .. } = *self;
         let LoopSpec { period, work, .. } = spec;
@@ -87,23 +88,22 @@ fn last_cpu() -> Result<Cpu, ObserveError> {
     Ok(last.ok_or(ProbeError::NoCpu { online })?)
 }
 
-/// Room for two seconds of frames: on a busy machine the reader may be that late.
+/// Number of frames in two seconds. On a busy machine the reader may be that late.
 fn ring_capacity(period: Nanos) -> usize {
     let frames = 2_000_000_000 / period.0.max(1);
     usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)
 }
 
-/// A running loop of our own, with the kernel's clocks. Its rows are its frames, in order. Its
-/// header has the requested settings, the settings in effect, and the cost
-/// ([`Header::paced_loop`]).
+/// A running ticktax loop, with the kernel's clocks. The rows are its frames, in order. The header
+/// contains the requested settings, the settings in effect, and the cost ([`Header::paced_loop`]).
 pub struct PacedLoop {
     plan: LoopPlan,
     cpu: Cpu,
     proc: Proc,
     machine: Machine,
-    /// `None` after the end.
+    /// The probe that runs the loop; `None` after the end.
     probe: Option<PaceProbe>,
-    /// This thread, which avoids the loop's CPU if it can.
+    /// Placement of this thread, which avoids the loop's CPU if it can.
     collector: Collector,
     tid: i32,
     began_unix: i64,
@@ -114,17 +114,17 @@ pub struct PacedLoop {
     stopped: bool,
     sources: SourceTable,
     source: SourceId,
-    /// The frames since the last batch.
+    /// Frames since the last batch.
     rows: Vec<Row>,
     progress: Option<Progress>,
     ended: Option<Header>,
 }
 
 impl PacedLoop {
-    /// Starts the loop and returns when it is waiting for its first frame.
+    /// Starts the loop. Returns when the loop is waiting for its first frame.
     ///
     /// # Errors
-    /// If [`LoopPlan::check`] fails or the loop does not start. Its CPU may be offline or not
+    /// [`LoopPlan::check`] fails, or the loop does not start: its CPU may be offline or not
     /// allowed, or its priority out of range.
     pub fn start(plan: LoopPlan) -> Result<Self, ObserveError> {
         plan.check()?;
@@ -139,8 +139,8 @@ impl PacedLoop {
         let mut collector = Collector::new();
         collector.keep_off(&[settings.cpu]);
         let tid = probe.tid().unwrap_or_default();
-        // Reading the kernel's counters takes milliseconds. On the loop's CPU that would delay its
-        // first frames.
+        // Reading the kernel's counters takes milliseconds. If this thread shares the loop's CPU,
+        // that would delay the first frames.
         let before = Snapshot::take(&proc, settings.cpu, tid);
         probe.end_after(plan.length);
         probe.begin();
@@ -173,7 +173,7 @@ impl PacedLoop {
     }
 
     /// Waits for the next interval, reads the frames, and closes the loop if it has ended. The
-    /// loop's own thread ends it on time.
+    /// loop's own thread ends the loop on time.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {
@@ -200,8 +200,8 @@ impl PacedLoop {
     }
 
     fn end(&mut self, mut probe: PaceProbe) -> Result<(), ObserveError> {
-        // Halted first, so that reading delays no frame. Not yet ended, because the thread's files
-        // would disappear.
+        // Halt the loop first, so that reading delays no frame. Do not end its thread yet, because
+        // the thread's files would disappear.
         probe.halt();
         let after = Snapshot::take(&self.proc, self.cpu, self.tid);
         let row = row(self.cpu, self.source);
@@ -288,7 +288,7 @@ fn row(cpu: Cpu, source: SourceId) -> impl Fn(Frame) -> Row {
     move |frame| Row::Frame(PacedFrame::new(&frame, cpu, source))
 }
 
-/// The kernel's clocks at one moment.
+/// Readings of the kernel's clocks at one moment.
 struct Snapshot {
     counters: Counters,
     thread: Option<Usage>,
@@ -306,8 +306,9 @@ impl Snapshot {
         }
     }
 
-    /// Readings of the clocks of the loop's thread and CPU. The thread did nothing outside the
-    /// loop, so its clocks cover exactly `ran`, even though they were read before and after that.
+    /// CPU time of the loop according to its thread's and its CPU's clocks. The thread did nothing
+    /// outside the loop, so its clocks cover exactly `ran`, although they were read before and
+    /// after it.
     fn readings_since(&self, before: &Self, cpu: Cpu, ran: Nanos) -> Vec<CpuReading> {
         let between = self.counters.at - before.counters.at;
         let mut readings = Vec::new();
@@ -332,14 +333,13 @@ impl Snapshot {
         readings
     }
 
-    /// Number of wake-ups of the loop, which ran for `ran`.
+    /// Number of wake-ups of the loop, which took the time `ran`.
     fn wakeups_since(&self, before: &Self, ran: Nanos) -> Option<Wakeups> {
         let used = self.thread.as_ref()?.since(before.thread.as_ref()?);
         let exits = self.idle_exits.zip(before.idle_exits);
         Some(Wakeups {
             elapsed: ran,
-            // Each voluntary switch is followed by a wake-up, except for the one after the last
-            // frame.
+            // Each voluntary switch is followed by a wake-up, except the one after the last frame.
             count: used.voluntary.saturating_sub(1),
             ended_idle: exits.map(|(after, before)| EndedIdle {
                 count: after.saturating_sub(before),
@@ -394,8 +394,8 @@ mod tests {
         assert!(!due.is_empty() && looks > 1, "{looks}");
         assert!(due.is_sorted());
         let run = header.paced_loop().unwrap();
-        // Its frames are due within its length. If the last one was late and the loop longer, it
-        // reports so.
+        // Frames are due within the requested length. If the last frame was late, so that the loop
+        // took longer, the report says so.
         let last = due.last().copied().unwrap_or_default();
         assert!(last - due[0] < Nanos::from_millis(995));
         let kept = Nanos((run.elapsed - Nanos::from_secs(1)).0.abs()) <= Nanos::from_millis(20);
@@ -427,7 +427,12 @@ mod tests {
         assert!(error.to_string().contains("before the first frame is due"));
         let mut busy = plan(Nanos::from_secs(1));
         busy.spec.work = busy.spec.period;
-        assert!(busy.check().unwrap_err().to_string().contains("do not fit"));
+        assert!(
+            busy.check()
+                .unwrap_err()
+                .to_string()
+                .contains("does not fit")
+        );
     }
 
     #[test]

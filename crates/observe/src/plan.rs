@@ -1,4 +1,4 @@
-//! A session's plan, and its application to this machine.
+//! The plan of a session, and how it applies to this machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,42 +12,44 @@ use ticktax_trace::Output;
 
 use crate::error::ObserveError;
 
-/// The plan of a session.
+/// The plan of a session: what to watch, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The CPUs. `None` means all that are online; the tracer also watches CPUs plugged in later.
+    /// CPUs to watch. `None` means all that are online; the tracer also watches CPUs plugged in
+    /// later.
     pub cpus: Option<CpuList>,
-    /// The length. `None` means until the program ends or [`crate::Session::stop`] is called.
+    /// Length of the session. `None` means until the program exits or [`crate::Session::stop`] is
+    /// called.
     pub length: Option<Nanos>,
-    /// The tracer's output.
+    /// Output of the tracer.
     pub keep: Keep,
-    /// The probe that runs on each CPU.
+    /// Probe to run on each CPU.
     pub probe: ProbeChoice,
     /// Whether to omit a spinning probe on CPUs that are full at the start, if the kernel divides
-    /// CPU time by session (autogroup). The probe would get a share of such a CPU.
+    /// CPU time by session (autogroups). The probe would get a share of such a CPU.
     pub spare_full: bool,
-    /// The probe's scheduling policy. `None` means idle for a spinning probe, and normal for a
-    /// sleeping one. A soaker always runs at the lowest.
+    /// Scheduling policy of the probe. `None` means idle for a spinning probe, and normal for a
+    /// sleeping one. A soaker always runs at the lowest priority.
     pub policy: Option<SchedulingPolicy>,
-    /// The program to watch. Sums have no times, so with [`Keep::Sums`] no program is followed, and
-    /// the header notes that.
+    /// Program to watch. Sums contain no times, so [`Keep::Sums`] cannot follow a program, and the
+    /// header reports that.
     pub program: Option<Program>,
-    /// Whether to read the resource use of each of the program's threads from `/proc` too, at both
-    /// ends and once per second.
+    /// Whether to also read the resource usage of each of the program's threads from `/proc`, at
+    /// both ends and once per second.
     pub thread_usage: bool,
-    /// Interval at which the buffers are emptied. At 50 ms they have ten times the room that
-    /// 500,000 events per second need. Sums need no short interval, because spans that do not fit
-    /// are summed.
+    /// Interval at which to empty the buffers. At 50 ms, they have ten times the room that 500,000
+    /// events per second need. Sums need no short interval, because spans that do not fit are
+    /// summed.
     pub interval: Duration,
-    /// Interval at which sums are emitted, with [`Keep::Sums`].
+    /// Interval at which to emit sums, with [`Keep::Sums`].
     pub window: Nanos,
-    /// The required capability level. With [`Level::Kernel`] a session does not start unless the
-    /// tracer loads.
+    /// Required capability level. With [`Level::Kernel`], a session does not start unless the
+    /// tracer can be loaded.
     pub needs: Level,
 }
 
 impl Default for Plan {
-    /// Every span of every CPU until it is stopped, without a probe, at any capability level.
+    /// All spans on all CPUs until stopped, without a probe, at any capability level.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -69,7 +71,7 @@ impl Plan {
     /// Checks whether the plan fits this machine. Starts nothing.
     ///
     /// # Errors
-    /// The same as [`crate::Session::start`].
+    /// Those of [`crate::Session::start`].
     pub fn check(&self) -> Result<(), ObserveError> {
         Settings::new(self.clone(), &Proc::default()).map(drop)
     }
@@ -78,21 +80,21 @@ impl Plan {
 /// The probe that runs in addition to the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeChoice {
-    /// A loop on each CPU that notes every gap.
+    /// A loop on each CPU that records every gap.
     Spin,
-    /// A thread on each CPU that notes how late it wakes.
+    /// A thread on each CPU that records how late it wakes.
     Sleep,
-    /// A loop on each CPU that counts the work it gets done with unused CPU time.
+    /// A loop on each CPU that measures unused CPU time by the work it completes.
     Soak,
     /// No probe.
     None,
 }
 
 impl ProbeChoice {
-    /// Every choice.
+    /// All choices.
     pub const ALL: [Self; 4] = [Self::Spin, Self::Sleep, Self::Soak, Self::None];
 
-    /// The name used on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spin => "spin",
@@ -113,7 +115,7 @@ impl ProbeChoice {
     }
 }
 
-/// The tracer's output.
+/// Output of the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Every span.
@@ -124,10 +126,10 @@ pub enum Keep {
 }
 
 impl Keep {
-    /// Every choice.
+    /// All choices.
     pub const ALL: [Self; 2] = [Self::Spans, Self::Sums];
 
-    /// The name used on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spans => "spans",
@@ -145,9 +147,11 @@ impl Keep {
         }
     }
 
-    /// Spans in a CPU's buffer, 4 MiB: an eighth of a second at 500,000 spans per second.
+    /// Number of spans in a CPU's buffer. They take 4 MiB, and last for an eighth of a second at
+    /// 500,000 spans per second.
     const SPANS_PER_CPU: u32 = 1 << 16;
-    /// Capacity of the table of sums: sources, each counted once per CPU. 10 MiB.
+    /// Capacity of the table of sums, in sources. Each source counts once per CPU. The table takes
+    /// 10 MiB.
     const SUMS: u32 = 1 << 14;
 
     pub(crate) fn output(self) -> Output {
@@ -162,28 +166,28 @@ impl Keep {
     }
 }
 
-/// The program to watch.
+/// A program to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A command, which the session starts once everything is being watched. The session ends with
-    /// it. Its exit code is known only if SIGCHLD is not ignored.
+    /// A command, which the session starts once everything is being watched. The session ends when
+    /// the command exits. Its exit code is known only if SIGCHLD is not ignored.
     Command(Vec<OsString>),
-    /// A process, given by its ID or that of one of its threads, and everything it starts. The
-    /// session ends with it.
+    /// A process and everything that it starts, given by the id of the process or one of its
+    /// threads. The session ends when the process exits.
     Process(i32),
-    /// A single thread, given by its ID. The session ends with its process.
+    /// A single thread, given by its id. The session ends when its process exits.
     Thread(i32),
-    /// Several processes, each given by its ID or that of one of its threads, and everything they
-    /// start. The session ends with the last of them.
+    /// Several processes and everything that they start, each given by the id of the process or one
+    /// of its threads. The session ends when the last process exits.
     Processes(Vec<i32>),
-    /// The processes with this name when the session starts.
+    /// The processes that have this name when the session starts.
     Named(String),
-    /// Everything in the cgroup with this folder and in those below it.
+    /// All processes in the cgroup with this directory and below it.
     Cgroup(PathBuf),
 }
 
 impl Program {
-    /// The program as shown to the user.
+    /// Name of the program, as shown to the user.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Command(argv) => argv.first().map_or_else(String::new, |program| {
@@ -197,7 +201,7 @@ impl Program {
         }
     }
 
-    /// Whether a thread of the program's processes is one of the watched threads.
+    /// Whether thread `tid` of the program's processes is watched.
     pub(crate) fn has_thread(&self, tid: i32) -> bool {
         match self {
             Self::Thread(only) => *only == tid,
@@ -205,7 +209,7 @@ impl Program {
         }
     }
 
-    /// Replaces thread IDs and names with the IDs of existing processes. Fails if one does not
+    /// Replaces thread ids and names with the ids of existing processes. Fails if one does not
     /// exist.
     fn resolved(self, proc: &Proc) -> Result<Self, ObserveError> {
         let process = |pid: i32| {
@@ -241,14 +245,14 @@ impl Program {
     }
 }
 
-/// A plan for this machine.
+/// A plan, applied to this machine.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// CPUs to probe and to account for from the start.
+    /// CPUs to probe, and to account for from the start.
     pub(crate) online: CpuList,
-    /// CPUs to trace: the same, plus those that can be plugged in later unless CPUs were named.
+    /// CPUs to trace: `online`, plus those that can be plugged in later unless the user named CPUs.
     pub(crate) watched: CpuList,
-    /// The plan, with existing processes only, given by process ID.
+    /// The plan, in which all programs are ids of existing processes.
     pub(crate) plan: Plan,
 }
 
@@ -284,13 +288,13 @@ impl Settings {
         self.plan.cpus.is_some()
     }
 
-    /// The program to follow.
+    /// The program to follow, if any.
     pub(crate) fn followed(&self) -> Option<&Program> {
         let program = self.plan.program.as_ref();
         program.filter(|_| self.plan.keep == Keep::Spans)
     }
 
-    /// Whether a program was requested that sums cannot follow.
+    /// Whether the user requested a program but sums cannot follow it.
     pub(crate) fn unwatched(&self) -> bool {
         self.plan.program.is_some() && self.plan.keep == Keep::Sums
     }
@@ -356,9 +360,9 @@ mod tests {
             ("1".into(), "1".into())
         );
         let error = settings(root.path(), plan("1-3")).unwrap_err();
-        assert_eq!(error, "CPUs 2-3 are not online here: choose from 0-1");
+        assert_eq!(error, "CPUs 2-3 are not online: choose from 0-1");
         let error = settings(root.path(), plan("2")).unwrap_err();
-        assert_eq!(error, "CPU 2 is not online here: choose from 0-1");
+        assert_eq!(error, "CPU 2 is not online: choose from 0-1");
     }
 
     #[test]
@@ -373,7 +377,7 @@ mod tests {
         let error = settings(root.path(), plan(9)).unwrap_err();
         assert_eq!(
             error,
-            "no process 9; `pgrep NAME` finds the PIDs of a program"
+            "no process 9: find a program's PIDs with `pgrep NAME`"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The probes, with their gaps as rows.
+//! Runs the probes and turns their gaps into rows.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use ticktax_probes::{PolicyGrant, ProbeError, SchedulingPolicy};
 
 use crate::plan::ProbeChoice;
 
-/// Shortest gap that the spin probe notes. Its loop could resolve slightly less, but how much
-/// depends on the calibration, and runs must be comparable.
+/// Shortest gap that the spin probe records. The loop could resolve slightly less, but how much
+/// depends on the calibration, and recordings must be comparable.
 const SHORTEST_GAP: Nanos = Nanos(100);
 
 /// The running probes.
@@ -31,36 +31,36 @@ pub(crate) enum Probe {
     None,
 }
 
-/// A spin probe's gaps, and the relation between its counter and the tracer's clock.
+/// A spin probe's gaps, and how its counter relates to the tracer's clock.
 pub(crate) struct AlignedGaps {
     clock: Clock,
     alignment: Alignment,
     waiting: Vec<(Cpu, Gap)>,
-    /// When watching ends. Later time is cut off.
+    /// Time at which watching ends. Anything later is cut off.
     end: Nanos,
-    /// Whether the probe was given its end time again.
+    /// Whether the probe was given its end time a second time.
     near_end: bool,
 }
 
-/// Time before the end at which the probe is given its end time again. The error of the counter's
-/// frequency is negligible over this time.
+/// Time before the end at which the probe is given its end time again. Over this time, the error of
+/// the counter's frequency is negligible.
 const NEAR: Nanos = Nanos::from_secs(1);
 
-/// Results of the probes at the end.
+/// The probes' results at the end.
 #[derive(Default)]
 pub(crate) struct ProbeResults {
     pub(crate) reports: Vec<ProbeReport>,
     pub(crate) clock: Option<ClockReport>,
     pub(crate) soakers: Vec<SoakReport>,
     pub(crate) lost: Vec<Loss>,
-    /// The kernel's counts for spinning probes, by CPU.
+    /// The kernel's counters for spinning probes, by CPU.
     pub(crate) witnesses: BTreeMap<u32, ProbeWitness>,
-    /// Policies that were denied.
+    /// Policies that the system refused, by CPU.
     pub(crate) refused: Vec<(Cpu, PolicyGrant)>,
 }
 
 impl Probe {
-    /// Prepares the chosen probe on `cpus`. It measures from [`Probe::begin`] on.
+    /// Prepares the chosen probe on `cpus`. It starts measuring at [`Probe::begin`].
     pub(crate) fn prepare(
         choice: ProbeChoice,
         policy: Option<SchedulingPolicy>,
@@ -103,8 +103,8 @@ impl Probe {
         }
     }
 
-    /// Starts measuring, until `end` or until it is stopped. A soaker reads no clock and always
-    /// runs until it is stopped.
+    /// Starts measuring, until `end` or until stopped. A soaker reads no clock and always runs
+    /// until stopped.
     pub(crate) fn begin(&mut self, end: Option<Nanos>) {
         match self {
             Self::None => {}
@@ -125,7 +125,7 @@ impl Probe {
         }
     }
 
-    /// Appends the gaps seen since the last call to `rows`.
+    /// Appends gaps since the last call to `rows`.
     pub(crate) fn drain(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         match self {
             Self::None | Self::Soak(_) => {}
@@ -191,8 +191,8 @@ impl Probe {
 }
 
 impl AlignedGaps {
-    /// Turns the waiting gaps into rows. Compares the clocks first, so that every gap lies between
-    /// two comparisons.
+    /// Turns pending gaps into rows. Compares the clocks first, so that every gap lies between two
+    /// comparisons.
     fn emit(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         self.alignment.push(self.clock.anchor());
         let source = gap_source(sources, ProbeKind::Spin);
@@ -205,13 +205,14 @@ impl AlignedGaps {
         }
     }
 
-    /// The time when the counter was at `counter`, but at most the end of watching.
+    /// Time at which the probe's counter had the value `counter`, but at most the end of watching.
     fn time_of(&self, counter: u64) -> Nanos {
         self.alignment.to_monotonic(counter).min(self.end)
     }
 }
 
-/// Cuts a gap from `begin` to `end` at the end of watching, `last`. `None` if all of it is later.
+/// Cuts a gap from `begin` to `end` off at `last`, the end of watching. Returns the new end, or
+/// `None` if the whole gap is later.
 fn gap_until(last: Nanos, begin: Nanos, end: Nanos) -> Option<Nanos> {
     (begin < last).then_some(end.min(last))
 }
@@ -223,7 +224,7 @@ impl ProbeResults {
         }
     }
 
-    /// A probe that ended early did not read its counters, or not on its CPU.
+    /// Stores the probe's counters. A probe that ended early did not read them, or not on its CPU.
     fn note_witness(&mut self, report: &SpinReport) {
         if report.error.is_none() {
             let witness = ProbeWitness {

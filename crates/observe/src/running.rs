@@ -1,4 +1,4 @@
-//! The running parts of a session: the order in which they start, are drained and end.
+//! The running parts of a session. Defines the order in which they start, are drained and end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::session::unix_time;
 use crate::victim::Watched;
 use crate::witness::SwitchReading;
 
-/// Allowed difference between the observed and the requested length.
+/// Accepted difference between the observed and the requested length.
 const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 
 /// All running parts of a session.
@@ -45,7 +45,7 @@ pub(crate) struct Running {
     pub(crate) cpu_before: Nanos,
     before: Counters,
     late: CpuList,
-    /// Context switches when accounting started.
+    /// Number of context switches when accounting started.
     switches: Option<SwitchReading>,
     unprobed: CpuList,
     /// CPUs without a probe because they were full.
@@ -55,13 +55,13 @@ pub(crate) struct Running {
     autogroups: Autogroups,
     cgroups: Cgroups,
     run_queue: RunQueue,
-    /// When watching started.
+    /// Time at which watching started.
     begin: Nanos,
     /// Whether the buffers have been read before.
     looked: bool,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
-    /// The signal that caused the stop.
+    /// Signal that caused the stop.
     signal: Option<i32>,
     ended_early: Option<EndedEarly>,
 }
@@ -76,7 +76,7 @@ impl Running {
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
         let full = spare_full(&mut settings, &proc);
-        // Start the probe's threads early, because they calibrate first.
+        // Start the probe's threads early, because they first calibrate.
         let (mut probe, unprobed) = prepare_probe(&settings, &full)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
@@ -90,8 +90,8 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
         };
-        // Everything is watched for exactly one length from here. Accounting, threads and probes
-        // then end without any help from this thread, even if it is not running.
+        // Everything is watched for exactly the session's length from here. Accounting, threads and
+        // probes then end without any help from this thread, even if it is not running.
         let opened = tracer.as_ref().ok();
         let opened = opened.and_then(|tracer| tracer.opened(&settings.online));
         let begin = opened.unwrap_or_else(now);
@@ -115,7 +115,7 @@ impl Running {
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());
         }
-        // After the command has started, because it would inherit the CPU affinity.
+        // Only after the command has started, because it would inherit the CPU affinity.
         let mut collector = Collector::new();
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
@@ -171,8 +171,8 @@ impl Running {
         }
     }
 
-    /// Waits for the next interval and empties the buffers. Returns true without emptying them if
-    /// time is up, the command or the victim has ended, or a stop was requested.
+    /// Waits for the next interval and empties the buffers. Returns `true` without emptying them if
+    /// time is up, if the command or the victim has exited, or if a stop was requested.
     /// [`Running::finish`] then reads the counters first, because emptying may take seconds, during
     /// which this thread's CPU time keeps growing.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
@@ -193,7 +193,7 @@ impl Running {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
         } else if self.ended(time) {
-            // A session without a length is meant to end with its program.
+            // A session without a length is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramEnded);
             true
@@ -223,14 +223,14 @@ impl Running {
         }
     }
 
-    /// Frees the tracer's entries of exited threads if there are many.
+    /// Frees the tracer's entries for exited threads if there are many.
     pub(crate) fn recycle(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.recycle();
         }
     }
 
-    /// Makes the next turn the last. A `signal` is forwarded to the command.
+    /// Makes the next turn the last. Forwards `signal` to the command.
     pub(crate) fn stop(&mut self, signal: Option<i32>) {
         self.stopped = true;
         self.signal = self.signal.or(signal);
@@ -252,7 +252,7 @@ impl Running {
         }
     }
 
-    /// Whether the command or the victim has ended.
+    /// Whether the command or the victim has exited.
     fn ended(&mut self, time: Nanos) -> bool {
         self.sample();
         let command = self.command.as_mut().is_some_and(Audited::ended);
@@ -260,8 +260,8 @@ impl Running {
         command || victim.is_some_and(|victim| victim.ended(time))
     }
 
-    /// Counts the threads that are running or waiting, excluding ticktax's own: this thread and the
-    /// spinning probes.
+    /// Samples the number of threads that run or wait for a CPU, without ticktax's own: this thread
+    /// and the spinning probes.
     fn sample(&mut self) {
         let probes = match self.settings.plan.probe {
             ProbeChoice::Spin | ProbeChoice::Soak => {
@@ -277,8 +277,8 @@ impl Running {
     /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
     /// accounting.
     pub(crate) fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
-        // If accounting has already ended, read the counters at once: they include all time until
-        // then. If it ends only now, it must include the time to stop the probes.
+        // If accounting has already ended, read the counters at once, because they include all time
+        // until then. If it ends only now, it must include the time needed to stop the probes.
         let over = self.is_over();
         let mut probe = Some(std::mem::replace(&mut self.probe, Probe::None));
         let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
@@ -286,7 +286,7 @@ impl Running {
         if let Some(victim) = &mut self.victim {
             victim.look_at_end(now());
         }
-        // Before the tracer is unloaded, because that sends interrupts.
+        // Read before the tracer is unloaded, because unloading sends interrupts.
         let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
         let switches = switches.zip(self.switches);
         let mut after = self.proc.counters(now());
@@ -339,7 +339,7 @@ impl Running {
     }
 }
 
-/// Adds the policies of threads that appeared later.
+/// Adds the policies of threads that appeared only in `after`.
 fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<ThreadPolicy> {
     let known: BTreeSet<i32> = before.iter().map(|thread| thread.tid).collect();
     let new = after.into_iter();
@@ -347,7 +347,8 @@ fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<Thre
     before
 }
 
-/// Context switches so far. `None` unless all CPUs are watched and the kernel counts switches.
+/// Number of context switches so far. `None` unless all CPUs are watched and the kernel counts
+/// switches.
 fn read_switches(
     tracer: Option<&Tracer>,
     proc: &Proc,
@@ -364,8 +365,8 @@ pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation
     (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }
 
-/// The CPUs to leave without a probe because they are full. If all CPUs are full, the plan's probe
-/// is disabled.
+/// Returns CPUs that are to have no probe because they are full. If all CPUs are full, disables the
+/// plan's probe.
 fn spare_full(settings: &mut Settings, proc: &Proc) -> CpuList {
     let plan = &mut settings.plan;
     if !plan.spare_full || plan.probe != ProbeChoice::Spin {
@@ -378,9 +379,8 @@ fn spare_full(settings: &mut Settings, proc: &Proc) -> CpuList {
     full
 }
 
-/// Prepares the probe on all CPUs that this process is allowed to use, except those that are
-/// `full`. If the user named CPUs, all of them must be usable. Also returns the CPUs that this
-/// process is not allowed to use.
+/// Prepares the probe on all CPUs that this process may use, except those in `full`. If the user
+/// named CPUs, all of them must be usable. Also returns the CPUs that this process may not use.
 fn prepare_probe(settings: &Settings, full: &CpuList) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);

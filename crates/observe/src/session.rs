@@ -15,16 +15,16 @@ use crate::running::Running;
 /// A live observation of this machine. Dropping it unloads the tracer and stops the probes. A
 /// command that it started keeps running.
 ///
-/// A session belongs to the thread that starts it: that thread's CPU time is the session's cost.
-/// During the session the thread avoids the CPUs of the watched program if it can. It raises its
-/// priority if it cannot empty the buffers in time.
+/// A session belongs to the thread that starts it. That thread's CPU time counts as the session's
+/// cost. During the session, the thread avoids the CPUs of the watched program if it can. It raises
+/// its priority if it cannot empty the buffers in time.
 pub struct Session {
     started: Started,
     start_reported: bool,
-    /// `None` after everything is closed.
+    /// The running parts; `None` after they are closed.
     running: Option<Box<Running>>,
     progress: Option<Progress>,
-    /// Header of the ended session. While `uncounted`, its cost is still incomplete.
+    /// Header of the ended session. While `uncounted`, the cost in it is incomplete.
     header: Header,
     uncounted: bool,
     /// CPU time of this thread before the session started.
@@ -35,10 +35,10 @@ pub struct Session {
 
 impl Session {
     /// Starts the tracer, the probes and the command. If rights are missing, [`Started`] and the
-    /// header say what cannot be seen. That is an error only if the plan requires the tracer.
+    /// header report what cannot be seen. This is an error only if the plan requires the tracer.
     ///
     /// # Errors
-    /// If the plan does not fit this machine, or something it requires cannot be started. Nothing
+    /// The plan does not fit this machine, or something that it requires cannot be started. Nothing
     /// is left running then.
     pub fn start(plan: Plan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
@@ -62,13 +62,13 @@ impl Session {
         })
     }
 
-    /// The facts in [`Event::Started`].
+    /// Facts known before the first row.
     pub fn started(&self) -> &Started {
         &self.started
     }
 
-    /// Returns the next step, waiting for at most the plan's interval. After the end it returns
-    /// [`Event::Ended`] again and again.
+    /// Returns the next event. Waits for the plan's interval at most. After the end, every call
+    /// returns [`Event::Ended`].
     ///
     /// Call it from the thread that started the session, and call it again soon. At 500,000 events
     /// per second, the buffers hold half a second of spans.
@@ -102,18 +102,19 @@ impl Session {
         }
     }
 
-    /// The header with the session's cost. It includes the caller's work on the last rows.
+    /// The header, with the session's cost up to now. The cost includes the caller's work on the
+    /// last rows.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
             self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before;
-            // Includes the tracer's buffers, because they are mapped.
+            // Includes the tracer's buffers, because they are mapped into this process.
             self.header.cost.memory_bytes = own_peak_memory();
         }
         &self.header
     }
 
-    /// Makes the next call of [`Session::next_event`] end the session. A `signal` is forwarded to
-    /// the command unless the command ends anyway: a Ctrl-C at the terminal reaches it too.
+    /// Makes the next call of [`Session::next_event`] end the session. Forwards `signal` to the
+    /// command unless the command exits anyway, because Ctrl-C at the terminal reaches it too.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
             running.stop(signal);
@@ -125,9 +126,9 @@ impl Session {
         self.running.as_ref()?.counted()
     }
 
-    /// Limits the memory of a session of sums that runs for days. Frees the tracer's entries of
-    /// exited threads if there are many. Forgets all sources if there are more than `most`. Returns
-    /// whether it did: later rows use a new source table then.
+    /// Limits the memory of a session of sums that runs for days. Frees the tracer's entries for
+    /// exited threads if there are many. If there are more than `most` sources, forgets them all
+    /// and returns `true`; later rows then use a new source table.
     pub fn tidy(&mut self, most: usize) -> bool {
         let Some(running) = &mut self.running else {
             return false;
@@ -161,7 +162,7 @@ impl Observation for Session {
     }
 }
 
-/// Loads the tracer. Also returns how long that took.
+/// Loads the tracer. Also returns how long loading took.
 fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>, Nanos) {
     let begin = now();
     let tracer = Tracer::load(
@@ -177,7 +178,7 @@ fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>,
     (tracer, load)
 }
 
-/// Fails if the plan requires a tracer that did not load.
+/// Fails if the plan requires the tracer but it could not be loaded.
 fn require(
     tracer: Result<Tracer, TraceError>,
     settings: &Settings,
@@ -192,7 +193,7 @@ fn require(
     }
 }
 
-/// The wall clock in seconds since 1970.
+/// Wall-clock time, in seconds since 1970.
 pub(crate) fn unix_time() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec())
 }

@@ -1,5 +1,5 @@
 //! Runs variants of a paced loop in interleaved trials (turns), so that a slowdown of the machine
-//! affects all of them.
+//! affects all variants.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
@@ -12,11 +12,11 @@ use crate::event::{Event, Observation, Progress};
 use crate::paced::{LoopPlan, PacedLoop};
 use crate::running::length_not_kept;
 
-/// Variants of a loop, and the number of trials of each.
+/// The variants of a loop, and how many trials each gets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnsPlan {
     variants: Vec<LoopSpec>,
-    /// The first variant, with the settings common to all.
+    /// The first variant, and the settings common to all variants.
     first: LoopPlan,
     rounds: u32,
 }
@@ -29,7 +29,7 @@ impl TurnsPlan {
     /// policy of `plan`.
     ///
     /// # Errors
-    /// If the number of variants is 0 or too large, or one cannot work ([`LoopPlan::check`]).
+    /// The number of variants is 0 or too large, or a variant cannot work ([`LoopPlan::check`]).
     pub fn new(plan: LoopPlan, variants: Vec<LoopSpec>, rounds: u32) -> Result<Self, ObserveError> {
         if !(1..=Self::MAX_VARIANTS).contains(&variants.len()) {
             return Err(ObserveError::Variants {
@@ -66,13 +66,13 @@ impl TurnsPlan {
         self.begin_of(self.turns())
     }
 
-    /// The trial, from 0, that runs when `elapsed` of [`TurnsPlan::length`] has passed.
+    /// Number of the trial, from 0, that runs when `elapsed` of [`TurnsPlan::length`] has passed.
     pub fn turn_at(&self, elapsed: Nanos) -> u64 {
         let turn = elapsed.0 / self.first.length.0.max(1);
         turn.unsigned_abs().min(self.turns().saturating_sub(1))
     }
 
-    /// The variant that runs in a trial.
+    /// The variant that runs in trial `turn`.
     pub fn variant_of(&self, turn: u64) -> &LoopSpec {
         #[expect(
             clippy::cast_possible_truncation,
@@ -94,18 +94,19 @@ impl TurnsPlan {
     }
 }
 
-/// Interleaved loops. Their rows are the frames of all trials, with one source per trial
-/// ([`frame_source`]). The header has the result of each trial ([`Header::paced_turns`]).
+/// Loop variants that run in interleaved trials. The rows are the frames of all trials, with one
+/// source per trial ([`frame_source`]). The header contains the result of each trial
+/// ([`Header::paced_turns`]).
 pub struct PacedTurns {
     plan: TurnsPlan,
     current: PacedLoop,
     turn: u64,
     runs: Vec<LoopRun>,
-    /// The header of the first trial.
+    /// Header of the first trial.
     first: Option<Box<Header>>,
     sources: SourceTable,
     source: SourceId,
-    /// The frames since the last batch.
+    /// Frames since the last batch.
     rows: Vec<Row>,
     begin: Option<Nanos>,
     stopped: bool,
@@ -116,7 +117,7 @@ impl PacedTurns {
     /// Starts the first trial.
     ///
     /// # Errors
-    /// If its loop does not start.
+    /// The loop of the first trial does not start.
     pub fn start(plan: TurnsPlan) -> Result<Self, ObserveError> {
         let current = PacedLoop::start(plan.plan_of(0))?;
         let mut sources = SourceTable::default();
@@ -141,7 +142,7 @@ impl PacedTurns {
         self.current.machine()
     }
 
-    /// Ends a trial: starts the next one, or ends the comparison.
+    /// Stores the results of the ended trial. Starts the next trial, or ends the comparison.
     fn next_turn(&mut self, mut header: Box<Header>) -> Result<(), ObserveError> {
         let Some(Paced::Loop(run)) = header.paced.take() else {
             unreachable!("the header of a paced loop has its run")
@@ -203,7 +204,7 @@ impl Observation for PacedTurns {
                 }
                 Event::Progress(progress) => {
                     let begin = *self.begin.get_or_insert(progress.begin);
-                    // Time that a trial overruns does not count for the next one.
+                    // Time by which a trial overruns does not count towards the next one.
                     let last = self.plan.first.length - Nanos(1);
                     return Ok(Event::Progress(Progress {
                         begin,
@@ -234,7 +235,7 @@ impl Observation for PacedTurns {
     }
 }
 
-/// The row with the source of its trial.
+/// `row` with the source of its trial.
 fn with_source(row: &Row, source: SourceId) -> Row {
     let mut row = row.clone();
     if let Row::Frame(frame) = &mut row {

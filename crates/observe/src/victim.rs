@@ -1,4 +1,4 @@
-//! The watched program: finds it, has it followed, and notices its end.
+//! The watched program: finds it, makes the tracer follow it, and notices when it exits.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use ticktax_trace::Tracer;
 use crate::command::Audited;
 use crate::plan::{Program, Settings};
 
-/// Maximum number of threads whose CPU is read. Reading one takes about 20 µs.
+/// Maximum number of threads whose CPU is read. Reading each takes about 20 µs.
 const LOOKED_AT: usize = 32;
 
-/// A CPU with a smaller share of the program's time is ignored.
+/// Share of the program's CPU time below which a CPU is ignored.
 const LITTLE: f64 = 0.02;
 
-/// The CPUs sorted by the program's time on them, without those with a tiny share.
+/// CPUs in descending order of the program's time on them, without those that have a tiny share.
 fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     let all: Nanos = times.values().copied().sum();
     let mut times: Vec<(Cpu, Nanos)> = times.iter().map(|(&cpu, &time)| (cpu, time)).collect();
@@ -33,8 +33,8 @@ fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     times.into_iter().map(|(cpu, _)| cpu).collect()
 }
 
-/// Bytes of a program's name that the kernel shows (`TASK_COMM_LEN` in `include/linux/sched.h`,
-/// minus the terminator).
+/// Number of bytes of a program's name that the kernel shows (`TASK_COMM_LEN` in
+/// `include/linux/sched.h`, minus the terminator).
 const SHOWN: usize = 15;
 
 /// The program being watched.
@@ -45,23 +45,24 @@ pub(crate) struct Watched {
     name: String,
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
-    /// The executable of the command's process. It changes when, for example, `taskset` executes
-    /// the real program.
+    /// Path of the program that the command's process executes. It changes when, for example,
+    /// `taskset` executes the real program.
     executable: Option<PathBuf>,
-    /// Whether the name was read at the last check and may still be the old one.
+    /// Whether the name was read right after the executable changed, so that it may still be the
+    /// old name.
     is_name_new: bool,
     begin: Nanos,
     followed: bool,
     without_room: u64,
     before: Option<Usage>,
     after: Option<Usage>,
-    /// Use of each thread, if requested.
+    /// Resource usage of each thread, if requested.
     threads: Option<Threads>,
-    /// CPU time of each thread at the last check of where it runs.
+    /// CPU time of each thread at the last check of the CPUs that the program uses.
     ran: BTreeMap<i32, Nanos>,
 }
 
-/// Use of each thread at the start and at the last reading.
+/// Resource usage of each thread at the start and at the last reading.
 #[derive(Debug, Default)]
 struct Threads {
     before: BTreeMap<i32, Usage>,
@@ -71,7 +72,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// Interval between readings. If the program ends, the last one is all that remains.
+    /// Interval between readings. If the program exits, only the last reading remains.
     const INTERVAL: Nanos = Nanos::from_secs(1);
 
     fn usages(self) -> ThreadUsages {
@@ -88,11 +89,11 @@ impl Threads {
 }
 
 impl Watched {
-    /// Maximum number of times to list the threads until all are followed. A thread that is not
-    /// followed yet may start another.
+    /// Maximum number of times to list the threads until all are followed, because a thread that is
+    /// not followed yet may start another.
     const ROUNDS: usize = 20;
 
-    /// Finds the program and makes `tracer` follow it. The tracer must not have been started.
+    /// Finds the program and makes `tracer` follow it. The tracer must not have been started yet.
     pub(crate) fn find(
         settings: &Settings,
         proc: &Proc,
@@ -129,7 +130,7 @@ impl Watched {
             Program::Processes(pids) => {
                 watched.name = joint_name(proc, pids);
                 let mut cgroups = pids.iter().map(|&pid| proc.cpu_cgroup(pid));
-                // The quota of one cgroup must not be reported for processes in several.
+                // If the processes are in several cgroups, report the quota of none.
                 let first = cgroups.next().flatten();
                 watched.cgroup =
                     first.filter(|first| cgroups.all(|cgroup| cgroup.as_ref() == Some(first)));
@@ -159,8 +160,8 @@ impl Watched {
         }
     }
 
-    /// The CPUs that the program's first threads used since the last call, sorted by time. CPUs
-    /// with a tiny share are left out.
+    /// CPUs that the program's first threads used since the last call, in descending order of time.
+    /// CPUs with a tiny share are omitted.
     pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
         let mut left = LOOKED_AT;
@@ -201,7 +202,7 @@ impl Watched {
         }
     }
 
-    /// Starts the program's times at `now`, the moment when accounting started.
+    /// Starts the program's times at `now`, when accounting started.
     pub(crate) fn begin(&mut self, tracer: Option<&mut Tracer>, now: Nanos) {
         self.begin = now;
         let threads = self.threads();
@@ -220,7 +221,7 @@ impl Watched {
         }
     }
 
-    /// The use of each thread so far.
+    /// Resource usage of each thread so far.
     fn thread_usage(&self) -> BTreeMap<i32, Usage> {
         if self.threads.is_none() {
             return BTreeMap::new();
@@ -232,14 +233,14 @@ impl Watched {
         self.threads().into_iter().filter_map(usage).collect()
     }
 
-    /// Makes the last readings of the use of the program and its threads.
+    /// Takes the last readings of the resource usage of the program and its threads.
     pub(crate) fn look_at_end(&mut self, now: Nanos) {
         self.look_at_threads(now);
         self.look();
     }
 
-    /// Reads the use of each thread so far, if requested. If all threads are gone, the last reading
-    /// is kept.
+    /// Reads each thread's resource usage so far, if requested. If all threads have exited, the
+    /// last reading is kept.
     fn look_at_threads(&mut self, now: Nanos) {
         let usage = self.thread_usage();
         if let Some(threads) = self.threads.as_mut().filter(|_| !usage.is_empty()) {
@@ -248,7 +249,7 @@ impl Watched {
         }
     }
 
-    /// Sets the started command as the program.
+    /// Makes the started command the watched program.
     pub(crate) fn started(&mut self, command: Option<&Audited>, tracer: Option<&mut Tracer>) {
         if let (Program::Command(_), Some(command)) = (&self.program, command) {
             self.pids = vec![command.pid()];
@@ -273,7 +274,7 @@ impl Watched {
             self.look_at_threads(now);
         }
         self.look_at_name();
-        // If the program is not followed, this reading may be the last chance.
+        // If the tracer does not follow the program, this reading may be the last chance.
         if !self.followed {
             self.look();
         }
@@ -281,7 +282,7 @@ impl Watched {
             Program::Process(pid) => !self.proc.is_alive(*pid),
             Program::Thread(tid) => self.proc.process_of(*tid).is_none(),
             Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
-            // The end of a command is noticed by its parent.
+            // The session notices the end of a command because it is the command's parent.
             Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
         }
     }
@@ -301,7 +302,7 @@ impl Watched {
         }
     }
 
-    /// Reads a process's current name. The kernel replaces the executable before the name
+    /// Reads the current name of process `pid`. The kernel replaces the executable before the name
     /// (`begin_new_exec` in `fs/exec.c`), so the name is read once more at the next check.
     fn take_name(&mut self, pid: i32) {
         self.is_name_new = true;
@@ -316,22 +317,23 @@ impl Watched {
         self.after = self.proc.usage(&self.processes()).or(self.after);
     }
 
-    /// Threads at the start that did not fit into the map of followed threads.
+    /// Number of threads at the start that did not fit into the map of followed threads.
     pub(crate) fn without_room(&self) -> u64 {
         self.without_room
     }
 
-    /// Its UDP sockets, with their drops.
+    /// The program's UDP sockets, with their drops.
     pub(crate) fn udp_sockets(&self) -> Vec<UdpSocket> {
         self.proc.udp_sockets(&self.processes())
     }
 
-    /// Counters of its cgroup's quota.
+    /// Counters of the program's cgroup quota.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
     }
 
-    /// The program's part of the header. `incomplete` says why some of it may be missing.
+    /// The program's part of the header. `incomplete` says why some of the program's time may be
+    /// missing.
     pub(crate) fn header(self, incomplete: Option<Limitation>) -> VictimHeader {
         let pid = match &self.program {
             Program::Cgroup(_) | Program::Processes(_) | Program::Named(_) => None,
@@ -358,7 +360,7 @@ impl Watched {
     }
 }
 
-/// The names of several processes, with the number of processes for each.
+/// The names of several processes, each with its number of processes.
 fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for &pid in pids {
@@ -373,7 +375,7 @@ fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     counts.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The cgroup that a command will run in.
+/// Cgroup in which a command will run.
 fn own_cgroup(proc: &Proc) -> Option<PathBuf> {
     proc.cpu_cgroup(nix::unistd::getpid().as_raw())
 }

@@ -4,12 +4,12 @@ use ticktax_host::Proc;
 use ticktax_model::witness::SwitchWitness;
 use ticktax_trace::Tracer;
 
-/// Context switches so far, as counted by the kernel and by the tracer.
+/// Number of context switches so far, as counted by the kernel and by the tracer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchReading {
     counted: u64,
     reported: u64,
-    /// Switches reported while the counter was being read.
+    /// Number of switches that the tracer reported while the kernel's counter was being read.
     margin: u64,
 }
 
@@ -25,7 +25,7 @@ impl SwitchReading {
         })
     }
 
-    /// The counts from `begin` to this reading.
+    /// The switches that both counted between `begin` and this reading.
     pub(crate) fn since(self, begin: Self) -> SwitchWitness {
         SwitchWitness {
             counted: self.counted - begin.counted,

@@ -1,9 +1,9 @@
-//! The clocks of a measurement: `CLOCK_MONOTONIC`, and the CPU's counter if it can be trusted.
+//! Clocks for measurements: `CLOCK_MONOTONIC`, and the CPU's counter if it can be trusted.
 //!
-//! Reading the counter takes a few nanoseconds and no system call. But its ticks have an unknown
-//! length, and on some machines it stops, drifts or differs between CPUs. It is therefore
-//! [checked](CounterCheck) before use. If it fails, `CLOCK_MONOTONIC` is read instead, and the
-//! check records the reason.
+//! Reading the counter takes a few nanoseconds and no system call. But its frequency has to be
+//! measured, and on some machines it stops, drifts or differs between CPUs. It is therefore
+//! [checked](CounterCheck) before use. If it fails the check, `CLOCK_MONOTONIC` is read instead,
+//! and the check contains the reason.
 
 mod alignment;
 mod anchor;
@@ -21,17 +21,17 @@ pub use check::CounterCheck;
 pub(crate) use counter::{Counter, FastHardware, Hardware, Monotonic};
 pub use ticktax_model::clock::{CounterSource, CounterVerdict, Distrust};
 
-/// Nanoseconds per second, which is the tick rate of `CLOCK_MONOTONIC`.
+/// Nanoseconds per second, which is also the frequency of `CLOCK_MONOTONIC` as a counter.
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Current time on `CLOCK_MONOTONIC`, the clock of all timestamps in ticktax.
+/// Returns the time on `CLOCK_MONOTONIC`, the clock of all timestamps in ticktax.
 #[inline]
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC");
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// CPU time used by the calling thread so far.
+/// Returns the CPU time that the calling thread has used.
 #[inline]
 pub(crate) fn thread_cpu_time() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
@@ -39,7 +39,7 @@ pub(crate) fn thread_cpu_time() -> Nanos {
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// The counter that a measurement reads, its frequency, and the evidence for trusting it.
+/// The counter used in a measurement, its frequency, and the result of checking it.
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: CounterSource,
@@ -48,15 +48,15 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Checks this machine's counter and measures its frequency. Takes about 50 ms.
+    /// Checks this machine's counter and measures its frequency, which takes about 50 ms.
     ///
-    /// An untrusted counter is not an error: the clock then reads `CLOCK_MONOTONIC`, and
-    /// [`Clock::check`] holds the reason.
+    /// An untrusted counter is not an error. The clock then reads `CLOCK_MONOTONIC`, and
+    /// [`Clock::check`] returns the reason.
     pub fn calibrate() -> Self {
         Self::calibrate_under(Path::new("/"))
     }
 
-    /// [`Clock::calibrate`], with the kernel's `proc` and `sys` under another root directory.
+    /// Like [`Clock::calibrate`], but with the kernel's `proc` and `sys` in the directory `root`.
     pub fn calibrate_under(root: &Path) -> Self {
         let check = check::examine(root);
         let (source, frequency_hz) = match check.verdict {
@@ -70,22 +70,22 @@ impl Clock {
         }
     }
 
-    /// Result of checking the hardware's counter.
+    /// Returns the result of checking the hardware counter.
     pub fn check(&self) -> &CounterCheck {
         &self.check
     }
 
-    /// The counter in use: the hardware's if it is trusted, else `CLOCK_MONOTONIC`.
+    /// Returns which counter is used: the hardware's if it is trusted, otherwise `CLOCK_MONOTONIC`.
     pub fn source(&self) -> CounterSource {
         self.source
     }
 
-    /// Frequency of the counter in use, in Hz. Always above 0.
+    /// Returns the frequency of the counter in use, in Hz. It is always above 0.
     pub fn frequency_hz(&self) -> u64 {
         self.frequency_hz
     }
 
-    /// Reads the counter in use, in ticks.
+    /// Reads the counter, in ticks.
     pub fn read(&self) -> u64 {
         match self.source {
             CounterSource::Monotonic => Monotonic.read(),
@@ -93,10 +93,10 @@ impl Clock {
         }
     }
 
-    /// Reads the counter and `CLOCK_MONOTONIC` together, and keeps the closest pair of 32 tries.
+    /// Reads the counter and `CLOCK_MONOTONIC` at almost the same time: the closest of 32 attempts.
     ///
-    /// Takes some microseconds. A caller pushes anchors into its [`Alignment`] now and then, and at
-    /// least once after the last reading to convert.
+    /// Takes a few microseconds. Push an anchor into the [`Alignment`] from time to time, and at
+    /// least once after the last reading to be converted.
     pub fn anchor(&self) -> Anchor {
         match self.source {
             CounterSource::Monotonic => Anchor::exact(now()),
@@ -106,7 +106,7 @@ impl Clock {
         }
     }
 
-    /// An alignment whose first anchor is the current time.
+    /// Creates an alignment that starts now.
     pub fn alignment(&self) -> Alignment {
         Alignment::new(self.anchor(), self.frequency_hz)
     }
@@ -116,7 +116,7 @@ impl Clock {
         ticks_to_nanos(ticks, self.frequency_hz)
     }
 
-    /// Converts a duration to ticks, rounded up; 0 for negative durations.
+    /// Converts a duration to ticks, rounded up. Negative durations result in 0.
     pub fn to_ticks(&self, time: Nanos) -> u64 {
         let nanos = u128::from(u64::try_from(time.0).unwrap_or(0));
         let ticks = (nanos * u128::from(self.frequency_hz)).div_ceil(u128::from(NANOS_PER_SECOND));
@@ -124,7 +124,7 @@ impl Clock {
     }
 }
 
-/// Duration of `ticks` of a counter of `frequency_hz`, to the nearest nanosecond.
+/// Converts ticks of a counter with frequency `frequency_hz`, rounded to the nearest nanosecond.
 fn ticks_to_nanos(ticks: u64, frequency_hz: u64) -> Nanos {
     let frequency = u128::from(frequency_hz.max(1));
     let nanos = (u128::from(ticks) * u128::from(NANOS_PER_SECOND) + frequency / 2) / frequency;
@@ -142,7 +142,7 @@ mod tests {
         let clock = Clock::calibrate();
         for nanos in [0, 1, 30, 100, 1_000_000_007, 86_400_000_000_000] {
             let round_trip = clock.to_nanos(clock.to_ticks(Nanos(nanos)));
-            // A tick can be longer than a nanosecond, and the conversion rounds up to whole ticks.
+            // A tick can be longer than a nanosecond, and `to_ticks` rounds up to whole ticks.
             let tick = ticks_to_nanos(1, clock.frequency_hz()).0;
             assert!(
                 (nanos..=nanos + tick + 1).contains(&round_trip.0),

@@ -1,4 +1,4 @@
-//! Online CPUs, allowed CPUs, and pinning a thread to one.
+//! Online CPUs, allowed CPUs, and pinning.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::ProbeError;
 
-/// Process id by which scheduling calls mean the calling thread.
+/// The calling thread, for scheduling system calls.
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
-/// The CPUs that are online now.
+/// Returns the CPUs that are online.
 ///
 /// # Errors
 /// [`ProbeError::Unreadable`] if `/sys` is not mounted.
@@ -19,7 +19,7 @@ pub fn online_cpus() -> Result<CpuList, ProbeError> {
     online_under(Path::new("/"))
 }
 
-/// [`online_cpus`] with a different root directory.
+/// Like [`online_cpus`], but with the kernel's `sys` in the directory `root`.
 pub(crate) fn online_under(root: &Path) -> Result<CpuList, ProbeError> {
     let path = root.join("sys/devices/system/cpu/online");
     let unreadable = |why: String| ProbeError::Unreadable {
@@ -32,7 +32,7 @@ pub(crate) fn online_under(root: &Path) -> Result<CpuList, ProbeError> {
         .map_err(|error| unreadable(error.to_string()))
 }
 
-/// Rejects an empty list of CPUs, and a list with a CPU that is not online.
+/// Checks that `cpus` is not empty and contains only online CPUs.
 pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), ProbeError> {
     if cpus.is_empty() {
         return Err(ProbeError::NoCpu {
@@ -48,7 +48,8 @@ pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), Pro
     }
 }
 
-/// CPUs that the calling thread may run on; empty if the kernel does not report them.
+/// Returns the CPUs that the calling thread may run on. The list is empty if the kernel does not
+/// report them.
 pub fn allowed() -> CpuList {
     let Ok(set) = sched_getaffinity(THIS_THREAD) else {
         return CpuList::default();
@@ -63,8 +64,8 @@ pub fn allowed() -> CpuList {
 /// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// [`ProbeError::NotAllowed`] if the kernel refuses, and for CPU 1024 and above, which the C
-/// libraries' fixed-size CPU set cannot hold.
+/// [`ProbeError::NotAllowed`] if the kernel refuses, or if `cpu` is 1024 or above, which the C
+/// library's fixed-size CPU set cannot represent.
 pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())
@@ -76,7 +77,8 @@ pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
         })
 }
 
-/// CPU that the calling thread runs on. On x86-64 the vDSO answers without a system call.
+/// Returns the CPU that the calling thread is running on. On x86-64, the vDSO does this without a
+/// system call.
 #[inline]
 pub(crate) fn current() -> Option<Cpu> {
     sched_getcpu()
@@ -101,12 +103,12 @@ mod tests {
         );
         assert_eq!(
             error.unwrap_err().to_string(),
-            "CPU 7 is not online on this machine (online: 0-1)"
+            "CPU 7 is not online (online: 0-1)"
         );
         let error = require_online(&"".parse().unwrap(), &"0-1".parse().unwrap());
         assert_eq!(
             error.unwrap_err().to_string(),
-            "no CPU was chosen to measure: name at least one of 0-1"
+            "no CPU given: choose from 0-1"
         );
     }
 
@@ -114,7 +116,7 @@ mod tests {
     fn the_error_for_a_missing_file_contains_its_path() {
         let error = online_under(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(
-            error.starts_with("/nowhere/sys/devices/system/cpu/online could not"),
+            error.starts_with("cannot read /nowhere/sys/devices/system/cpu/online ("),
             "{error}"
         );
     }
@@ -132,7 +134,7 @@ mod tests {
     fn a_cpu_outside_the_set_is_refused_with_a_reason() {
         let error = pin(Cpu(8000)).unwrap_err().to_string();
         assert!(
-            error.contains("pinned to CPU 8000 (Invalid argument)"),
+            error.contains("cannot pin a thread to CPU 8000 (Invalid argument)"),
             "{error}"
         );
     }

@@ -1,22 +1,22 @@
-//! Errors of probes, worded for the person who started them.
+//! Errors of probes, as shown to the user.
 
 use ticktax_model::pace::SleepMethod;
 use ticktax_model::recording::ProbeFailure;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
-/// Why a probe did not start, or why it ended early.
+/// Why a probe did not start, or ended early.
 ///
-/// Each message is one line: the action, its object, the reason, and a remedy.
+/// Each message is one line: what failed, on what, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The list of CPUs to measure is empty.
+    /// No CPU was chosen.
     #[error("no CPU given: choose from {online}")]
     NoCpu {
-        /// CPUs to choose from.
+        /// CPUs that could be chosen.
         online: CpuList,
     },
-    /// The chosen CPU is not online.
+    /// A chosen CPU is not online.
     #[error("CPU {cpu} is not online (online: {online})")]
     NotOnline {
         /// The chosen CPU.
@@ -24,13 +24,13 @@ pub enum ProbeError {
         /// CPUs that are online.
         online: CpuList,
     },
-    /// The kernel refused to pin a thread to a CPU.
+    /// The kernel refused to pin a thread to a chosen CPU.
     #[error(
         "cannot pin a thread to CPU {cpu} ({why}): its cpuset or container allows {allowed}; \
          choose from these, or start it where CPU {cpu} is allowed"
     )]
     NotAllowed {
-        /// The refused CPU.
+        /// The chosen CPU.
         cpu: Cpu,
         /// The kernel's reason.
         why: &'static str,
@@ -43,7 +43,7 @@ pub enum ProbeError {
         /// The requested priority.
         priority: u8,
     },
-    /// A real-time probe would starve every other program for as long as it runs.
+    /// A real-time probe would starve all other programs while it runs.
     #[error(
         "refusing a real-time spin on every online CPU ({online}): it would stop the machine, \
          because real-time throttling is off (kernel.sched_rt_runtime_us is -1); leave one CPU \
@@ -53,17 +53,17 @@ pub enum ProbeError {
         /// The online CPUs, all of which were chosen.
         online: CpuList,
     },
-    /// The interval is too short to sleep for, or too long to stop the thread promptly.
+    /// The interval is too short for sleeping, or too long for a prompt stop.
     #[error("invalid sleep interval {interval}: choose {min} to {max}")]
     Interval {
         /// The requested interval.
         interval: Nanos,
-        /// Shortest accepted interval.
+        /// Minimum interval.
         min: Nanos,
-        /// Longest accepted interval.
+        /// Maximum interval.
         max: Nanos,
     },
-    /// A frame's work takes longer than the frame.
+    /// The work of a frame takes longer than the period.
     #[error("{work} of work does not fit into a {period} frame: choose less work or a lower rate")]
     Work {
         /// The requested work per frame.
@@ -77,25 +77,25 @@ pub enum ProbeError {
         /// The kernel's reason.
         why: String,
     },
-    /// The kernel refused a method of sleeping.
+    /// The kernel refused a sleep method.
     #[error(
         "the loop cannot sleep by {method} ({why}): raise this process's limits, or choose another \
          --sleep"
     )]
     Sleep {
-        /// The refused method.
+        /// The sleep method.
         method: SleepMethod,
         /// The kernel's reason.
         why: &'static str,
     },
-    /// The ring's capacity is zero, too small or too large.
+    /// The ring's capacity is out of range.
     #[error("invalid ring size of {capacity} entries per CPU: choose {min} to {max}")]
     RingCapacity {
         /// The requested capacity.
         capacity: usize,
-        /// Smallest accepted capacity.
+        /// Minimum capacity.
         min: usize,
-        /// Largest accepted capacity.
+        /// Maximum capacity.
         max: usize,
     },
     /// A kernel file could not be read.
@@ -114,7 +114,7 @@ pub enum ProbeError {
         /// The reason.
         why: String,
     },
-    /// The thread was created but did not get to its measurement in time.
+    /// A thread was created but did not become ready in time.
     #[error(
         "the probe's thread on CPU {cpu} was not ready within {limit}: a higher-priority task \
          occupies the CPU; leave the CPU out, or use SCHED_FIFO"
@@ -125,7 +125,7 @@ pub enum ProbeError {
         /// Time limit for the start.
         limit: Nanos,
     },
-    /// The thread did not stop in time. It ends on its own as soon as it can run.
+    /// A thread did not stop in time. It will end as soon as it can run.
     #[error(
         "the probe's thread on CPU {cpu} did not stop within {limit} and its results are lost: a \
          higher-priority task occupies the CPU; use SCHED_FIFO"
@@ -136,7 +136,7 @@ pub enum ProbeError {
         /// Time limit for the stop.
         limit: Nanos,
     },
-    /// The kernel moved the thread to another CPU, which ended its measurement.
+    /// The kernel moved a thread to another CPU, which ended the measurement.
     #[error(
         "the probe's thread on CPU {cpu} was moved to CPU {to}, which ended its measurement: CPU \
          {cpu} went offline or the thread's affinity changed; change neither during a measurement"
@@ -144,10 +144,10 @@ pub enum ProbeError {
     Moved {
         /// The measured CPU.
         cpu: Cpu,
-        /// CPU on which the thread found itself.
+        /// CPU that the thread was moved to.
         to: Cpu,
     },
-    /// The probe's thread panicked.
+    /// A thread of the probe panicked.
     #[error(
         "the probe's thread on CPU {cpu} crashed and its results are lost: please report this bug"
     )]
@@ -158,7 +158,7 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Converts the error of a probe that had started to its form in recordings.
+    /// Converts the error of a probe that had started to the form used in recordings.
     pub fn failure(&self) -> ProbeFailure {
         match self {
             Self::Moved { to, .. } => ProbeFailure::Moved { to: *to },

@@ -1,7 +1,8 @@
-//! Probes that report only long gaps; shorter ones are just counted.
+//! Probes that report long gaps individually and only count shorter ones.
 //!
-//! The threads run the loops of the [`sleep`](crate::sleep) and [`spin`](crate::spin) probes. Each
-//! counts its gaps by length. It sends those at or above a limit as soon as it runs again.
+//! The threads run the loops of the [`sleep`](crate::sleep) or the [`spin`](crate::spin) probe.
+//! Each thread counts its gaps by length. If a gap reaches the limit, the thread sends it to the
+//! collector as soon as it runs again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -16,24 +17,24 @@ use crate::sleep::sleep_until;
 use crate::spin::SpinLoop;
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 
-/// Time between two wakeups of a sleeping thread.
+/// Interval of a sleeping thread.
 const INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// Maximum number of gaps waiting to be read. Further ones are only counted.
+/// Maximum number of gaps waiting for the collector. Further gaps are only counted.
 const WAITING: usize = 256;
 
-/// Maximum number of gaps that a CPU sends within [`BURST_TIME`], the same limit as for the
-/// tracer's triggers.
+/// Maximum number of gaps that a CPU sends per [`BURST_TIME`]. The tracer's triggers have the same
+/// limit.
 const BURST: u32 = 16;
 const BURST_TIME: Nanos = Nanos::from_secs(1);
 
-/// How a thread detects gaps.
+/// Method of detecting gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapProbe {
-    /// The thread wakes every millisecond. A gap lasts from the due time until the thread runs.
-    /// Interruptions shorter than a millisecond that fall between two wakeups are not seen.
+    /// The thread wakes up every millisecond. A gap lasts from the time when it should have run
+    /// until it runs. Interruptions that fall between two wake-ups are not noticed.
     Sleep,
-    /// The thread never yields its CPU. A gap lasts from one reading of the clock to the next.
+    /// The thread never yields its CPU. A gap lasts from one clock reading to the next.
     Spin,
 }
 
@@ -41,7 +42,7 @@ impl GapProbe {
     /// All variants.
     pub const ALL: [Self; 2] = [Self::Sleep, Self::Spin];
 
-    /// Name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sleep => "sleep",
@@ -49,7 +50,7 @@ impl GapProbe {
         }
     }
 
-    /// Description and cost, for the help text.
+    /// Returns a description for the help text, with the cost.
     pub fn about(self) -> &'static str {
         match self {
             Self::Sleep => {
@@ -63,10 +64,10 @@ impl GapProbe {
         }
     }
 
-    /// Policy that its threads ask for.
+    /// Returns the scheduling policy to request for the threads.
     ///
-    /// A sleeping thread preempts everything that is not real-time, so it waits only for the kernel
-    /// or the hypervisor. A spinning thread runs only when the CPU would be idle.
+    /// A sleeping thread preempts everything that is not real-time, so only the kernel or the
+    /// hypervisor can delay it. A spinning thread runs only if the CPU would otherwise be idle.
     pub fn policy(self) -> SchedulingPolicy {
         match self {
             Self::Sleep => SchedulingPolicy::Fifo(1),
@@ -75,18 +76,18 @@ impl GapProbe {
     }
 }
 
-/// A gap at or above the limit, on `CLOCK_MONOTONIC`.
+/// A gap that reached the limit. Times are on `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongGap {
-    /// CPU of the gap.
+    /// CPU on which the gap occurred.
     pub cpu: Cpu,
-    /// When the thread should have run.
+    /// Time at which the thread should have run.
     pub begin: Nanos,
-    /// When the thread ran.
+    /// Time at which the thread ran.
     pub end: Nanos,
 }
 
-/// Threads that wait for a long gap. Dropping it asks them to stop and does not wait.
+/// Threads that watch for long gaps. Dropping this asks them to stop, but does not wait.
 #[derive(Debug)]
 pub struct GapWatch {
     group: ThreadGroup<()>,
@@ -94,24 +95,25 @@ pub struct GapWatch {
     notes: Vec<(Cpu, Arc<Notes>)>,
 }
 
-/// State shared by one thread and its reader.
+/// State that a thread shares with the collector.
 #[derive(Debug)]
 struct Notes {
-    /// Shortest gap that is sent, in ns.
+    /// Length from which gaps are sent, in ns.
     limit: AtomicI64,
     /// Number of gaps by length.
     counts: Vec<AtomicU64>,
-    /// Number of long gaps that were not sent.
+    /// Number of gaps that reached the limit but were not sent.
     suppressed: AtomicU64,
 }
 
 impl GapWatch {
-    /// Starts a thread on each of `cpus` and returns when all of them wait for [`GapWatch::begin`].
-    /// Each thread calls `bell` after it has sent a gap.
+    /// Starts a thread on each of `cpus`. Returns when all are ready and wait for
+    /// [`GapWatch::begin`]. The threads call `bell` after sending a gap.
     ///
     /// # Errors
-    /// A CPU is not online or not allowed, or a thread did not start. All threads end in that case.
-    /// A refused policy is not an error: see [`GapWatch::refused`].
+    /// A CPU is not online or not allowed, or a thread did not start. In that case, all threads
+    /// end. If the kernel refuses the scheduling policy, that is not an error; see
+    /// [`GapWatch::refused`].
     pub fn prepare(
         probe: GapProbe,
         cpus: &CpuList,
@@ -149,33 +151,33 @@ impl GapWatch {
         })
     }
 
-    /// Starts the measurement in all threads that have not started it yet.
+    /// Starts the measurement in all threads that are still waiting.
     ///
-    /// Each thread first drops its capabilities, which it no longer needs. Capabilities belong to a
-    /// thread, and changing the user needs them in every thread or in none. So a process that
-    /// changes its user must do so before this call.
+    /// Each thread first drops its capabilities, which it does not need any more. A process that
+    /// wants to change its user must do that before: it needs the capabilities in all of its
+    /// threads.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Sets the length from which gaps on `cpu` are sent.
+    /// Sets the limit for gaps on `cpu`.
     pub fn set_limit(&self, cpu: Cpu, limit: Nanos) {
         for (_, notes) in self.notes.iter().filter(|(notes_cpu, _)| *notes_cpu == cpu) {
             notes.limit.store(limit.0, Ordering::Relaxed);
         }
     }
 
-    /// The CPUs with a thread.
+    /// Returns the CPUs on which threads run.
     pub fn cpus(&self) -> impl Iterator<Item = Cpu> + '_ {
         self.notes.iter().map(|(cpu, _)| *cpu)
     }
 
-    /// Next gap from the queue, if there is one.
+    /// Returns the next gap in the queue, if there is one.
     pub fn next_gap(&self) -> Option<LongGap> {
         self.received.try_recv().ok()
     }
 
-    /// Histogram of all gaps on a CPU so far; `None` without a thread there.
+    /// Returns the histogram of all gaps on `cpu`, or `None` if no thread runs there.
     pub fn counted(&self, cpu: Cpu) -> Option<Histogram> {
         let (_, notes) = self.notes.iter().find(|(notes_cpu, _)| *notes_cpu == cpu)?;
         let counts = notes.counts.iter();
@@ -183,7 +185,8 @@ impl GapWatch {
         Histogram::from_counts(&counts)
     }
 
-    /// Number of long gaps not sent so far, for example because a CPU had more than 16 in a second.
+    /// Returns how many long gaps were not sent, for example because a CPU had more than 16 in a
+    /// second.
     pub fn suppressed(&self) -> u64 {
         let notes = self.notes.iter();
         notes
@@ -191,15 +194,15 @@ impl GapWatch {
             .sum()
     }
 
-    /// First policy that was not granted, if any.
+    /// Returns the first request for a policy that the kernel refused, if any.
     pub fn refused(&self) -> Option<&PolicyGrant> {
         let mut grants = self.group.slots().map(|slot| &slot.policy);
         grants.find(|grant| grant.refusal.is_some())
     }
 
-    /// Stops the threads; waits for at most 5 s.
+    /// Stops the threads. Waits for at most 5 s.
     pub fn stop(self) {
-        // The threads return no results.
+        // Threads of this probe have no results.
         drop(self.group.stop());
     }
 }
@@ -214,7 +217,7 @@ impl Default for Notes {
     }
 }
 
-/// Rate limit on sent gaps.
+/// Rate limit for sent gaps.
 #[derive(Debug, Default)]
 struct Burst {
     began: Nanos,
@@ -232,7 +235,7 @@ impl Burst {
     }
 }
 
-/// Destination of a thread's gaps.
+/// Where a thread counts its gaps and sends long ones.
 struct Outbox<B> {
     sender: SyncSender<LongGap>,
     notes: Arc<Notes>,
@@ -241,7 +244,7 @@ struct Outbox<B> {
 }
 
 impl<B: Fn()> Outbox<B> {
-    /// Counts a gap, and sends it if it is long enough.
+    /// Counts a gap, and sends it if it reaches the limit.
     fn take(&mut self, gap: LongGap) {
         let length = gap.end - gap.begin;
         self.notes.counts[Histogram::bucket(length)].fetch_add(1, Ordering::Relaxed);
@@ -276,14 +279,14 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 
     fn run(self, cpu: Cpu, stop: &AtomicBool) {
-        // If that fails, the thread keeps the process's capabilities.
+        // If that fails, continue with the process's capabilities.
         let _ = sys::give_up_capabilities();
         let mut outbox = self.outbox;
         match self.method {
             Method::Sleep => watch_asleep(cpu, stop, |gap| outbox.take(gap)),
             Method::Spin(spin, clock) => spin.run(cpu, stop, |gap| {
                 let length = clock.to_nanos(gap.end_counter - gap.start_counter);
-                // This reads the clock slightly later than the loop read the counter.
+                // The clock is read slightly later than the loop read the counter.
                 let end = now();
                 outbox.take(LongGap {
                     cpu,
@@ -295,7 +298,7 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 }
 
-/// Wakes every interval, and emits the time from when it should have run until it ran.
+/// Wakes up at every interval, and reports how long after the due time the thread ran.
 fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     let mut due = now() + INTERVAL;
     while !stop.load(Ordering::Relaxed) && sleep_until(due) {
@@ -312,7 +315,8 @@ fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     }
 }
 
-/// First time on the grid after `woke`. Several missed wakeups count as one gap.
+/// Returns the first due time after `woke`. If several wake-ups were missed, they form a single
+/// gap.
 fn next_due(due: Nanos, woke: Nanos) -> Nanos {
     let late = (woke - due).0.max(0);
     due + Nanos((late / INTERVAL.0 + 1) * INTERVAL.0)
@@ -336,7 +340,7 @@ mod tests {
         assert_eq!(next_due(at(5_000), at(5_050)), at(6_000));
         assert_eq!(next_due(at(5_000), at(25_400)), at(26_000));
         assert_eq!(next_due(at(5_000), at(6_000)), at(7_000));
-        // A clock that reads earlier than the due time.
+        // The clock may read less than the due time.
         assert_eq!(next_due(at(5_000), at(4_000)), at(6_000));
     }
 
@@ -370,7 +374,7 @@ mod tests {
             .iter()
             .map(|count| count.load(Ordering::Relaxed));
         assert_eq!((counts.sum::<u64>(), calls.load(Ordering::Relaxed)), (3, 1));
-        // The channel has room for four.
+        // The channel has room for four gaps.
         for _ in 0..6 {
             outbox.take(gap(0, 50));
         }

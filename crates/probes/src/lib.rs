@@ -1,22 +1,23 @@
-//! Probes measure lost CPU time by needing the CPU themselves.
+//! Probes that measure lost CPU time from inside: they need the CPU themselves and notice when they
+//! don't get it.
 //!
-//! - [`spin`] never yields its CPU. Every interruption shows as a gap between two readings of the
-//!   CPU's counter, the method of sysjitter and oslat.
-//! - [`sleep`] wakes at set times. Every delay on the way back to a CPU shows as a late wakeup, the
-//!   method of cyclictest.
-//! - [`gaps`] runs either of these loops and reports only the gaps that last too long.
-//! - [`soak`] counts the work done with otherwise unused cycles.
-//! - [`sampler`] samples from the timer interrupt, as profilers do.
-//! - [`pace`] is a program rather than a probe: it works at a set rate and records when each frame
-//!   was due and when it was done.
-//! - [`tcp`] measures the CPU cost of a byte over the loopback device.
-//! - [`net`] sends packets at a set rate, between namespaces or hosts, and counts losses.
-//! - [`clock`] maps their timestamps to the recording's time, `CLOCK_MONOTONIC`, and bounds the
-//!   error.
+//! - [`spin`] never yields its CPU. Every interruption appears as a gap between two readings of the
+//!   CPU's counter, as in sysjitter and oslat.
+//! - [`sleep`] wakes up at regular times. Every delay until it runs appears as wake-up latency, as
+//!   in cyclictest.
+//! - [`gaps`] runs either of these loops, and reports only gaps above a limit.
+//! - [`soak`] counts how much work fits into cycles that would otherwise be idle.
+//! - [`sampler`] samples from a timer interrupt, as profilers do.
+//! - [`pace`] is a workload rather than a probe: it works at a fixed rate, and records when each
+//!   frame was due and when it was finished.
+//! - [`tcp`] measures the CPU cost per byte on the loopback device.
+//! - [`net`] sends packets at a fixed rate between namespaces or hosts, and counts losses.
+//! - [`clock`] maps readings of the CPU's counter to `CLOCK_MONOTONIC`, the recording's clock, and
+//!   bounds the error.
 //!
-//! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
-//! do not allocate, lock or print while they measure. Their reports include their own cost and
-//! losses.
+//! A probe is started on a list of CPUs, drained by a single collector thread, and stopped. Its
+//! threads do not allocate, lock or print while they measure. Their reports include their own cost
+//! and any data they lost.
 
 pub mod clock;
 mod cpus;

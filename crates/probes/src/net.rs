@@ -1,12 +1,12 @@
-//! Test traffic and its cost to its two threads. A sender sends a stream or numbered datagrams to a
-//! receiver. They are in two network namespaces of this machine, on its loopback device, or on two
-//! hosts.
+//! Test traffic, and the CPU time of the two threads that send and receive it. The traffic is a
+//! stream or numbered datagrams. The two ends are in two network namespaces of this machine, on its
+//! loopback device, or on two hosts.
 //!
-//! A [`Traffic`] is prepared (connected but sending nothing), started, observed while it runs, and
+//! [`Traffic`] is prepared (connected, but nothing is sent), started, observed while it runs, and
 //! finished. Its threads have names and known ids before they start, so that an observer can
-//! separate their time from other work. The two ends also have a control connection, separate from
-//! the data. Over it they exchange their protocol version, the receiver's readiness, how much was
-//! sent, and how much arrived.
+//! attribute their CPU time. In addition to the data, the two ends have a control connection. They
+//! use it to exchange their protocol version, whether the receiver is ready, how much was sent, and
+//! how much arrived.
 
 mod clocks;
 mod counters;
@@ -37,35 +37,36 @@ use std::ops::RangeInclusive;
 
 use ticktax_model::Nanos;
 
-/// Default port of a receiver.
+/// Default port of receivers.
 pub const PORT: u16 = 7117;
 
-/// Default number of bytes per TCP call.
+/// Default number of bytes per TCP read or write.
 pub const TCP_CALL: u32 = 128 << 10;
 
-/// Allowed number of bytes per TCP call.
+/// Allowed number of bytes per TCP read or write.
 pub const TCP_CALLS: RangeInclusive<u32> = 1..=16 << 20;
 
-/// Allowed size of a datagram in bytes: from its number and time alone up to UDP's maximum over
-/// IPv4.
+/// Allowed size of datagrams in bytes. The minimum is the header with number and time, and the
+/// maximum is that of UDP over IPv4.
 pub const UDP_CALLS: RangeInclusive<u32> = datagrams::HEADER..=65_507;
 
-/// Bytes of headers before the data of a UDP packet over IPv4.
+/// Bytes of IPv4 and UDP headers in each packet.
 pub const UDP_HEADERS: u32 = 28;
 
-/// Allowed link rates of a pair in bits per second. At lower rates, the kernel's queues take too
-/// long to drain.
+/// Allowed rate of the link between two namespaces, in bits per second. At lower rates, the
+/// kernel's queues would take too long to drain.
 pub const LINK_RATES: RangeInclusive<f64> = 1e6..=1e11;
 
-/// Allowed extra delay per packet of a pair. With a longer one, its ends would time out before they
-/// connect.
+/// Allowed extra delay per packet on the link between two namespaces. With longer delays, the
+/// connection would time out.
 pub const LINK_DELAYS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_millis(300);
 
-/// Allowed share of packets that a pair loses. With more, its ends could hardly connect.
+/// Allowed share of packets that the link between two namespaces loses. With more losses, the ends
+/// might not be able to connect.
 pub const LINK_LOSSES: RangeInclusive<f64> = 0.0..=0.2;
 
-/// Silence after which the other end counts as lost.
+/// If the other end is silent for this long, it is considered gone.
 const SILENCE: Nanos = Nanos::from_secs(10);
 
-/// Interval at which a waiting thread checks whether to stop.
+/// Interval at which a waiting thread checks whether it should stop.
 const LOOK: Nanos = Nanos::from_millis(50);

@@ -1,12 +1,12 @@
-//! The paced loop: a thread that does a little work at a set rate, like a server's frame loop.
+//! A paced loop: a thread that does a fixed amount of work at a fixed rate, like the frame loop of
+//! a server.
 //!
-//! The loop itself is in `run`. It gets time, sleep and work from a `Platform`, so that its
-//! accounting can be tested on a simulated clock. `sleeper` has the methods of sleeping, and `work`
-//! the work of a frame.
+//! The loop itself is in `run`. A `Platform` provides the time, sleep and work, so that tests can
+//! use a simulated clock. `sleeper` contains the sleep methods, and `work` the work of a frame.
 //!
-//! Every frame is emitted with four numbers: when it was due, when it started, when its work was
-//! done, and the CPU time of that work. Derived figures (frames per second, dropped or late frames)
-//! are computed elsewhere.
+//! For each frame, the loop emits when it was due, when it started, when its work was done, and how
+//! much CPU time that took. Figures such as frames per second and dropped or late frames are
+//! derived elsewhere.
 
 mod run;
 mod sleeper;
@@ -34,25 +34,25 @@ use run::{Next, Platform, Verdict};
 use sleeper::Sleeper;
 use work::Work;
 
-/// Shortest and longest time between two frames: 50,000 per second to one per second.
+/// Shortest and longest period: 50,000 frames per second to one per second.
 pub const PERIODS: (Nanos, Nanos) = (Nanos::from_micros(20), Nanos::from_secs(1));
 
 /// Settings of a paced loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PaceSettings {
-    /// CPU that the loop runs on.
+    /// CPU to run on.
     pub cpu: Cpu,
-    /// Policy to request.
+    /// Scheduling policy to request.
     pub policy: SchedulingPolicy,
-    /// Time from one frame to the next, within [`PERIODS`].
+    /// Time between frames, within [`PERIODS`].
     pub period: Nanos,
-    /// CPU time of each frame's work, from zero to just below the period.
+    /// CPU time of the work in each frame, from 0 to just below the period.
     pub work: Nanos,
-    /// Method of waiting.
+    /// Sleep method.
     pub sleep: SleepMethod,
-    /// Rule for the due times of frames.
+    /// Rule that determines when frames are due.
     pub rule: PaceRule,
-    /// Number of frames that may wait for the collector, 16 to 2^24, of 32 bytes each.
+    /// Number of frames that can wait for the collector, 16 to 2^24. Each takes 32 bytes.
     pub ring_capacity: usize,
 }
 
@@ -63,73 +63,74 @@ pub struct PaceReport {
     pub cpu: Cpu,
     /// Kernel thread id.
     pub tid: i32,
-    /// The requested policy and the granted one.
+    /// Scheduling policy that was requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Whether the process's memory was locked, so that its own page faults do not delay frames.
+    /// Whether the process's memory was locked, so that its page faults do not delay frames.
     pub memory_locked: bool,
-    /// Delay that the kernel may add to this thread's timers to combine them with others; real-time
-    /// threads are exempt. `None` if the kernel does not report it.
+    /// Timer slack of the thread: how long the kernel may delay its timers to expire them along
+    /// with others. Real-time threads have none. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
-    /// Time before a due time at which the thread starts to spin, for [`SleepMethod::Hybrid`].
+    /// Time before the due time at which the thread starts to spin. Only for
+    /// [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
-    /// When the first frame was due.
+    /// Due time of the first frame.
     pub started: Nanos,
-    /// When the loop ended. A loop with a set length ([`PaceProbe::end_after`]) ends then, or with
-    /// its last frame if that was later.
+    /// End of the loop. If its length was limited ([`PaceProbe::end_after`]), this is the limit, or
+    /// the end of the last frame if that was later.
     pub ended: Nanos,
-    /// CPU time from just before `started` to `ended`, by the thread's own clock.
+    /// CPU time used from just before `started` to `ended`.
     pub cpu_time: Nanos,
-    /// Time from the loop's start, a period before `started`, to `ended`.
+    /// Time from the start of the loop, which is one period before `started`, to `ended`.
     pub elapsed: Nanos,
-    /// Number of frames that started, including lost ones.
+    /// Number of frames that started, including those missing because the ring was full.
     pub frames: u64,
-    /// Number of frames lost because the ring was full.
+    /// Number of frames missing because the ring was full.
     pub frames_lost: u64,
     /// Why the loop ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running loop. Dropping it asks its thread to stop and does not wait.
+/// A running loop. Dropping it asks its thread to stop, but does not wait.
 #[derive(Debug)]
 pub struct PaceProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Frame>>,
     phase: Arc<AtomicU8>,
-    /// Length of the loop, in ns.
+    /// Maximum length of the loop, in ns.
     length: Arc<AtomicI64>,
-    /// Sending starts the loop; dropping it lets the thread end.
+    /// Starts the loop when something is sent. When it is dropped, the thread ends.
     go: Option<Sender<()>>,
 }
 
 /// Progress of the loop's thread.
 mod phase {
-    /// The thread waits for its start signal.
+    /// Waiting for the signal to start.
     pub(super) const READY: u8 = 1;
-    /// The thread starts no more frames and waits for permission to end.
+    /// Finished with all frames, and waiting for permission to end.
     pub(super) const DONE: u8 = 2;
 }
 
-/// Longest wait for a stopped loop, which may be asleep: the longest period plus a margin.
+/// Time limit for a loop to stop. It may be asleep for the longest period.
 const HALT_LIMIT: Nanos = Nanos::from_secs(2);
 
 impl PaceProbe {
     /// Calls [`PaceProbe::prepare`], then [`PaceProbe::begin`].
     ///
     /// # Errors
-    /// The errors of [`PaceProbe::prepare`].
+    /// As for [`PaceProbe::prepare`].
     pub fn start(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(settings)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Starts the loop's thread, which becomes [ready](PaceProbe::is_ready) and waits for
+    /// Creates the loop's thread, which becomes [ready](PaceProbe::is_ready) and waits for
     /// [`PaceProbe::begin`].
     ///
     /// # Errors
-    /// A CPU is not online or not allowed, a priority, period, work or ring capacity is out of
-    /// range, the kernel refuses the method of sleeping, or a thread did not start. A refused
-    /// policy is not an error; the report contains it.
+    /// The CPU is not online or not allowed, the priority, period, work or ring capacity is out of
+    /// range, the kernel refuses the sleep method, or the thread did not start. If the kernel
+    /// refuses the scheduling policy, that is not an error; the report contains it.
     pub fn prepare(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let chosen: CpuList = [settings.cpu].into_iter().collect();
         let online = cpus::online_cpus()?;
@@ -165,24 +166,25 @@ impl PaceProbe {
         })
     }
 
-    /// Limits the loop to the frames due within `length` of its start. Call this before
+    /// Ends the loop `length` after its start. Frames due later do not run. Call this before
     /// [`PaceProbe::begin`].
     pub fn end_after(&mut self, length: Nanos) {
-        // Relaxed is enough: the channel that starts the loop orders this store before its load.
+        // Relaxed ordering suffices, because the channel that starts the loop orders this store
+        // before the thread's load.
         self.length.store(length.0, Ordering::Relaxed);
     }
 
-    /// Lets the loop start once it is ready.
+    /// Starts the loop once it is ready.
     pub fn begin(&mut self) {
         if let Some(go) = &self.go {
-            // `stop` finds a thread that has already ended.
+            // If the thread has already ended, `stop` reports that.
             let _ = go.send(());
         }
     }
 
-    /// Lets the loop start no more frames. Waits until it has ended, or for 2 s if it cannot run.
-    /// The thread itself stays until [`PaceProbe::stop`], so that its resource usage can still be
-    /// read.
+    /// Ends the loop after the current frame. Waits until it has ended, or for 2 s if it does not
+    /// get to run. The thread continues to exist until [`PaceProbe::stop`], so that its resource
+    /// usage can be read.
     pub fn halt(&mut self) {
         self.group.request_stop();
         let limit = now() + HALT_LIMIT;
@@ -191,36 +193,36 @@ impl PaceProbe {
         }
     }
 
-    /// Passes all waiting frames to `sink`, in order.
+    /// Passes all frames in the ring to `sink`, in order.
     ///
-    /// One collector thread calls this, often enough that the ring does not fill.
+    /// Call this from a single collector thread, often enough to keep the ring from filling up.
     pub fn drain(&mut self, mut sink: impl FnMut(Frame)) {
         drain(&mut self.outlets, |_, frame| sink(frame));
     }
 
-    /// Kernel thread id.
+    /// Returns the kernel's id of the thread.
     pub fn tid(&self) -> Option<i32> {
         self.group.slots().next().map(|slot| slot.tid)
     }
 
-    /// Whether the loop is ready to start. A hybrid first measures its sleeps, which does not count
-    /// as time of the loop.
+    /// Whether the loop is ready to start. A hybrid sleeper first calibrates itself, which is not
+    /// part of the loop.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Acquire) >= phase::READY
     }
 
-    /// Whether the loop is still running; a loop that failed has ended.
+    /// Whether the loop is running. A loop that failed is not.
     pub fn is_running(&self) -> bool {
         self.group.is_running() && self.phase.load(Ordering::Acquire) != phase::DONE
     }
 
     /// Stops the loop, passes its last frames to `sink`, and returns the report.
     ///
-    /// Waits for at most 5 s. A thread that cannot run in that time is reported with
+    /// Waits for at most 5 s. If the thread does not get to run in that time, the report's error is
     /// [`ProbeError::NotStopped`].
     ///
     /// # Errors
-    /// [`ProbeError::NoCpu`], which cannot happen for a loop that was started.
+    /// [`ProbeError::NoCpu`], which cannot occur for a loop that has started.
     pub fn stop(mut self, mut sink: impl FnMut(Frame)) -> Result<PaceReport, ProbeError> {
         let locked = self.group.memory_locked();
         self.group.request_stop();
@@ -236,7 +238,7 @@ impl PaceProbe {
     }
 }
 
-/// Rejects a period outside [`PERIODS`] and work that does not fit into it.
+/// Checks that the period is within [`PERIODS`] and that the work fits into it.
 fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     let PaceSettings { period, work, .. } = *settings;
     let (min, max) = PERIODS;
@@ -253,7 +255,7 @@ fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// One thread's loop, and the ring for its frames.
+/// The loop's thread, with the ring for its frames.
 struct Pace {
     settings: PaceSettings,
     sleeper: Sleeper,
@@ -276,7 +278,7 @@ struct Outcome {
     error: Option<ProbeError>,
 }
 
-/// The real machine.
+/// The real clock, sleep and work.
 struct Machine {
     sleeper: Sleeper,
     work: Work,
@@ -312,10 +314,11 @@ impl Worker for Pace {
             rule,
             ..
         } = self.settings;
-        // Calibrate here, not in `prepare`: only now does the thread sleep under its own policy.
+        // Calibrate here rather than in `prepare`, because only now does the thread have its
+        // scheduling policy.
         let margin = self.sleeper.calibrate(period);
         self.phase.store(phase::READY, Ordering::Release);
-        // If the sender has been dropped, the stop flag is set too.
+        // If the sender has been dropped, the stop flag is set as well.
         let _ = self.may_go.recv();
         let (begin, cpu_before) = (now(), thread_cpu_time());
         let first = begin + period;
@@ -349,14 +352,14 @@ impl Worker for Pace {
             },
         );
         outcome.cpu_time = thread_cpu_time() - cpu_before;
-        // The delay of the last wakeup is not time of the loop.
+        // Leave out the delay of the last wake-up.
         outcome.ended = match verdict {
             Verdict::Over => outcome.ended.max(end),
             _ => now(),
         };
         outcome.elapsed = outcome.ended - begin;
         self.phase.store(phase::DONE, Ordering::Release);
-        // Stay until the reader has read this thread's resource usage and drops the sender.
+        // Wait until the owner has read this thread's resource usage and drops the sender.
         let _ = self.may_go.recv();
         outcome.error = match verdict {
             Verdict::Stopped | Verdict::Over => None,

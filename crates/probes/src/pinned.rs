@@ -1,4 +1,4 @@
-//! Threads pinned to one CPU each, and their start and stop. All probes use them.
+//! Groups of threads that are pinned to one CPU each. All probes use them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,28 +13,29 @@ use ticktax_model::{Cpu, Nanos};
 use crate::clock::now;
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 
-/// Longest time from creation until a thread is ready to measure.
+/// Maximum time until a new thread is ready to measure.
 const START_LIMIT: Nanos = Nanos::from_secs(10);
 
-/// Longest time from the request to stop until a thread has ended.
+/// Maximum time until a thread has ended after the request to stop.
 const STOP_LIMIT: Nanos = Nanos::from_secs(5);
 
-/// Stack size of a probe's thread, in bytes. Their call chains are short and hold no large values.
+/// Stack size of a probe's thread, in bytes. Call chains are short, and no large values are on the
+/// stack.
 const STACK: usize = 256 * 1024;
 
-/// The work of one pinned thread.
+/// The work of a pinned thread.
 pub(crate) trait Worker: Send + 'static {
-    /// Result of the work.
+    /// Result of the measurement.
     type Report: Send + 'static;
 
-    /// Runs once on the CPU, before the policy is set and before any CPU's measurement starts.
+    /// Runs on the CPU before the policy is set and before any thread measures.
     fn prepare(&mut self, cpu: Cpu);
 
     /// Measures until `stop` is set.
     fn run(self, cpu: Cpu, stop: &AtomicBool) -> Self::Report;
 }
 
-/// A thread that is pinned and ready.
+/// A pinned thread that is ready.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     pub(crate) cpu: Cpu,
@@ -42,17 +43,17 @@ pub(crate) struct Slot {
     pub(crate) policy: PolicyGrant,
 }
 
-/// The threads of one probe. Dropping it asks them to stop and does not wait.
+/// The threads of a probe. Dropping it asks them to stop, but does not wait.
 #[derive(Debug)]
 pub(crate) struct ThreadGroup<R> {
     members: Vec<(Slot, JoinHandle<Option<R>>)>,
-    /// Sending to these starts the threads that still wait.
+    /// One sender per waiting thread; sending starts it.
     starts: Vec<Sender<()>>,
     stop: Arc<AtomicBool>,
     memory_locked: bool,
 }
 
-/// A thread that was created but has not reported yet.
+/// A thread that was created but is not ready yet.
 struct Starting<R> {
     cpu: Cpu,
     thread: JoinHandle<Option<R>>,
@@ -61,11 +62,10 @@ struct Starting<R> {
 }
 
 impl<R: Send + 'static> ThreadGroup<R> {
-    /// Starts one thread per worker, named `NAME/CPU`, and returns when all are ready and
-    /// measuring.
+    /// Creates a thread called `NAME/CPU` for each worker, and starts them all when they are ready.
     ///
     /// # Errors
-    /// The first thread's failure. The other threads then end on their own.
+    /// The error of the first thread that failed. The other threads then end.
     pub(crate) fn start<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -76,11 +76,11 @@ impl<R: Send + 'static> ThreadGroup<R> {
         Ok(group)
     }
 
-    /// Starts one thread per worker, named `NAME/CPU`, and returns when all are ready and wait for
+    /// Creates a thread called `NAME/CPU` for each worker. Returns when all are ready and wait for
     /// [`ThreadGroup::begin`].
     ///
     /// # Errors
-    /// The first thread's failure. The other threads then end on their own.
+    /// The error of the first thread that failed. The other threads then end.
     pub(crate) fn prepare<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -105,21 +105,21 @@ impl<R: Send + 'static> ThreadGroup<R> {
         Ok(group)
     }
 
-    /// Starts the measurement in all threads that have not started it yet.
+    /// Starts the measurement in all threads that are still waiting.
     pub(crate) fn begin(&mut self) {
         for go in self.starts.drain(..) {
-            // `stop` finds a thread that has already ended.
+            // If the thread has already ended, `stop` reports that.
             let _ = go.send(());
         }
     }
 
-    /// Asks all threads to stop, without waiting.
+    /// Asks all threads to stop, but does not wait.
     pub(crate) fn request_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the process's memory is locked in RAM, so that page faults cannot disturb a
-    /// measurement.
+    /// Whether the process's memory is locked in RAM, so that page faults do not disturb
+    /// measurements.
     pub(crate) fn memory_locked(&self) -> bool {
         self.memory_locked
     }
@@ -133,14 +133,14 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.members.iter().any(|(_, thread)| !thread.is_finished())
     }
 
-    /// Stops all threads and collects their results. Waits for at most [`STOP_LIMIT`].
+    /// Stops all threads and returns their results. Waits for at most [`STOP_LIMIT`].
     pub(crate) fn stop(mut self) -> Vec<(Slot, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);
-        // Threads that never started return no result, but must be released to end.
+        // Release threads that never started. They have no result.
         self.begin();
         for (slot, thread) in &self.members {
-            // On a busy CPU a SCHED_IDLE thread might not run for seconds, not even to end, and a
-            // nice thread may wait long too. Ending takes only some µs, so raise its priority.
+            // On a busy CPU, a SCHED_IDLE thread might not run for seconds, not even to end. A nice
+            // thread can wait for long too. Ending takes only a few µs, so raise the priority.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
                 let at_once = SchedulingPolicy::Fifo(1);
                 let _ = policy::apply_to(slot.tid, at_once)
@@ -193,7 +193,7 @@ impl<R> Starting<R> {
     }
 }
 
-/// Creates the thread of one CPU. It prepares immediately, then waits for the start signal.
+/// Creates the thread for one CPU. It prepares itself and then waits for the start signal.
 fn starting<D: Worker>(
     name: &str,
     policy: SchedulingPolicy,
@@ -207,7 +207,7 @@ fn starting<D: Worker>(
         let place = cpus::pin(cpu).map(|()| {
             touch_stack();
             worker.prepare(cpu);
-            // This comes last: preparing as SCHED_IDLE would take very long on a busy CPU.
+            // Set the policy last: with SCHED_IDLE, preparing would take very long on a busy CPU.
             let policy = policy::obtain(policy);
             Slot {
                 cpu,
@@ -217,7 +217,7 @@ fn starting<D: Worker>(
         });
         let pinned = place.is_ok();
         let reported = report.send(place).is_ok();
-        // The start signal never comes if another thread of the probe has failed.
+        // If another thread of the probe failed, the start signal never arrives.
         let started = pinned && reported && start.recv().is_ok();
         started.then(|| worker.run(cpu, &stop))
     };
@@ -237,15 +237,15 @@ fn starting<D: Worker>(
     })
 }
 
-/// Makes the kernel map the part of the stack that a measuring loop may use.
+/// Makes the kernel map the part of the stack that measuring loops use.
 fn touch_stack() {
     std::hint::black_box(&[0_u8; 8 * 1024]);
 }
 
-/// Locks the process's mapped pages in RAM, if its limits allow.
+/// Locks the process's mapped pages in RAM, if the resource limits allow that.
 ///
-/// Untouched pages stay unmapped: locking must not populate every reserved address range. The lock
-/// is never undone, because another probe may rely on it.
+/// Pages are locked when they are first touched, so that reserved address ranges are not populated.
+/// The lock is never released, because another probe may need it.
 fn lock_memory() -> bool {
     mlockall(MlockAllFlags::from_bits_retain(
         libc::MCL_CURRENT | libc::MCL_ONFAULT,
@@ -264,7 +264,7 @@ mod tests {
     use crate::clock::now;
     use crate::{ProbeError, SchedulingPolicy, cpus};
 
-    /// Waits for the stop and returns its thread's name and CPU.
+    /// A worker that waits for the stop, and returns its thread's name and CPU.
     struct Waiting;
 
     impl Worker for Waiting {
@@ -287,8 +287,7 @@ mod tests {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
-    /// Whether a thread of this process ends within 10 s. The kernel removes its entry shortly
-    /// after the join.
+    /// Whether thread `tid` ends within 10 s. Its entry in /proc disappears shortly after the join.
     fn ends(tid: i32) -> bool {
         let deadline = now() + Nanos::from_secs(10);
         let path = format!("/proc/self/task/{tid}");

@@ -1,11 +1,11 @@
-//! Scheduling policy of a probe's thread: the requested one and the one that the kernel granted.
+//! Sets the scheduling policy of a probe's thread, and reports whether the kernel granted it.
 
 use nix::errno::Errno;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 
 use crate::{ProbeError, sys};
 
-/// Rejects real-time priorities outside 1 to 99.
+/// Checks that a real-time priority is from 1 to 99.
 pub(crate) fn validate(policy: SchedulingPolicy) -> Result<(), ProbeError> {
     match policy.real_time() {
         Some(priority) if !(1..=99).contains(&priority) => Err(ProbeError::Priority { priority }),
@@ -22,7 +22,7 @@ pub(crate) fn apply_to(tid: i32, policy: SchedulingPolicy) -> Result<(), Errno> 
     }
 }
 
-/// Sets the calling thread's policy to `requested`, or to `SCHED_OTHER` if that is refused.
+/// Requests a policy for the calling thread. If the kernel refuses it, sets `SCHED_OTHER`.
 pub(crate) fn obtain(requested: SchedulingPolicy) -> PolicyGrant {
     obtain_by(requested, |policy| apply_to(sys::THIS_THREAD, policy))
 }
@@ -34,8 +34,8 @@ fn obtain_by(
     let Err(errno) = apply(requested) else {
         return PolicyGrant::full(requested);
     };
-    // The fallback must be set explicitly, because a thread inherits its creator's policy. If a
-    // seccomp filter forbids even that, the creator was an ordinary program.
+    // Set the fallback explicitly, because the thread has inherited its creator's policy. If a
+    // seccomp filter forbids even that, the creator had an ordinary policy.
     let granted = SchedulingPolicy::Other;
     let _ = apply(granted);
     PolicyGrant {

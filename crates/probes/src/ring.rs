@@ -1,21 +1,21 @@
-//! Lock-free ring from one measuring thread to the collector.
+//! A lock-free ring from a measuring thread to the collector.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use ticktax_model::Cpu;
 
 use crate::ProbeError;
 
-/// Smallest and largest capacity, in entries per CPU. An entry takes 16 bytes, a frame 32.
+/// Minimum and maximum capacity, in entries per CPU. An entry takes 16 bytes, or 32 for frames.
 const CAPACITY: (usize, usize) = (16, 1 << 24);
 
-/// Reading end of one CPU's ring.
+/// Reading end of a CPU's ring.
 #[derive(Debug)]
 pub(crate) struct Outlet<T> {
     cpu: Cpu,
     entries: Consumer<T>,
 }
 
-/// Creates one CPU's ring and touches all of its memory.
+/// Creates a CPU's ring and touches all of its memory.
 pub(crate) fn ring<T: Copy + Default>(
     cpu: Cpu,
     capacity: usize,
@@ -25,15 +25,15 @@ pub(crate) fn ring<T: Copy + Default>(
         return Err(ProbeError::RingCapacity { capacity, min, max });
     }
     let (mut producer, mut entries) = RingBuffer::new(capacity);
-    // Filling the ring once makes the kernel map every page before the measurement starts.
+    // Fill the ring once, so that the kernel maps all of its pages before the measurement.
     while producer.push(T::default()).is_ok() {}
     while entries.pop().is_ok() {}
     Ok((producer, Outlet { cpu, entries }))
 }
 
-/// Passes all entries in the rings to `sink`, oldest first within each CPU.
+/// Passes all entries in the rings to `sink`, CPU by CPU, oldest first.
 ///
-/// It reads only the entries present when it reaches a ring, so it ends even if the writer is
+/// Reads only the entries present when it gets to a ring. It thus returns even if the writer is
 /// faster.
 pub(crate) fn drain<T>(outlets: &mut [Outlet<T>], mut sink: impl FnMut(Cpu, T)) {
     for outlet in outlets {

@@ -1,8 +1,9 @@
-//! A profiler-like sampler: records what each CPU is doing at timer interrupts.
+//! A sampler that works like a profiler: it records what each CPU is doing at timer interrupts.
 //!
-//! It uses a high-resolution kernel timer (the software event `cpu-clock` of `perf_event_open`).
-//! Its interrupt waits while another one is being handled, so the sampler never sees interrupts.
-//! Their time is missing or charged to something else. Showing this error is its purpose.
+//! The samples come from a high-resolution timer of the kernel (the software event `cpu-clock` of
+//! `perf_event_open`). Its interrupt has to wait while another interrupt is handled, so the sampler
+//! never sees interrupts. Their time is missing, or charged to something else. The purpose of this
+//! sampler is to demonstrate that error.
 
 mod records;
 mod symbols;
@@ -17,7 +18,7 @@ use records::Record;
 use symbols::Functions;
 use sys::Ring;
 
-/// Time between two samples, deliberately not a divisor of any tick period.
+/// Time between samples. It is not a divisor of any tick period, on purpose.
 pub const PERIOD: Nanos = Nanos(997_003);
 
 /// A running sampler.
@@ -28,21 +29,21 @@ pub struct Sampler {
     report: SampleReport,
 }
 
-/// Results of a sampler.
+/// Results of sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleReport {
-    /// All samples, in order within each CPU.
+    /// All samples, in order for each CPU.
     pub samples: Vec<Sample>,
-    /// Samples lost because a ring was full.
+    /// Number of samples lost because a ring was full.
     pub lost: u64,
 }
 
 impl Sampler {
-    /// Starts sampling `cpus`.
+    /// Starts sampling on `cpus`.
     ///
     /// # Errors
-    /// A message for the user if the kernel does not permit sampling, or hides its function
-    /// addresses.
+    /// The kernel does not permit sampling, or hides its function addresses. The error is a message
+    /// for the user.
     pub fn start(cpus: &CpuList) -> Result<Self, String> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let functions = Functions::parse(&symbols).ok_or(
@@ -63,7 +64,7 @@ impl Sampler {
         })
     }
 
-    /// Collects the samples taken since the last call; once a second is often enough.
+    /// Collects new samples. Calling it once per second is enough.
     pub fn drain(&mut self) {
         for ring in &mut self.rings {
             let bytes = ring.take();

@@ -1,7 +1,7 @@
-//! The sleep probe: one thread per CPU wakes at set times and records how late it ran.
+//! The sleep probe: a thread per CPU wakes up at regular times and records how late it runs.
 //!
-//! This is cyclictest's method. A program that waits for a timer sees the same delay: timer slack,
-//! the interrupt, the exit from a deep idle state, and the wait behind other tasks.
+//! cyclictest uses the same method. A program that waits for a timer has the same latency: timer
+//! slack, the interrupt, leaving a deep idle state, and waiting behind other tasks.
 
 mod cycle;
 
@@ -21,10 +21,10 @@ use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 use cycle::Cycle;
 
-/// Shortest and longest interval between two wakeups.
+/// Shortest and longest interval.
 const INTERVALS: (Nanos, Nanos) = (Nanos::from_micros(10), Nanos::from_secs(1));
 
-/// One wakeup, both times on `CLOCK_MONOTONIC`. The latency is `woke - due`.
+/// A wake-up. Both times are on `CLOCK_MONOTONIC`, and the latency is `woke - due`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wakeup {
     /// When the wakeup was due.
@@ -36,12 +36,12 @@ pub struct Wakeup {
 /// Settings of the sleep probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SleepSettings {
-    /// Policy to request. Default: `SCHED_OTHER`, that of ordinary programs.
+    /// Scheduling policy to request. The default is `SCHED_OTHER`, which ordinary programs have.
     pub policy: SchedulingPolicy,
-    /// Time from one wakeup to the next, 10 µs to 1 s. Default: 1 ms.
+    /// Time between wake-ups, 10 µs to 1 s. The default is 1 ms.
     pub interval: Nanos,
-    /// Number of one CPU's wakeups that may wait for the collector, 16 to 2^24, of 16 bytes each.
-    /// Default: 65,536.
+    /// Number of wake-ups per CPU that can wait for the collector, 16 to 2^24. Each takes 16 bytes.
+    /// The default is 65,536.
     pub ring_capacity: usize,
 }
 
@@ -56,40 +56,40 @@ impl Default for SleepSettings {
     }
 }
 
-/// Report of one CPU's thread.
+/// Report of the thread on one CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SleepReport {
     /// The measured CPU.
     pub cpu: Cpu,
-    /// Kernel thread id, as in kernel events.
+    /// Kernel thread id, which identifies the thread in kernel events.
     pub tid: i32,
-    /// The requested policy and the granted one.
+    /// Scheduling policy that was requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Whether the process's memory was locked, so that its own page faults do not show as latency.
+    /// Whether the process's memory was locked, so that its page faults do not appear as latency.
     pub memory_locked: bool,
-    /// Delay that the kernel may add to this thread's timers to combine them with others; real-time
-    /// threads are exempt. `None` if the kernel does not report it.
+    /// Timer slack of the thread: how long the kernel may delay its timers to expire them along
+    /// with others. Real-time threads have none. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
-    /// When the first wakeup was due.
+    /// Due time of the first wake-up.
     pub started: Nanos,
-    /// When the thread last ran.
+    /// Time at which the thread last ran.
     pub ended: Nanos,
-    /// Number of wakeups, in time or late, including dropped ones.
+    /// Number of wake-ups, including late and dropped ones.
     pub wakeups: u64,
-    /// Number of those that came due while the thread still waited for an earlier one.
+    /// Number of wake-ups that were due while the thread was still waiting for an earlier one.
     pub missed: u64,
-    /// Number of wakeups dropped because the ring was full.
+    /// Number of wake-ups dropped because the ring was full.
     pub wakeups_dropped: u64,
     /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running sleep probe. Dropping it asks its threads to stop and does not wait.
+/// A running sleep probe. Dropping it asks its threads to stop, but does not wait.
 #[derive(Debug)]
 pub struct SleepProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Wakeup>>,
-    /// When the threads end on their own, in ns.
+    /// Time at which the threads end without being asked, in ns.
     end: Arc<AtomicI64>,
 }
 
@@ -97,23 +97,23 @@ impl SleepProbe {
     /// Calls [`SleepProbe::prepare`], then [`SleepProbe::begin`].
     ///
     /// # Errors
-    /// The errors of [`SleepProbe::prepare`].
+    /// As for [`SleepProbe::prepare`].
     pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus, settings)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Starts a thread on each of `cpus` and returns when all of them wait for
+    /// Creates a thread on each of `cpus`. Returns when all are ready and wait for
     /// [`SleepProbe::begin`].
     ///
-    /// The CPUs' wakeups are spread evenly over the interval, so that they do not disturb each
-    /// other.
+    /// The wake-ups of different CPUs are spread evenly over the interval, so that they do not
+    /// disturb each other.
     ///
     /// # Errors
     /// A CPU is not online or not allowed, a priority, interval or ring capacity is out of range,
-    /// or a thread did not start. All threads end in that case. A refused policy is not an error;
-    /// the reports contain it.
+    /// or a thread did not start. In that case, all threads end. If the kernel refuses the
+    /// scheduling policy, that is not an error; the reports contain it.
     pub fn prepare(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;
         policy::validate(settings.policy)?;
@@ -146,35 +146,36 @@ impl SleepProbe {
         })
     }
 
-    /// Makes the threads request no wakeup at or after `time`, on `CLOCK_MONOTONIC`. A wakeup still
-    /// pending then counts as if it came at `time`. Call this before [`SleepProbe::begin`].
+    /// Lets the threads end at `time`, on `CLOCK_MONOTONIC`. A wake-up that is overdue at that
+    /// moment is recorded as if it came then. Call this before [`SleepProbe::begin`].
     /// [`SleepProbe::stop`] still collects the results.
     pub fn end_at(&mut self, time: Nanos) {
-        // Relaxed is enough: the channel that starts the threads orders this store before their
-        // load.
+        // Relaxed ordering suffices, because the channel that starts the threads orders this store
+        // before their load.
         self.end.store(time.0, Ordering::Relaxed);
     }
 
-    /// Starts the measurement in all threads that have not started it yet.
+    /// Starts the measurement in all threads that are still waiting.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Passes all waiting wakeups to `sink`, in order of their due times within each CPU.
+    /// Passes all wake-ups in the rings to `sink`, in order of their due times for each CPU.
     ///
-    /// One collector thread calls this, often enough that the rings do not fill.
+    /// Call this from a single collector thread, often enough to keep the rings from filling up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Wakeup)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Kernel thread ids by CPU, so that a tracer can distinguish the probe from other work.
+    /// Returns the CPU and the kernel thread id of each thread. A tracer uses them to tell the
+    /// probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, passes the last wakeups to `sink`, and returns the reports in CPU order.
+    /// Stops the threads, passes the last wake-ups to `sink`, and returns the reports in CPU order.
     ///
-    /// Waits for at most 5 s. A thread that cannot run in that time is reported with
+    /// Waits for at most 5 s. If a thread does not get to run in that time, its report's error is
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Wakeup)) -> Vec<SleepReport> {
         let locked = self.group.memory_locked();
@@ -187,7 +188,7 @@ impl SleepProbe {
     }
 }
 
-/// One thread's work, and the ring for its wakeups.
+/// The thread on one CPU, with the ring for its wake-ups.
 struct Sleep {
     interval: Nanos,
     offset: Nanos,
@@ -237,7 +238,8 @@ impl Worker for Sleep {
     }
 }
 
-/// Sleeps until `due`, continuing after signals. `false` if the kernel refuses the call.
+/// Sleeps until `due`, even if signals arrive. Returns `false` if the kernel refuses the system
+/// call.
 pub(crate) fn sleep_until(due: Nanos) -> bool {
     let request = TimeSpec::new(
         due.0.div_euclid(1_000_000_000),

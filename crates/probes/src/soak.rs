@@ -1,9 +1,9 @@
-//! The soaker: one thread per CPU uses every idle cycle, and counts them by the work it gets done.
+//! The soaker: a thread per CPU uses all idle cycles for work, and counts how much gets done.
 //!
-//! The count depends on neither a clock nor a kernel counter, so it is independent evidence. If a
-//! kernel reports a CPU as idle while the soaker got nothing done, the kernel is wrong. A clock
-//! times one block in 64, which measures the CPU's speed. A slowdown by another hyperthread, a
-//! lower frequency or the hypervisor also reduces the work done.
+//! The count depends on no clock and no counter of the kernel, so it is independent evidence. If a
+//! kernel claims that a CPU was idle but the soaker got nothing done, the kernel is wrong. To
+//! measure the CPU's speed, the soaker times one block in 64. A hyperthread, a lower frequency or
+//! the hypervisor can slow down the work, and then less gets done.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,42 +15,43 @@ use crate::clock::now;
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 
-/// Multiplications per block, each dependent on the previous one: about 25 µs on a 2.6 GHz CPU.
+/// Multiplications per block, each depending on the previous one. They take about 25 µs on a 2.6
+/// GHz CPU.
 const TURNS: u32 = 1 << 14;
 
-/// Duration of the calibration before the measurement, and of the one after it.
+/// Length of the calibrations before and after the measurement.
 const CALIBRATION: Nanos = Nanos::from_millis(20);
 
-/// Capacity for block times; a calibration ends when it is full.
+/// Maximum number of block times in memory. A calibration ends when it reaches this number.
 const MAX_TIMED: usize = 1 << 14;
 
-/// Initially one block in this many is timed: every 1.6 ms of the soaker's own time.
+/// At first, one block in this many is timed, which is every 1.6 ms of the soaker's CPU time.
 const FIRST_STRIDE: u64 = 64;
 
-/// Report of one CPU's thread.
+/// Report of the thread on one CPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoakReport {
     /// The soaked CPU.
     pub cpu: Cpu,
-    /// Kernel thread id, as in kernel events.
+    /// Kernel thread id, which identifies the thread in kernel events.
     pub tid: i32,
-    /// The requested policy and the granted one.
+    /// Scheduling policy that was requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Time that a block of work took before, during and after the measurement.
+    /// Duration of a block before, during and after the measurement.
     pub block: BlockTimes,
     /// Number of blocks done.
     pub blocks: u64,
-    /// Progress at each timed block: its start, and the number of blocks done before it.
+    /// For each timed block, when it started and how many blocks were done before.
     pub progress: Vec<(Nanos, u64)>,
-    /// When the measurement started.
+    /// Start of the measurement.
     pub started: Nanos,
-    /// When the measurement ended.
+    /// End of the measurement.
     pub ended: Nanos,
     /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running soaker. Dropping it asks its threads to stop and does not wait.
+/// A running soaker. Dropping it asks its threads to stop, but does not wait.
 #[derive(Debug)]
 pub struct SoakProbe {
     group: ThreadGroup<Outcome>,
@@ -60,19 +61,20 @@ impl SoakProbe {
     /// Calls [`SoakProbe::prepare`], then [`SoakProbe::begin`].
     ///
     /// # Errors
-    /// The errors of [`SoakProbe::prepare`].
+    /// As for [`SoakProbe::prepare`].
     pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Starts a thread on each of `cpus` and returns when all of them wait for
-    /// [`SoakProbe::begin`]. They run as `SCHED_IDLE`, with a nice value of 19 so that `/proc/stat`
-    /// counts them separately.
+    /// Creates a thread on each of `cpus`. Returns when all are ready and wait for
+    /// [`SoakProbe::begin`]. The threads are `SCHED_IDLE` and have a nice value of 19, so that
+    /// `/proc/stat` counts them separately.
     ///
     /// # Errors
-    /// A CPU is not online or not allowed, or a thread did not start. All threads end in that case.
+    /// A CPU is not online or not allowed, or a thread did not start. In that case, all threads
+    /// end.
     pub fn prepare(cpus: &CpuList) -> Result<Self, ProbeError> {
         let online = cpus::online_cpus()?;
         cpus::require_online(cpus, &online)?;
@@ -81,17 +83,17 @@ impl SoakProbe {
         Ok(Self { group })
     }
 
-    /// Starts the measurement in all threads that have not started it yet.
+    /// Starts the measurement in all threads that are still waiting.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Kernel thread ids by CPU.
+    /// Returns the CPU and the kernel thread id of each thread.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads and returns the reports in CPU order. Waits for at most 5 s.
+    /// Stops the threads, and returns the reports in CPU order. Waits for at most 5 s.
     pub fn stop(self) -> Vec<SoakReport> {
         let results = self.group.stop();
         results
@@ -158,12 +160,12 @@ impl Worker for Soak {
     }
 }
 
-/// A block of work that always takes the same number of CPU cycles.
+/// Does a block of work, which always takes the same number of CPU cycles.
 #[inline(never)]
 fn block(mut state: u64) -> u64 {
     for _ in 0..TURNS {
-        // Knuth's MMIX constants. They do not matter, but each iteration must depend on the
-        // previous one.
+        // Knuth's MMIX constants. Any would do, as long as each iteration depends on the previous
+        // one.
         state = black_box(
             state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -173,8 +175,8 @@ fn block(mut state: u64) -> u64 {
     state
 }
 
-/// Time of an undisturbed block, in ns, as the 10 % quantile. The fastest of all would depend on
-/// luck, and the median on how busy the CPU was.
+/// Measures the time of an undisturbed block, in ns: the 10 % quantile. The minimum would depend on
+/// luck, and the median on how busy the CPU is.
 fn calibrate() -> f64 {
     let mut timed = Timed::default();
     let (begin, mut state) = (now(), 1);
@@ -188,13 +190,13 @@ fn calibrate() -> f64 {
     fast.unwrap_or_default()
 }
 
-/// Times of a sample of all blocks done.
+/// Times of the blocks that were timed.
 #[derive(Debug)]
 struct Timed {
     times: Vec<i64>,
-    /// Start of each timed block, and the number of blocks done before it.
+    /// For each timed block, when it started and how many blocks were done before.
     progress: Vec<(Nanos, u64)>,
-    /// One block in this many is timed. It doubles whenever the room is full.
+    /// One block in this many is timed. The number doubles whenever the memory is full.
     stride: u64,
 }
 
@@ -209,7 +211,7 @@ impl Default for Timed {
 }
 
 impl Timed {
-    /// Does a block of work on `state` and times it; `done` is the number of blocks before it.
+    /// Does a block of work on `state` and times it. `done` is the number of blocks before it.
     fn block(&mut self, state: u64, done: u64) -> u64 {
         let begin = now();
         let state = block(state);
@@ -223,7 +225,7 @@ impl Timed {
         state
     }
 
-    /// The 10 % quantile and the median, in ns.
+    /// Returns the 10 % quantile and the median, in ns.
     fn quantiles(mut self) -> [Option<f64>; 2] {
         self.times.sort_unstable();
         let n = self.times.len();
@@ -275,12 +277,12 @@ mod tests {
             assert!(report.error.is_none(), "{report:?}");
             assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
             let passed = (report.ended - report.started).0 as f64;
-            // A block timed while the CPU was slow can make the count look too high.
+            // If the timed blocks ran while the CPU was slow, the count can seem too high.
             let fastest = report.block.fastest_ns();
             assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
             assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
             let rising = report.progress.windows(2).all(|pair| pair[0] < pair[1]);
-            // With other work on the CPU, a soaker might not reach the second timed block.
+            // If the CPU has other work, a soaker might not get to the second timed block.
             let is_far = report.blocks > FIRST_STRIDE;
             assert!(
                 rising && (report.progress.len() > 1 || !is_far),

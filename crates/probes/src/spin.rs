@@ -1,7 +1,9 @@
-//! The spin probe: one thread per CPU reads the counter continuously and records gaps in time.
+//! The spin probe: a thread per CPU reads the counter continuously and records gaps between
+//! readings.
 //!
-//! A gap is time that a busy program on that CPU would lose to interrupts, softirqs, other tasks,
-//! hypervisor exits or firmware. The probe measures when and how long, but not the cause.
+//! A gap is time that a busy program on this CPU would lose to interrupts, softirqs, other tasks,
+//! hypervisor exits or firmware. The probe measures when gaps occur and how long they are, but not
+//! their cause.
 
 mod calibration;
 mod detector;
@@ -21,27 +23,27 @@ use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 use calibration::Calibration;
 use detector::{Limits, Tally};
 
-/// An interval in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
+/// A period in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
 ///
-/// It lies between two consecutive readings, so it includes up to one iteration of the loop.
+/// The period is between two consecutive readings, so it includes up to one iteration of the loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gap {
     /// Last reading before the gap.
     pub start_counter: u64,
-    /// First reading after the gap; always later.
+    /// First reading after the gap; always higher.
     pub end_counter: u64,
 }
 
 /// Settings of the spin probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpinSettings {
-    /// Policy to request. Default: `SCHED_IDLE`.
+    /// Scheduling policy to request. The default is `SCHED_IDLE`.
     pub policy: SchedulingPolicy,
-    /// Shortest time that counts as a gap. `None` (the default) uses the shortest that stands out
-    /// from the loop itself; smaller values are raised to that.
+    /// Minimum length of a gap. By default (`None`), it is the shortest that stands out from the
+    /// jitter of the loop. Lower values are raised to that.
     pub threshold: Option<Nanos>,
-    /// Number of one CPU's gaps that may wait for the collector, 16 to 2^24, of 16 bytes each.
-    /// Default: 65,536.
+    /// Number of gaps per CPU that can wait for the collector, 16 to 2^24. Each takes 16 bytes. The
+    /// default is 65,536.
     pub ring_capacity: usize,
 }
 
@@ -55,53 +57,53 @@ impl Default for SpinSettings {
     }
 }
 
-/// Report of one CPU's thread.
+/// Report of the thread on one CPU.
 ///
-/// Every tick between the readings `started_counter` and `ended_counter` belongs to a gap (sent or
-/// dropped), to `time_recording`, or to the loop itself.
+/// Every tick from `started_counter` to `ended_counter` is part of a gap (sent or dropped), of
+/// `time_recording`, or of the loop itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpinReport {
     /// The measured CPU.
     pub cpu: Cpu,
-    /// Kernel thread id, as in kernel events.
+    /// Kernel thread id, which identifies the thread in kernel events.
     pub tid: i32,
-    /// The requested policy and the granted one.
+    /// Scheduling policy that was requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Whether the process's memory was locked, so that its own page faults do not show as gaps.
+    /// Whether the process's memory was locked, so that its page faults do not appear as gaps.
     pub memory_locked: bool,
-    /// Median time between two readings, in nanoseconds, calibrated before the measurement.
+    /// Median time between two readings, in ns, from the calibration before the measurement.
     pub loop_median_ns: f64,
-    /// Shortest time that counted as a gap.
+    /// Minimum length of a gap.
     pub threshold: Nanos,
-    /// Number of readings of the counter.
+    /// Number of times that the counter was read.
     pub loops: u64,
-    /// First reading, in ticks.
+    /// First counter reading, in ticks.
     pub started_counter: u64,
-    /// Last reading, in ticks.
+    /// Last counter reading, in ticks.
     pub ended_counter: u64,
     /// Number of gaps, including dropped ones.
     pub gaps: u64,
     /// Number of gaps dropped because the ring was full.
     pub gaps_dropped: u64,
-    /// Total time of the dropped gaps.
+    /// Total length of the dropped gaps.
     pub time_dropped: Nanos,
-    /// Time that the thread spent recording its gaps.
+    /// Time that the thread spent on recording gaps.
     pub time_recording: Nanos,
-    /// The kernel's count of context switches away from the thread during the measurement.
+    /// Number of times that the kernel switched away from the thread during the measurement.
     pub switches: u64,
-    /// The kernel's count of the thread's page faults during the measurement.
+    /// Number of page faults of the thread during the measurement.
     pub faults: u64,
     /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running spin probe. Dropping it asks its threads to stop and does not wait.
+/// A running spin probe. Dropping it asks its threads to stop, but does not wait.
 #[derive(Debug)]
 pub struct SpinProbe {
     clock: Clock,
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Gap>>,
-    /// Counter reading at which the threads end on their own.
+    /// Counter reading at which the threads end without being asked.
     end: Arc<AtomicU64>,
 }
 
@@ -109,7 +111,7 @@ impl SpinProbe {
     /// Calls [`SpinProbe::prepare`], then [`SpinProbe::begin`].
     ///
     /// # Errors
-    /// The errors of [`SpinProbe::prepare`].
+    /// As for [`SpinProbe::prepare`].
     pub fn start(
         clock: &Clock,
         cpus: &CpuList,
@@ -120,16 +122,16 @@ impl SpinProbe {
         Ok(probe)
     }
 
-    /// Starts a thread on each of `cpus` and returns when all of them wait for
+    /// Creates a thread on each of `cpus`. Returns when all are ready and wait for
     /// [`SpinProbe::begin`].
     ///
-    /// Each first calibrates its loop for 20 ms. `clock` selects the counter. The gaps must be
-    /// aligned with the [`Clock::anchor`]s of the same clock.
+    /// Each thread calibrates its loop for 20 ms. `clock` provides the counter. To convert gaps to
+    /// times, use [`Clock::anchor`]s of the same clock.
     ///
     /// # Errors
     /// A CPU is not online or not allowed, a priority or ring capacity is out of range, the
-    /// settings would starve the machine, or a thread did not start. All threads end in that case.
-    /// A refused policy is not an error; the reports contain it.
+    /// settings would starve the machine, or a thread did not start. In that case, all threads end.
+    /// If the kernel refuses the scheduling policy, that is not an error; the reports contain it.
     pub fn prepare(
         clock: &Clock,
         cpus: &CpuList,
@@ -162,11 +164,11 @@ impl SpinProbe {
         })
     }
 
-    /// Makes the threads end on their own with their first reading at or after `time`, on
-    /// `CLOCK_MONOTONIC`. [`SpinProbe::stop`] still collects their results.
+    /// Lets the threads end at their first reading at or after `time`, on `CLOCK_MONOTONIC`.
+    /// [`SpinProbe::stop`] still collects the results.
     ///
     /// Call this before [`SpinProbe::begin`], and again shortly before `time`, when the counter's
-    /// frequency is known more precisely. Each call costs each thread about 100 ns.
+    /// frequency is known more precisely. Each call takes each thread about 100 ns.
     pub fn end_at(&mut self, time: Nanos) {
         let anchor = self.clock.anchor();
         let left = self.clock.to_ticks(time - anchor.monotonic);
@@ -174,26 +176,27 @@ impl SpinProbe {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Starts the measurement in all threads that have not started it yet.
+    /// Starts the measurement in all threads that are still waiting.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Passes all waiting gaps to `sink`, in time order within each CPU.
+    /// Passes all gaps in the rings to `sink`, in order for each CPU.
     ///
-    /// One collector thread calls this, often enough that the rings do not fill.
+    /// Call this from a single collector thread, often enough to keep the rings from filling up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Kernel thread ids by CPU, so that a tracer can distinguish the probe from other work.
+    /// Returns the CPU and the kernel thread id of each thread. A tracer uses them to tell the
+    /// probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
     /// Stops the threads, passes the last gaps to `sink`, and returns the reports in CPU order.
     ///
-    /// Waits for at most 5 s. A thread that cannot run in that time is reported with
+    /// Waits for at most 5 s. If a thread does not get to run in that time, its report's error is
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Gap)) -> Vec<SpinReport> {
         let locked = self.group.memory_locked();
@@ -206,13 +209,13 @@ impl SpinProbe {
     }
 }
 
-/// Whether the kernel lets real-time tasks use all of a CPU's time.
+/// Whether real-time tasks may use all of a CPU's time.
 pub(crate) fn rt_throttling_is_off(root: &Path) -> bool {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/sched_rt_runtime_us"));
     text.is_ok_and(|text| text.trim() == "-1")
 }
 
-/// Rejects a real-time spin on every CPU when real-time throttling is off.
+/// Rejects a real-time spin on all CPUs if real-time throttling is off.
 pub(crate) fn require_survivable(
     policy: SchedulingPolicy,
     cpus: &CpuList,
@@ -228,11 +231,11 @@ pub(crate) fn require_survivable(
     Ok(())
 }
 
-/// One thread's work, and the ring for its gaps.
+/// The thread on one CPU, with the ring for its gaps.
 struct Spin {
     source: CounterSource,
     frequency_hz: u64,
-    /// The requested threshold, in ticks.
+    /// Requested minimum length of a gap, in ticks.
     wanted: Option<u64>,
     calibration: Calibration,
     producer: Producer<Gap>,
@@ -248,7 +251,7 @@ struct Outcome {
     usage: ThreadUsage,
 }
 
-/// The kernel's counters of a thread.
+/// The kernel's statistics of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct ThreadUsage {
     switches: u64,
@@ -256,7 +259,7 @@ struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// Reads the calling thread's counters.
+    /// Reads the statistics of the calling thread.
     fn read() -> Self {
         let count = |number| u64::try_from(number).unwrap_or(0);
         getrusage(UsageWho::RUSAGE_THREAD).map_or(Self::default(), |usage| Self {
@@ -326,8 +329,8 @@ impl Worker for Spin {
         self.calibration = calibrate(self.source, self.frequency_hz);
         let min = self.calibration.threshold;
         self.calibration.threshold = self.wanted.map_or(min, |wanted| wanted.max(min));
-        // As a nice program, the probe is counted in its own column of /proc/stat, apart from other
-        // programs.
+        // With a positive nice value, /proc/stat counts the probe in its `nice` column, separate
+        // from most programs.
         sys::be_nice();
     }
 
@@ -339,7 +342,7 @@ impl Worker for Spin {
     }
 }
 
-/// Measures the loop's speed on this CPU.
+/// Measures how fast the loop runs on this CPU.
 fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
     match source {
         CounterSource::Monotonic => calibration::calibrate(&mut Monotonic, frequency_hz),
@@ -347,7 +350,7 @@ fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
     }
 }
 
-/// The loop without a ring, for a caller that handles each gap immediately.
+/// The loop without a ring, for callers that handle each gap at once.
 #[derive(Debug)]
 pub(crate) struct SpinLoop {
     source: CounterSource,
@@ -364,16 +367,15 @@ impl SpinLoop {
         }
     }
 
-    /// Calibrates the loop; call once on the CPU, takes 20 ms. Sets the shortest gap that stands
-    /// out from the loop there.
+    /// Calibrates the loop, and thereby the minimum length of a gap. Call it once on the CPU to be
+    /// measured. It takes 20 ms.
     pub(crate) fn calibrate(&mut self) {
         self.calibration = calibrate(self.source, self.frequency_hz);
-        // Nice for the same reason as the spin probe.
+        // Positive nice value, as for the spin probe.
         sys::be_nice();
     }
 
-    /// Spins until `stop` is set or the thread is moved to another CPU, and passes each gap to
-    /// `sink`.
+    /// Spins until `stop` is set or the thread is moved to another CPU. Passes each gap to `sink`.
     pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
         let Calibration {
             threshold,

@@ -1,4 +1,5 @@
-//! System calls and instructions without a safe wrapper. All `unsafe` of this crate is here.
+//! System calls and CPU instructions without a safe wrapper. All `unsafe` code of this crate
+//! outside `net` and `sampler` is here.
 #![expect(
     unsafe_code,
     reason = "the CPU's counter and the scheduling calls have no safe wrapper"
@@ -7,7 +8,7 @@
 use nix::errno::Errno;
 use ticktax_model::Nanos;
 
-/// Drops all capabilities of the calling thread, and sets `no_new_privs`.
+/// Drops all capabilities of the calling thread and sets `no_new_privs`.
 pub(crate) fn give_up_capabilities() -> nix::Result<()> {
     /// The kernel's `struct __user_cap_header_struct`.
     #[repr(C)]
@@ -15,23 +16,23 @@ pub(crate) fn give_up_capabilities() -> nix::Result<()> {
         version: u32,
         pid: libc::c_int,
     }
-    /// Version 3: three sets of two words each.
+    /// Version 3 of the interface: three sets of two words each.
     const VERSION: u32 = 0x2008_0522;
     let header = Header {
         version: VERSION,
         pid: 0,
     };
     let none = [0_u32; 6];
-    // SAFETY: the kernel only reads the header and the six words, which outlive the call. A pid of
-    // 0 means the calling thread.
+    // SAFETY: the kernel only reads the header and the six words, which outlive the call. A PID of
+    // 0 is the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
     Errno::result(result)?;
     nix::sys::prctl::set_no_new_privs()
 }
 
-/// The kernel's `struct sched_param`, which holds only the priority.
+/// The kernel's `struct sched_param`, which contains only the priority.
 ///
-/// The C libraries' own structures differ in size. The kernel reads only these bytes of either.
+/// The structures of the C libraries differ in size, but the kernel reads only these bytes.
 #[repr(C)]
 struct SchedParam {
     priority: libc::c_int,
@@ -42,21 +43,21 @@ pub(crate) const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arc
 
 /// Reads the time-stamp counter after all earlier instructions have completed.
 ///
-/// `lfence` holds `rdtsc` back until then, so two readings bracket the code between them. `rdtscp`
-/// costs more and guarantees less.
+/// `lfence` delays `rdtsc` until then, so two readings enclose the code between them. `rdtscp`
+/// would cost more and guarantee less.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
-    // SAFETY: `lfence` needs SSE2, which every x86-64 CPU has; it touches no memory.
+    // SAFETY: `lfence` requires SSE2, which all x86-64 CPUs have, and accesses no memory.
     unsafe { std::arch::x86_64::_mm_lfence() };
     read_counter_unordered()
 }
 
-/// Reads the time-stamp counter, possibly some nanoseconds before earlier instructions complete.
+/// Reads the time-stamp counter, perhaps a few ns before earlier instructions have completed.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
-    // SAFETY: `rdtsc` is part of every x86-64 CPU, and Linux lets programs execute it.
+    // SAFETY: all x86-64 CPUs have `rdtsc`, and Linux permits it in user space.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -64,60 +65,62 @@ pub(crate) fn read_counter_unordered() -> u64 {
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
-    // SAFETY: the barrier waits for earlier instructions and touches no memory.
+    // SAFETY: the barrier waits for earlier instructions and accesses no memory.
     unsafe { std::arch::asm!("isb", options(nostack, preserves_flags)) };
     read_counter_unordered()
 }
 
-/// Reads the virtual counter, possibly some nanoseconds before earlier instructions complete.
+/// Reads the virtual counter, perhaps a few ns before earlier instructions have completed.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
     let count: u64;
-    // SAFETY: Linux lets programs read CNTVCT_EL0, which touches no memory.
+    // SAFETY: Linux permits reading CNTVCT_EL0 in user space, and it accesses no memory.
     unsafe {
         std::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nostack, preserves_flags));
     };
     count
 }
 
-/// Placeholder for architectures without a counter; never called, because of [`HAS_COUNTER`].
+/// Placeholder for architectures without a counter. It is never called, because [`HAS_COUNTER`] is
+/// false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
     0
 }
 
-/// Placeholder for architectures without a counter; never called, because of [`HAS_COUNTER`].
+/// Placeholder for architectures without a counter. It is never called, because [`HAS_COUNTER`] is
+/// false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
     0
 }
 
-/// Frequency that the counter declares in CNTFRQ_EL0, in Hz; `None` if it reads 0.
+/// Returns the counter's frequency in Hz from CNTFRQ_EL0, or `None` if the register contains 0.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn declared_frequency() -> Option<u64> {
     let hertz: u64;
-    // SAFETY: Linux lets programs read CNTFRQ_EL0, which touches no memory.
+    // SAFETY: Linux permits reading CNTFRQ_EL0 in user space, and it accesses no memory.
     unsafe {
         std::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags));
     };
     (hertz > 0).then_some(hertz)
 }
 
-/// Counters of other architectures do not declare their frequency.
+/// Other architectures have no register with the counter's frequency.
 #[cfg(not(target_arch = "aarch64"))]
 pub(crate) fn declared_frequency() -> Option<u64> {
     None
 }
 
-/// Thread id by which scheduling calls mean the calling thread.
+/// The calling thread, for scheduling system calls.
 pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
 /// Sets the scheduling policy and real-time priority of a thread of this process.
 ///
-/// This is a direct system call because musl's `sched_setscheduler` always fails.
+/// Uses the system call directly, because musl's `sched_setscheduler` always fails.
 pub(crate) fn set_scheduler(
     tid: libc::pid_t,
     policy: libc::c_int,
@@ -126,24 +129,24 @@ pub(crate) fn set_scheduler(
     let param = SchedParam {
         priority: libc::c_int::from(priority),
     };
-    // SAFETY: `param` has the layout that the kernel expects and outlives the call, which only
+    // SAFETY: `param` has the layout that the kernel expects and outlives the call. The kernel only
     // reads it.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const param) };
     Errno::result(result).map(drop)
 }
 
-/// Reads a socket's memory counters (`SO_MEMINFO`): unread bytes, the limit on unread bytes, and
-/// datagrams that the kernel dropped.
+/// Reads the memory statistics of a socket (`SO_MEMINFO`): unread bytes, limit on unread bytes, and
+/// number of datagrams that the kernel dropped.
 pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32; 3], Errno> {
     use std::os::fd::AsRawFd;
 
-    // The words used are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine, and may
+    // The three are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine values, and may
     // get more.
     let mut words = [0_u32; 9];
     let mut size: libc::socklen_t = 36;
-    // SAFETY: the kernel writes at most `size` bytes to `words`, which has that many, and the size
-    // to `size`. Both outlive the call.
+    // SAFETY: the kernel writes at most `size` bytes to `words`, which is that large, and the
+    // actual size to `size`. Both outlive the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -159,24 +162,25 @@ pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32;
 
 /// Sets the calling thread's nice value to 19, which needs no privilege.
 pub(crate) fn be_nice() {
-    // SAFETY: the call takes three numbers and touches no memory.
+    // SAFETY: the call takes three integers and accesses no memory.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
-/// Sleeps for at least `time` with the C library's `nanosleep`. A signal ends the sleep early.
+/// Sleeps for at least `time` with the C library's `nanosleep`. A signal may end the sleep early.
 pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
     let time = time.0.max(0);
-    // `TimeSpec` builds it because the C libraries' structures differ in their padding fields.
+    // Let `TimeSpec` build it, because the C libraries' structures have different padding.
     let request =
         *nix::sys::time::TimeSpec::new(time / 1_000_000_000, time % 1_000_000_000).as_ref();
-    // SAFETY: `request` outlives the call, which only reads it; the second pointer may be null.
+    // SAFETY: `request` outlives the call, which only reads it. The second pointer may be null.
     let result = unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
     Errno::result(result).map(drop)
 }
 
-/// Sleeps for at least `microseconds` with the C library's `usleep`. A signal ends the sleep early.
+/// Sleeps for at least `microseconds` with the C library's `usleep`. A signal may end the sleep
+/// early.
 pub(crate) fn usleep(microseconds: u32) -> Result<(), Errno> {
-    // SAFETY: the call takes a number and touches no memory of the caller.
+    // SAFETY: the call takes an integer and accesses no memory of the caller.
     let result = unsafe { libc::usleep(microseconds) };
     Errno::result(result).map(drop)
 }

@@ -1,9 +1,9 @@
-//! Measures TCP's CPU cost on this machine: sends bytes over the loopback device from one thread to
-//! another, and measures the CPU time of both.
+//! Measures the CPU cost of TCP on this machine: sends data over the loopback device from one
+//! thread to another, and measures the CPU time of both threads.
 //!
 //! No network card, driver or interrupt is involved, and packets are as large as the loopback
-//! device allows. The kernel receives a packet while sending it, so the receive path is in the
-//! sender's time.
+//! device allows. The kernel processes a received packet while it sends it, so the receive path is
+//! part of the sender's time.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use ticktax_model::Nanos;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// Bytes per write and per read, ttcp's default.
+/// Bytes per read and write. ttcp uses the same default.
 pub const CHUNK: usize = 8192;
 
 /// Result of a transfer.
@@ -22,7 +22,7 @@ pub const CHUNK: usize = 8192;
 pub struct Transfer {
     /// Bytes received.
     pub bytes: u64,
-    /// Time spent sending.
+    /// Time from the first to the last write.
     pub elapsed: Nanos,
     /// CPU time of the sending thread.
     pub sending: Nanos,
@@ -31,17 +31,17 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// CPU time of both ends per byte, in ns; `None` if no byte arrived.
+    /// Returns the CPU time of both threads per byte, in ns, or `None` if nothing was received.
     pub fn ns_per_byte(&self) -> Option<f64> {
         let time = self.sending + self.receiving;
         (self.bytes > 0).then(|| time.0 as f64 / self.bytes as f64)
     }
 }
 
-/// Sends over loopback for `length`, with the kernel's current TCP settings.
+/// Sends data over the loopback device for `length`, with the kernel's current TCP settings.
 ///
 /// # Errors
-/// [`ProbeError::Loopback`] if the loopback device is missing or refuses connections.
+/// [`ProbeError::Loopback`] if the loopback device is missing or refuses the connection.
 pub fn loopback(length: Nanos) -> Result<Transfer, ProbeError> {
     transfer(length).map_err(|error| ProbeError::Loopback {
         why: error.to_string(),
@@ -69,7 +69,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     let (begin, used) = (now(), thread_cpu_time());
     let mut elapsed = Nanos::ZERO;
     while elapsed < length {
-        // Reading the clock costs almost nothing compared with sixteen writes.
+        // Check the clock only after sixteen writes, so that this costs almost nothing.
         for _ in 0..16 {
             outgoing.write_all(&chunk)?;
         }
@@ -100,7 +100,7 @@ mod tests {
         assert!(transfer.elapsed >= length, "{transfer:?}");
         assert!(transfer.bytes > 0 && transfer.bytes.is_multiple_of(16 * CHUNK as u64));
         assert!(transfer.sending > Nanos::ZERO && transfer.receiving > Nanos::ZERO);
-        // Two threads use at most two CPUs, and no machine that runs this takes 1 µs per byte.
+        // Two threads use at most two CPUs, and no machine in use takes 1 µs per byte.
         let cpu_time = transfer.sending + transfer.receiving;
         assert!(cpu_time.0 < 3 * transfer.elapsed.0, "{transfer:?}");
         assert!((0.001..1_000.0).contains(&transfer.ns_per_byte().unwrap()));

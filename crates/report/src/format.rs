@@ -108,7 +108,10 @@ mod tests {
 
     #[test]
     fn the_documentation_has_the_row_of_every_document() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/documents.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/documents.md"
+        );
         let page = std::fs::read_to_string(path).unwrap();
         let (before, rest) = page.split_once(HEAD).unwrap();
         let (rows, after) = rest.split_once("\n\n").unwrap();

@@ -1,11 +1,12 @@
-//! Upcoming events: a heap for each CPU, and the order of the CPUs' next events.
+//! Queues of upcoming events: a heap per CPU, and a tournament tree over each CPU's next event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ticktax_model::Nanos;
 
-/// Upcoming events, earliest first. Events at the same time keep their order of insertion.
+/// A priority queue of upcoming events, earliest first. Events with the same key are returned in
+/// insertion order.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -47,7 +48,7 @@ impl<T: Copy> Agenda<T> {
         }
     }
 
-    /// Inserts an event with `key`: a time in ns, or a tick number.
+    /// Inserts an event. `key` is a time in ns or a tick number; one agenda uses only one of them.
     pub(crate) fn push(&mut self, key: i64, event: T) {
         self.heap.push(Reverse(Entry {
             key,
@@ -57,12 +58,12 @@ impl<T: Copy> Agenda<T> {
         self.entered += 1;
     }
 
-    /// Key of the first event; `i64::MAX` if there is none.
+    /// Returns the smallest key, or `i64::MAX` if the agenda is empty.
     pub(crate) fn first(&self) -> i64 {
         self.heap.peek().map_or(i64::MAX, |first| first.0.key)
     }
 
-    /// Removes the first event if its key is at most `key`.
+    /// Removes and returns the first event if its key is at most `key`.
     pub(crate) fn pop(&mut self, key: i64) -> Option<T> {
         if self.first() > key {
             return None;
@@ -71,11 +72,12 @@ impl<T: Copy> Agenda<T> {
     }
 }
 
-/// Time of each CPU's next event, as a tournament tree. A change costs one comparison per doubling
-/// of the number of CPUs. At equal times, the lower CPU comes first.
+/// A tournament tree over each CPU's next event time. An update takes log₂(CPUs) comparisons. Ties
+/// go to the lower CPU.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// Winner of each match. The root is at 1; the CPUs' own times follow the matches.
+    /// Winner of each match as (time, CPU). The root is at index 1, and the leaves, one per CPU,
+    /// come after all matches.
     tree: Vec<(Nanos, usize)>,
     leaves: usize,
 }
@@ -104,7 +106,7 @@ impl Order {
         }
     }
 
-    /// Time and CPU of the first event.
+    /// Returns the time and the CPU of the earliest event.
     pub(crate) fn first(&self) -> (Nanos, usize) {
         self.tree[1]
     }

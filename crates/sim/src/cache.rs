@@ -1,28 +1,30 @@
-//! Cache misses of a walk over objects: the lines touched, and how many of them stay cached.
+//! Predicts cache misses of a repeated walk over an array of items: how many lines it touches, and
+//! how many of them are evicted before the next walk.
 
 use std::collections::BTreeSet;
 
-/// Objects that a walk touches in turn.
+/// Memory layout of the items that a walk visits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// For each kind of object of an item: the distance between two of them, and the offsets
-    /// touched within one.
+    /// One entry per object type that an item consists of: the distance in bytes from one item's
+    /// object to the next item's, and the offsets accessed within the object.
     pub objects: Vec<(u64, Vec<u64>)>,
 }
 
-/// A set-associative cache that replaces the least recently used line.
+/// A set-associative cache with LRU replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// Size in bytes.
     pub size: u64,
-    /// Length of a line in bytes, above 0.
+    /// Line size in bytes, at least 1.
     pub line: u64,
-    /// Number of lines per set, above 0.
+    /// Associativity: lines per set, at least 1.
     pub ways: u64,
 }
 
 impl Layout {
-    /// Number of lines of `line` bytes that one item touches, if its objects start on a line.
+    /// Counts the cache lines of `line` bytes that one item touches if its objects are
+    /// line-aligned.
     pub fn lines(&self, line: u64) -> u64 {
         let lines = self.objects.iter().map(|(_, offsets)| {
             let lines: BTreeSet<u64> = offsets.iter().map(|offset| offset / line).collect();
@@ -31,8 +33,8 @@ impl Layout {
         lines.sum()
     }
 
-    /// Numbers of the lines that `items` items touch, in the order of the walk. Each kind of object
-    /// has an array, which starts where the previous one ends.
+    /// Lists the line numbers that a walk over `items` items touches, in order. The arrays of the
+    /// object types follow one another in memory.
     fn walk(&self, items: u64, line: u64) -> Vec<u64> {
         let mut starts = Vec::new();
         let mut start = 0;
@@ -52,8 +54,8 @@ impl Layout {
         (0..items).flat_map(item).collect()
     }
 
-    /// Number of lines that a second walk over `items` items finds missing in `cache`: those in
-    /// sets that exceed their capacity.
+    /// Counts the misses of a second walk over `items` items: all lines in sets that the first walk
+    /// overfilled.
     pub fn misses(&self, items: u64, cache: &Cache) -> u64 {
         let sets = (cache.size / cache.line / cache.ways).max(1);
         let mut load = vec![0_u64; usize::try_from(sets).unwrap_or(1)];
@@ -61,11 +63,12 @@ impl Layout {
         for line in lines {
             load[usize::try_from(line % sets).unwrap_or(0)] += 1;
         }
-        // A cyclic walk over more lines than a set holds always finds the next line just replaced.
+        // Under LRU, a cyclic walk over more lines than a set holds always needs the line that was
+        // just evicted.
         load.into_iter().filter(|&lines| lines > cache.ways).sum()
     }
 
-    /// Maximum number of items whose lines fit in the cache at any location.
+    /// Returns how many items fit in the cache if their lines spread evenly over the sets.
     pub fn capacity(&self, cache: &Cache) -> u64 {
         cache.size / cache.line / self.lines(cache.line).max(1)
     }
@@ -91,7 +94,7 @@ mod tests {
         assert_eq!(dense.capacity(&MEGABYTE), 4096);
         assert_eq!(dense.misses(4096, &MEGABYTE), 0);
         assert!(dense.misses(4097, &MEGABYTE) > 0);
-        // Objects a page apart use only one set in 64.
+        // Objects 4096 bytes apart map to only one set in 64.
         let sparse = Layout {
             objects: vec![(4096, vec![0])],
         };

@@ -1,8 +1,8 @@
 //! Clock-event devices and their tick grids.
 //!
-//! A device counts its own input clock, so a tick is not exactly 1/HZ long but a whole number of
-//! input periods. The grid of its ticks is stored in fixed point. Converting between tick numbers
-//! and times costs one multiplication, which lets the engine skip ticks that change nothing.
+//! A device counts cycles of its input clock, so a tick is a whole number of cycles rather than
+//! exactly 1/HZ. [`Grid`] stores tick times in fixed point. It converts between tick numbers and
+//! times with one multiplication, which lets the engine skip ticks that change nothing.
 
 use ticktax_model::Nanos;
 
@@ -11,27 +11,27 @@ use crate::fixed::narrow;
 /// Input frequency of the i8254 interval timer, in Hz (`PIT_TICK_RATE`, `include/linux/timex.h`).
 pub const PIT_HZ: u64 = 1_193_182;
 
-/// A device that interrupts a CPU periodically.
+/// A device that generates periodic tick interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The i8254 counts `LATCH = (PIT_HZ + HZ/2) / HZ` input periods per tick (`LATCH`,
-    /// `include/linux/jiffies.h`). It is 16 bits wide, so 19 Hz is the slowest tick rate.
+    /// The i8254. It counts `LATCH = (PIT_HZ + HZ/2) / HZ` input cycles per tick (`LATCH`,
+    /// `include/linux/jiffies.h`). The counter has 16 bits, so 19 Hz is the slowest tick rate.
     Pit,
-    /// A local APIC timer. Its count per tick is truncated to whole periods of its bus clock
-    /// (`calibrate_APIC_clock`, `arch/x86/kernel/apic/apic.c`).
+    /// A local APIC timer in periodic mode. Its count per tick is truncated to whole bus clock
+    /// cycles (`calibrate_APIC_clock`, `arch/x86/kernel/apic/apic.c`).
     Lapic {
-        /// Frequency of its input, in Hz.
+        /// Bus clock frequency, in Hz.
         bus_hz: u64,
-        /// Divisor of its input: 1 to 128, 16 in Linux.
+        /// Divider of the bus clock: 1 to 128; Linux uses 16.
         divisor: u64,
     },
-    /// Programmed to an absolute time for every tick, so that rounding errors do not add up: a tick
-    /// is 1/HZ long (`lapic_next_deadline`).
+    /// TSC deadline mode. Every tick is programmed to an absolute time, so rounding errors do not
+    /// accumulate and a tick is 1/HZ long (`lapic_next_deadline`).
     TscDeadline,
 }
 
 impl Device {
-    /// All devices, with default settings.
+    /// All devices, with default parameters.
     pub const ALL: [Self; 3] = [
         Self::Pit,
         Self::TscDeadline,
@@ -41,7 +41,7 @@ impl Device {
         },
     ];
 
-    /// Name in scenarios and on the command line, without its settings.
+    /// Returns the device's name in scenarios and on the command line, without parameters.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Pit => "pit",
@@ -50,14 +50,14 @@ impl Device {
         }
     }
 
-    /// Number of input periods per tick, and their frequency. `None` if the device cannot tick at
-    /// `hz`.
+    /// Returns the number of input cycles per tick and their frequency in Hz, or `None` if the
+    /// device cannot tick at `hz`.
     fn count(self, hz: u64) -> Option<(u64, u64)> {
         let (count, rate) = match self {
             Self::Pit => ((PIT_HZ + hz / 2).checked_div(hz)?, PIT_HZ),
             Self::Lapic { bus_hz, divisor } => {
                 let rate = bus_hz.checked_div(divisor)?;
-                // In periods of the undivided input, so that the rate stays exact.
+                // Count cycles of the undivided input, so that the frequency stays exact.
                 return match rate.checked_div(hz)? {
                     0 => None,
                     count => Some((count * divisor, bus_hz)),
@@ -69,9 +69,9 @@ impl Device {
         fits.then_some((count, rate))
     }
 
-    /// The grid of this device's ticks at `hz`, with the first tick at `origin`. Its clock runs too
-    /// fast by `drift_ppb` parts per billion, which shortens the ticks accordingly. `None` if the
-    /// device cannot tick at `hz`.
+    /// Returns the tick grid of this device at `hz`, with the first tick at `origin`. The device's
+    /// clock runs `drift_ppb` parts per billion fast, which shortens the ticks. Returns `None` if
+    /// the device cannot tick at `hz`.
     pub fn grid(self, hz: u64, origin: Nanos, drift_ppb: i64) -> Option<Grid> {
         let (count, rate) = self.count(hz)?;
         let billion = 1_000_000_000_u128;
@@ -79,7 +79,7 @@ impl Device {
         if fast == 0 {
             return None;
         }
-        // count / (rate · (1 + drift)) seconds, in 2^-32 ns.
+        // A tick lasts count / (rate · (1 + drift)) seconds; convert that to units of 2^-32 ns.
         let numerator = (u128::from(count) * billion * billion) << 32;
         let denominator = u128::from(rate) * fast;
         let step = numerator.checked_add(denominator / 2)? / denominator;
@@ -87,22 +87,21 @@ impl Device {
     }
 }
 
-/// Instants at equal distances: `origin + n · step`, for n from 0.
+/// Equally spaced instants `origin + n · step`, for n from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     origin: Nanos,
-    /// In 2^-32 ns. The error is at most half of that unit, which adds up to 1 ns after 8 · 10^9
-    /// ticks.
+    /// Distance between instants, in 2^-32 ns. Rounding it costs at most 1 ns per 8 · 10^9 ticks.
     step: u64,
-    /// 2^95 / `step`, which replaces a division by a multiplication.
+    /// 2^95 / `step`, to divide by `step` with a multiplication.
     inverse: u64,
 }
 
 impl Grid {
-    /// Shortest step, in 2^-32 ns: 1 µs.
+    /// Shortest allowed step: 1 µs, in 2^-32 ns.
     const SHORTEST: u64 = 1_000 << 32;
 
-    /// A grid with a step in 2^-32 ns; `None` if it is shorter than 1 µs.
+    /// Creates a grid with `step` in 2^-32 ns. Returns `None` if `step` is below 1 µs.
     fn new(origin: Nanos, step: u64) -> Option<Self> {
         let inverse = u64::try_from((1_u128 << 95) / u128::from(step.max(1))).ok()?;
         (step >= Self::SHORTEST).then_some(Self {
@@ -112,7 +111,7 @@ impl Grid {
         })
     }
 
-    /// The same grid, later by `shift`.
+    /// Returns the same grid, delayed by `shift`.
     #[must_use]
     pub fn shifted(self, shift: Nanos) -> Self {
         Self {
@@ -121,17 +120,18 @@ impl Grid {
         }
     }
 
-    /// Length of a step, rounded down to ns.
+    /// Returns the step, rounded down to whole ns.
     pub fn step(&self) -> Nanos {
         Nanos(narrow(i128::from(self.step >> 32)))
     }
 
-    /// Length of a step in ns, for display.
+    /// Returns the step in ns with its fraction, for display.
     pub fn step_f64(&self) -> f64 {
         self.step as f64 / 4_294_967_296.0
     }
 
-    /// Time of instant `n`, to the nearest ns. A negative `n` gives times before the first.
+    /// Returns the time of instant `n`, to the nearest ns. A negative `n` gives times before
+    /// `origin`.
     pub fn at(&self, n: i64) -> Nanos {
         self.origin
             + Nanos(narrow(
@@ -139,15 +139,14 @@ impl Grid {
             ))
     }
 
-    /// The last instant at or before `t`; -1 if all are later.
+    /// Returns the number of the last instant at or before `t`, or -1 if `t` is before the first.
     pub fn last_at(&self, t: Nanos) -> i64 {
         let passed = t - self.origin;
         if passed < Nanos::ZERO {
             return -1;
         }
         let guess = narrow((i128::from(passed.0) * i128::from(self.inverse)) >> 63);
-        // The inverse and the times of instants are rounded down, so the guess is off by at most
-        // two.
+        // The inverse and the instants are rounded down, so `guess` is off by at most two.
         let mut n = guess;
         while self.at(n + 1) <= t {
             n += 1;
@@ -155,13 +154,13 @@ impl Grid {
         n
     }
 
-    /// The first instant at or after `t`.
+    /// Returns the number of the first instant at or after `t`.
     pub fn first_from(&self, t: Nanos) -> i64 {
         self.last_at(t - Nanos(1)) + 1
     }
 
-    /// Number of steps in `time`, rounded up (`timespec_to_jiffies`, `kernel/time/time.c`, which
-    /// rounds by the real length of a tick).
+    /// Returns the number of steps needed to cover `time`, rounded up. Like `timespec_to_jiffies`
+    /// (`kernel/time/time.c`), it uses the real tick length, not 1/HZ.
     pub fn steps_up(&self, time: Nanos) -> i64 {
         let fixed = i128::from(time.0) << 32;
         let step = i128::from(self.step);
@@ -181,7 +180,7 @@ mod tests {
 
     #[test]
     fn devices_round_ticks_to_their_own_clock() {
-        // LATCH: 1193 and 11932 input periods of 1/1193182 s.
+        // LATCH is 1193 input cycles at 1000 Hz and 11932 at 100 Hz, at 1/1193182 s each.
         assert_eq!(
             grid(Device::Pit, 1000).at(1_193_182),
             Nanos(1_193_000_000_000)
@@ -194,7 +193,7 @@ mod tests {
             grid(Device::TscDeadline, 300).at(300 * 3600),
             Nanos::from_secs(3600)
         );
-        // 6250.39 counts are truncated to 6250, which is short by 64 µs per second.
+        // The count per tick, 6250.39, is truncated to 6250, so ticks gain 64 µs per second.
         let bus = Device::Lapic {
             bus_hz: 100_006_250,
             divisor: 16,

@@ -1,14 +1,14 @@
-//! The engine, which processes events in a total order.
+//! The simulation engine. It processes events in a total order.
 //!
 //! Events are ordered by time, then by CPU. On one CPU, ticks come first, then agenda entries in
-//! their order of insertion, then the end of the running work. Each CPU knows the time of its next
-//! event, and a tournament tree finds the first of all CPUs.
+//! insertion order, then the end of the running work. Each CPU knows the time of its next event,
+//! and a tournament tree finds the earliest of all CPUs.
 //!
 //! # Why it is fast
 //! Ticks are not queued. A CPU's ticks lie on a [`Grid`](crate::Grid), and a sleep that ends at a
-//! tick stores the tick's number. The scheduler returns the number of ticks that will not change
-//! its decision. The next decisive tick is therefore known, and the ticks before it are counted,
-//! charged and emitted together.
+//! tick stores the tick's number. The scheduler reports how many ticks will not change its
+//! decision, so the engine knows the next tick that matters. It counts, charges and emits all ticks
+//! before that one together.
 
 mod follow;
 mod interrupts;
@@ -35,7 +35,7 @@ use crate::scheduler::Scheduler;
 use crate::setup::{Group, Link, Setup, SetupError};
 use crate::task::{Attributes, State, TaskId, TaskReport};
 
-/// Runs a simulation without keeping its rows.
+/// Runs a simulation and discards its rows.
 ///
 /// # Errors
 /// The setup is invalid ([`Setup::check`]).
@@ -44,8 +44,8 @@ pub fn run(setup: &Setup) -> Result<Report, SetupError> {
     Ok(Engine::new(setup, None).run().0)
 }
 
-/// Runs a simulation without keeping its rows. Returns `None` if it needs more than `max_events`
-/// events. A core simulates some millions of events per second.
+/// Runs a simulation and discards its rows. Returns `None` if it takes more than `max_events`
+/// events. One core simulates a few million events per second.
 ///
 /// # Errors
 /// The setup is invalid ([`Setup::check`]).
@@ -57,9 +57,9 @@ pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, Setu
     Ok(is_complete.then(|| engine.close().0))
 }
 
-/// Runs a simulation and passes the rows of its recording to `sink`. The rows of one CPU come in
-/// the order of their ends. Returns the report, the recording's header, and the sources that rows
-/// refer to.
+/// Runs a simulation and passes the rows of its recording to `sink`. Each CPU's rows arrive in the
+/// order of their end times. Returns the report, the recording's header, and the table of sources
+/// that rows refer to.
 ///
 /// # Errors
 /// The setup is invalid ([`Setup::check`]).
@@ -81,19 +81,20 @@ pub use follow::{Followed, Frames, follow, frames};
 enum Event {
     /// A task is created.
     Start(TaskId),
-    /// The external event that a task waits for has arrived.
+    /// The external event awaited by a task in [`Step::Arrive`](crate::Step::Arrive) occurs.
     Arrived(TaskId),
-    /// A task is woken late, after its timer has expired.
+    /// A task whose timer has expired wakes up after the delay set by
+    /// [`Step::Late`](crate::Step::Late).
     Late(TaskId),
     /// A high-resolution timer expires.
     Timer(TaskId),
-    /// A source raises an interrupt.
+    /// An interrupt source raises its interrupt.
     Arrival(usize),
-    /// A quota is refilled.
+    /// A group's quota is refilled.
     Refill(usize),
 }
 
-/// Work that runs on top of the task or of idle time.
+/// A handler that interrupts a task or idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Tick,
@@ -102,7 +103,7 @@ pub(crate) enum Work {
     Softirq(usize),
 }
 
-/// An active interruption.
+/// A handler in progress. Handlers nest, so each CPU has a stack of them.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     work: Work,
@@ -121,84 +122,87 @@ impl Frame {
     }
 }
 
-/// State of a CPU.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the flags are independent, and any combination is possible"
 )]
 struct CpuState {
     grid: Grid,
-    /// First tick that has not happened yet.
+    /// Number of the next tick.
     next_tick: i64,
-    /// Next tick that must be processed separately; `i64::MAX` if none is known.
+    /// Number of the next tick that must be processed individually, or `i64::MAX` if none is known.
     decisive: i64,
     decisive_at: Nanos,
-    /// Whether ticks are stopped.
+    /// Whether the tick is stopped.
     off: bool,
     current: Option<TaskId>,
     /// Mode of the current task.
     mode: Mode,
     /// Whether the current task masks interrupts.
     masked: bool,
-    /// When the current task or idle time started on the CPU, and the interruptions since.
+    /// When the current task or idle period started on the CPU, and how much of it handlers have
+    /// taken since.
     base_began: Nanos,
     base_nested: Nanos,
     frames: Vec<Frame>,
-    /// Time up to which everything has been charged.
+    /// All CPU time before this has been charged.
     stamp: Nanos,
-    /// Sleeps that end at ticks, by tick number.
+    /// Sleeping tasks that a tick will wake, by tick number.
     wheel: Agenda<TaskId>,
     /// All other events, by time.
     agenda: Agenda<Event>,
-    /// Sleeps whose slack has begun, which a tick or another task's timer may end. Their own timers
-    /// are also in the agenda; the later of the two has no effect.
+    /// Sleeping tasks by the start of their timer slack. From then on, a tick or another task's
+    /// timer may wake them. Their own expiry is queued too; it has no effect if the task is already
+    /// awake.
     slack: Agenda<TaskId>,
-    /// When the scheduler wants to be called without a tick.
+    /// When the scheduler must be called, independently of ticks.
     alarm: Nanos,
     tick_pending: bool,
     /// Pending interrupts, one bit per source.
     pending: u64,
     softirqs: u64,
-    /// High-resolution timers that have expired.
+    /// Tasks whose high-resolution timer has expired but not been handled.
     expired: Vec<TaskId>,
     resched: bool,
-    /// Last task on this CPU with a footprint in the cache.
+    /// The last task with a cache footprint that ran on this CPU.
     warm: Option<TaskId>,
     report: CpuReport,
 }
 
-/// State of a task.
 struct Task {
     state: State,
     next_step: usize,
     /// Remaining time of the current work.
     left: Nanos,
-    /// The requested length of that work.
+    /// Length of the current work as requested by the program; `None` between steps.
     asked: Option<Nanos>,
-    /// End time of the current work, if it ends at a fixed time. `left` is then a lower bound.
+    /// Fixed end time of the current work, if it has one. The work does not end before `until`, nor
+    /// before `left` is used up.
     until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
     /// When the next frame is due.
     due: Nanos,
-    /// Due time during the sleep of a [`Step::Pace`](crate::Step) that spins afterwards.
+    /// Due time of the frame that the task sleeps for, if it will spin for the last part of the
+    /// wait.
     paced: Option<Nanos>,
-    /// Delay of the next wakeup after its timer.
+    /// Extra delay between the next timer expiry and the wake-up.
     late: Nanos,
-    /// Due time of the next step of each [`Step::Every`](crate::Step), by its index.
+    /// Schedule of each [`Step::Every`](crate::Step), indexed by its position in the program.
     every: Vec<Option<Schedule>>,
-    /// When it fell asleep, and the requested end of the sleep.
+    /// When the task went to sleep, and when it asked to wake up.
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
-    /// Earliest and latest expiry of its timer, while it is set.
+    /// Earliest and latest expiry of the task's timer; `None` if no timer is set.
     timer: Option<(Nanos, Nanos)>,
     woken_at: Option<Nanos>,
-    /// When it should have continued.
+    /// When the task should have run again: the requested end of its sleep, or its wake-up.
     due_at: Nanos,
     lateness: Histogram,
     throttled_at: Nanos,
     signals: u64,
-    /// CPU time when its memory was last cold, and the refill cost charged since.
+    /// The task's CPU time when another task last evicted its memory from the cache, and the refill
+    /// cost charged since.
     cold_at: Nanos,
     refilled: Nanos,
     chance: Stream,
@@ -237,7 +241,7 @@ struct Engine<'s> {
     chances: Vec<Stream>,
     scheduler: Box<dyn Scheduler>,
     order: Order,
-    /// CPUs affected by the current event.
+    /// CPUs whose next event must be recomputed after the current event.
     touched: Vec<usize>,
     hash: TraceHash,
     events: u64,
@@ -247,7 +251,7 @@ struct Engine<'s> {
 }
 
 impl<'s> Engine<'s> {
-    /// An engine for a setup that was checked.
+    /// Creates an engine. `setup` must have passed [`Setup::check`].
     fn new(setup: &'s Setup, recorder: Option<Recorder<'s>>) -> Self {
         let machine = &setup.machine;
         let grid = machine
@@ -297,7 +301,7 @@ impl<'s> Engine<'s> {
         engine
     }
 
-    /// Inserts the initial events.
+    /// Queues the initial events.
     fn enter_all(&mut self) {
         for (place, task) in (0_u32..).zip(&self.setup.tasks) {
             let cpu = self.tasks[place as usize].last_cpu;
@@ -322,7 +326,7 @@ impl<'s> Engine<'s> {
         self.close()
     }
 
-    /// Runs to the end; false if that takes too many events.
+    /// Runs the simulation to its end. Returns `false` if that would exceed `max_events`.
     fn go(&mut self) -> bool {
         let end = self.setup.length;
         loop {
@@ -346,7 +350,7 @@ impl<'s> Engine<'s> {
         true
     }
 
-    /// Processes the next event on `cpu` and its immediate effects on all CPUs.
+    /// Processes the next event on `cpu` and its immediate consequences on all CPUs.
     fn step(&mut self, cpu: usize) {
         self.advance(cpu);
         let state = &mut self.cpus[cpu];
@@ -380,10 +384,10 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// Charges all time up to the end, and emits what is still running.
+    /// Charges all CPUs up to the end, emits work still in progress, and returns the results.
     fn close(mut self) -> (Report, Option<SourceTable>) {
         for cpu in 0..self.cpus.len() {
-            // A tick exactly at the end is not included.
+            // A tick exactly at the end is not part of the simulation.
             self.now -= Nanos(1);
             if self.cpus[cpu].stamp <= self.now {
                 self.advance(cpu);
@@ -451,7 +455,7 @@ impl CpuState {
     fn new(grid: Grid) -> Self {
         Self {
             grid,
-            // A tick at or before time 0 is not charged.
+            // A tick at time 0 is not charged.
             next_tick: grid.last_at(Nanos::ZERO) + 1,
             decisive: i64::MAX,
             decisive_at: Nanos::MAX,

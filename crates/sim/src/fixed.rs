@@ -1,6 +1,6 @@
-//! Integer versions of formulas with real numbers, so that a trace is the same on every machine.
+//! Integer versions of real-valued formulas, so that a trace is identical on every machine.
 
-/// Low 64 bits of a product that is known to fit: times are below 292 years.
+/// Narrows a product to its low 64 bits. The caller knows that it fits: times stay below 292 years.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "every product here is a time, and times fit in 63 bits"
@@ -14,12 +14,13 @@ pub(crate) fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     narrow((i128::from(value) * i128::from(numerator)).div_euclid(i128::from(denominator)))
 }
 
-/// 2^32 as a fixed-point one.
+/// The number 1 in fixed point, with 32 fraction bits.
 pub(crate) const ONE: u64 = 1 << 32;
-/// ln 2 in 2^-32.
+/// ln 2, with 32 fraction bits.
 const LN_2: u64 = 2_977_044_472;
 
-/// `2^-(2^-i)` for i = 1 to 32, in 2^-32; each is the square root of the previous one.
+/// `2^-(2^-i)` for i from 1 to 32, with 32 fraction bits. Each entry is the square root of the
+/// previous one.
 const ROOTS: [u64; 32] = {
     let mut roots = [0; 32];
     let mut root = ONE / 2;
@@ -32,10 +33,11 @@ const ROOTS: [u64; 32] = {
     roots
 };
 
-/// e^(-`numerator`/`denominator`) in 2^-32, for arguments of 0 or more; the error is at most 2^-26.
+/// Computes e^(-`numerator`/`denominator`) with 32 fraction bits, for exponents of 0 and below. The
+/// error is at most 2^-26.
 pub(crate) fn exp_neg(numerator: i64, denominator: i64) -> u64 {
     let x = (i128::from(numerator.max(0)) << 32) / i128::from(denominator.max(1));
-    // 2^-y with y = x / ln 2.
+    // e^-x = 2^-y, with y = x / ln 2.
     let y = (x << 32) / i128::from(LN_2);
     let integer_part = y >> 32;
     if integer_part >= 32 {
@@ -50,11 +52,12 @@ pub(crate) fn exp_neg(numerator: i64, denominator: i64) -> u64 {
     result >> integer_part
 }
 
-/// -ln(`u` / 2^32) in 2^-32, for `u` from 1 to 2^32 - 1; the error is at most 2^-18.
+/// Computes -ln(`u` / 2^32) with 32 fraction bits, for `u` from 1 to 2^32 - 1. The error is at most
+/// 2^-18.
 pub(crate) fn neg_ln(u: u32) -> u64 {
     let u = u64::from(u.max(1));
     let bits = u64::from(u.ilog2());
-    // u = mantissa · 2^(bits - 31), mantissa in [2^31, 2^32).
+    // `u` is mantissa · 2^(bits - 31), with the mantissa in [2^31, 2^32).
     let mut mantissa = u << (31 - bits);
     let mut log = bits << 20;
     for i in (0..20).rev() {

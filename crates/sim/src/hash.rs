@@ -1,8 +1,7 @@
-//! A hash of all simulated events.
+//! A hash over all simulated events.
 
 use ticktax_model::Nanos;
 
-/// Kinds of hashed events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum TraceEvent {
@@ -13,8 +12,8 @@ pub(crate) enum TraceEvent {
     Done = 5,
 }
 
-/// Hash over every switch, wakeup and interrupt with its time and CPU. Runs with equal hashes had
-/// the same events.
+/// Hash over every switch, wake-up and interrupt, with its time and CPU. Simulations with equal
+/// hashes had the same events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TraceHash(u64);
 
@@ -25,7 +24,7 @@ impl TraceHash {
 
     pub(crate) fn note(&mut self, at: Nanos, event: TraceEvent, cpu: usize, what: u32) {
         let place = (cpu as u64) << 40 | u64::from(what) << 8 | event as u64;
-        // Multiply and fold: an odd constant, then the high half folded into the low one.
+        // Multiply by an odd constant, then fold the high half into the low half.
         let mixed = (self.0 ^ at.0.cast_unsigned()).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let mixed = (mixed ^ (mixed >> 32) ^ place).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         self.0 = mixed ^ (mixed >> 29);

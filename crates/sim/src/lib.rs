@@ -1,10 +1,10 @@
 //! A deterministic model of how a kernel spends CPU time.
 //!
-//! It models clocks that tick on separate grids, timers rounded to ticks, schedulers, interrupts
-//! with mask levels, quotas, packet queues and caches. CPU time is accounted both exactly, in ns,
-//! and by sampling at the tick. Time is in whole ns, and randomness comes from a seed, so the same
-//! setup gives the same trace on every machine. Events are emitted as rows of a recording. Every
-//! analysis of a live machine therefore also works on a simulated one, where the truth is known.
+//! The model covers tick clocks on separate grids, timers rounded to ticks, schedulers, interrupts
+//! with mask levels, CPU quotas, packet queues and caches. It accounts for CPU time twice: exactly,
+//! in ns, and by sampling at the tick. Time is in whole ns and randomness comes from a seed, so the
+//! same setup produces the same trace on every machine. Events are emitted as rows of a recording,
+//! so every analysis of a live machine also works on a simulated one, where the truth is known.
 //!
 //! ```
 //! use ticktax_model::Nanos;

@@ -1,4 +1,4 @@
-//! Describes a simulated loop like one that `pace` ran.
+//! Reports a simulated paced loop in the same form as a loop run by `pace`.
 
 use ticktax_model::pace::{
     CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, PaceRule, SleepMethod, Wakeups,
@@ -11,18 +11,18 @@ use crate::report::Report;
 use crate::setup::Setup;
 use crate::task::{Class, Step, TaskId, TaskSpec};
 
-/// How a task waits for its next frame.
+/// How a paced task waits for its next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rhythm {
     rule: PaceRule,
     period: Nanos,
     sleep: SleepMethod,
-    /// Time before the due time at which a hybrid starts to spin.
+    /// Time before the due time at which a hybrid sleeper wakes up and starts to spin.
     margin: Option<Nanos>,
 }
 
 impl TaskSpec {
-    /// Intended time between two frames; `None` for a task without a rhythm.
+    /// Returns the intended time between frames, or `None` if the task is not a paced loop.
     pub fn period(&self) -> Option<Nanos> {
         self.rhythm().map(|rhythm| rhythm.period)
     }
@@ -70,19 +70,18 @@ impl TaskSpec {
     }
 }
 
-/// A method of sleeping whose unit is at most `unit`.
+/// Picks the sleep method with the coarsest unit that is at most `unit`.
 fn by_unit(unit: Nanos) -> SleepMethod {
     let units = SleepMethod::ALL
         .into_iter()
         .filter(|method| method.unit() <= unit);
-    // The first of those with the largest unit.
+    // Prefer the first among methods with the same unit.
     units
         .rev()
         .max_by_key(|method| method.unit())
         .unwrap_or(SleepMethod::Nanosleep)
 }
 
-/// Totals of a task's frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FrameSums {
     /// Number of completed frames.
@@ -102,8 +101,8 @@ impl FrameSums {
     }
 }
 
-/// Report of `task` in the form that `pace` uses for its own loops. `None` if the task has no
-/// rhythmic frames. The work per frame is the mean of all frames.
+/// Builds the report of `task` in the form that `pace` uses for its own loops. Returns `None` if
+/// the task is not a paced loop. The work per frame is the mean over all frames.
 pub(crate) fn loop_run(
     setup: &Setup,
     report: &Report,

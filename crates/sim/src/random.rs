@@ -1,5 +1,5 @@
-//! Deterministic randomness. Each task and each interrupt source draws from a separate stream, so
-//! that they do not affect each other's draws.
+//! Reproducible random times. Each task and each interrupt source draws from its own stream, so a
+//! change to one does not alter the draws of another.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -12,19 +12,19 @@ use crate::fixed::{narrow, neg_ln};
 pub enum Law {
     /// A constant.
     Fixed(Nanos),
-    /// Normal with a mean and a standard deviation, truncated at 0 and at six deviations.
+    /// Normal with this mean and standard deviation, truncated at 0 and at six standard deviations.
     Normal(Nanos, Nanos),
-    /// Exponential with a mean: intervals of independent events.
+    /// Exponential with this mean, as between independent events.
     Exponential(Nanos),
-    /// A minimum plus an exponential time with the second value as its mean: events that keep a
-    /// distance.
+    /// A minimum plus an exponentially distributed time with the second value as its mean, as
+    /// between events that keep a minimum distance.
     Spaced(Nanos, Nanos),
-    /// Uniform from the first value up to but excluding the second.
+    /// Uniform from the first value to the second, exclusive.
     Uniform(Nanos, Nanos),
 }
 
 impl Law {
-    /// The mean, ignoring the truncation of a normal distribution.
+    /// Returns the mean. The truncation of a normal distribution is ignored.
     pub fn mean(&self) -> Nanos {
         match *self {
             Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
@@ -33,7 +33,7 @@ impl Law {
         }
     }
 
-    /// The distribution of this one's times plus `more`, which must be 0 or more.
+    /// Shifts the distribution by `more`, which must be at least 0.
     #[must_use]
     pub fn plus(&self, more: Nanos) -> Self {
         match *self {
@@ -45,7 +45,7 @@ impl Law {
         }
     }
 
-    /// Whether all parameters are at least 0 and intervals are not empty.
+    /// Whether all parameters are at least 0 and a uniform distribution's range is not empty.
     pub fn is_sound(&self) -> bool {
         match *self {
             Self::Fixed(time) | Self::Exponential(time) => time >= Nanos::ZERO,
@@ -55,12 +55,12 @@ impl Law {
     }
 }
 
-/// A stream of random times.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub struct Stream(Pcg64);
 
 impl Stream {
-    /// Stream `number` of a seed.
+    /// Creates stream number `number` of `seed`.
     pub fn new(seed: u64, number: u64) -> Self {
         Self(Pcg64::new(
             u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5,
@@ -68,12 +68,12 @@ impl Stream {
         ))
     }
 
-    /// Draws the next time; never negative.
+    /// Draws a time from `law`. The result is never negative.
     pub fn draw(&mut self, law: &Law) -> Nanos {
         match *law {
             Law::Fixed(time) => time,
             Law::Normal(mean, sd) => {
-                // The sum of twelve uniform values has the variance of a normal one (Irwin–Hall).
+                // A sum of twelve uniform values approximates a normal distribution (Irwin–Hall).
                 let sum: i64 = (0..6)
                     .map(|_| {
                         let bits = self.0.next_u64();
@@ -110,7 +110,7 @@ mod tests {
     use super::{Law, Stream};
     use ticktax_model::Nanos;
 
-    /// Mean and standard deviation of many draws.
+    /// Returns the mean and standard deviation of many draws.
     fn moments(law: &Law) -> (f64, f64) {
         let mut stream = Stream::new(1, 2);
         let draws: Vec<f64> = (0..200_000).map(|_| stream.draw(law).0 as f64).collect();

@@ -23,28 +23,29 @@ use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport, TaskSpec};
 use crate::timer::TimerRule;
 
-/// Converts events to rows, and passes them on.
+/// Converts events to rows and passes them to a sink.
 pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
     pub(crate) ids: Ids,
-    /// The thread whose waits and frames are also emitted.
+    /// Identity of the followed task, whose waits and frames are also emitted.
     followed: Option<Followed>,
 }
 
-/// A task whose waits and frames are emitted.
 struct Followed {
     name: Arc<str>,
     owner: Owner,
     thread: Thread,
 }
 
-/// The sources of a simulation.
+/// Ids of the sources in a simulation's recording. The vectors are indexed like the setup's
+/// interrupt sources and tasks.
 pub(crate) struct Ids {
     pub(crate) idle: SourceId,
     pub(crate) tick: SourceId,
     pub(crate) timer: SourceId,
-    /// The interrupt around tick and timer, if they are separate functions in it.
+    /// The interrupt that encloses the tick and timer functions. `None` without high-resolution
+    /// timers, when the tick is the whole interrupt.
     frame: Option<SourceId>,
     pub(crate) irqs: Vec<SourceId>,
     pub(crate) softirqs: Vec<SourceId>,
@@ -52,7 +53,7 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
-/// A source for each task of the setup; each task is a separate process.
+/// Adds a source of `kind` for each task, and returns their ids. Each task is a separate process.
 fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
     let tasks = (1..).zip(&setup.tasks);
     let ids = tasks.map(|(pid, task)| {
@@ -77,7 +78,7 @@ fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -
 }
 
 impl Ids {
-    /// The source of a handler's rows.
+    /// Returns the source of the rows of a handler.
     pub(crate) fn of_work(&self, work: Work) -> SourceId {
         match work {
             Work::Tick => self.tick,
@@ -89,8 +90,8 @@ impl Ids {
 }
 
 impl<'s> Recorder<'s> {
-    /// A recorder for this setup, which passes its rows to `sink`. They include the waits and
-    /// frames of a followed task.
+    /// Creates a recorder that passes rows to `sink`. The rows include the waits and frames of the
+    /// task `followed`, if given.
     pub(crate) fn new(setup: &Setup, sink: &'s mut dyn RowSink, followed: Option<TaskId>) -> Self {
         let mut sources = SourceTable::default();
         let named = |sources: &mut SourceTable, kind| {
@@ -98,8 +99,8 @@ impl<'s> Recorder<'s> {
             let ids = names.map(|source| sources.intern(Source::kernel(kind, &source.name, "")));
             ids.collect()
         };
-        // Names as in traces of a real kernel. With high-resolution timers, the tick is one of the
-        // functions in the timer interrupt.
+        // Use the names that a real kernel's trace has. With high-resolution timers, the tick is
+        // one of the functions called in the timer interrupt.
         let high_resolution = setup.machine.timers == TimerRule::HighResolution;
         let frame = sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, ""));
         let mut timer = |function| sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, function));
@@ -138,7 +139,8 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits a span; `nested` is the time of its interruptions.
+    /// Emits a span from `start` to `end`. `nested` is the part spent in handlers that interrupted
+    /// it.
     pub(crate) fn span(
         &mut self,
         cpu: usize,
@@ -158,7 +160,7 @@ impl<'s> Recorder<'s> {
         if let Some(frame) = self.ids.frame
             && (source == self.ids.tick || source == self.ids.timer)
         {
-            // The model's only cost is that of the function, so the interrupt itself costs nothing.
+            // The model assigns all of the cost to the function, none to the enclosing interrupt.
             let around = Span {
                 source: frame,
                 self_time: Nanos::ZERO,
@@ -168,32 +170,30 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits that `source` woke a thread or raised work.
+    /// Emits an edge: `source` woke a thread or raised a softirq.
     pub(crate) fn edge(&mut self, cpu: usize, at: Nanos, source: SourceId, effect: Effect) {
         let edge = Edge::new(number(cpu), at, source, effect);
         self.sink.row(&self.sources, &Row::Edge(edge));
     }
 
-    /// Thread id of a task.
     pub(crate) fn tid(&self, task: TaskId) -> Option<i32> {
         let source = self.sources.get(*self.ids.tasks.get(task.index())?);
         Some(source.thread.as_ref()?.tid)
     }
 
-    /// Name of the softirq of an interrupt source.
+    /// Returns the name of the softirq that interrupt source `source` raises.
     pub(crate) fn softirq_name(&self, source: usize) -> Arc<str> {
         let id = self.ids.softirqs[source];
         Arc::clone(&self.sources.get(id).name)
     }
 
-    /// Emits why the followed task was off its CPU.
+    /// Emits a wait of the followed task, with its reason.
     pub(crate) fn wait(&mut self, cpu: usize, why: OffCpuReason, start: Nanos, end: Nanos) {
         if let Some(source) = self.of_followed(Kind::Wait, why.name()) {
             self.span(cpu, source, start, end, Nanos::ZERO);
         }
     }
 
-    /// Emits a frame of the followed task.
     pub(crate) fn frame(&mut self, cpu: usize, frame: &Frame) {
         if let Some(source) = self.of_followed(Kind::Frame, "") {
             let row = PacedFrame::new(frame, number(cpu), source);
@@ -201,7 +201,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// A source of the followed task.
+    /// Returns the id of a source for the followed task, or `None` if no task is followed.
     fn of_followed(&mut self, kind: Kind, detail: &str) -> Option<SourceId> {
         let followed = self.followed.as_ref()?;
         Some(self.sources.intern(Source {
@@ -213,7 +213,7 @@ impl<'s> Recorder<'s> {
         }))
     }
 
-    /// The sources that rows refer to.
+    /// Returns the table of sources that rows refer to.
     pub(crate) fn into_sources(self) -> SourceTable {
         self.sources
     }
@@ -224,7 +224,7 @@ fn number(cpu: usize) -> Cpu {
     Cpu(u32::try_from(cpu).unwrap_or(u32::MAX))
 }
 
-/// The header of a simulation's recording, with the followed task if there is one.
+/// Builds the header of the recording. The task `followed`, if given, is its victim.
 pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -> Header {
     let cpus = || (0_u32..).map(Cpu).take(setup.machine.cpus);
     Header {
@@ -264,7 +264,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
     }
 }
 
-/// Autogroups of the tasks.
+/// Lists the tasks that belong to an autogroup.
 fn autogroups(setup: &Setup) -> Vec<ProcessAutogroup> {
     let process_group = |(pid, task): (i32, &TaskSpec)| {
         let group = task.attributes.autogroup?;
@@ -273,7 +273,7 @@ fn autogroups(setup: &Setup) -> Vec<ProcessAutogroup> {
     (1..).zip(&setup.tasks).filter_map(process_group).collect()
 }
 
-/// Description of the machine in the header of a recording of `setup`.
+/// Describes the machine of `setup`, for the header of a recording.
 pub fn facts(setup: &Setup) -> Facts {
     let machine = &setup.machine;
     let accounting = match machine.tick {
@@ -297,7 +297,7 @@ pub fn facts(setup: &Setup) -> Facts {
     }
 }
 
-/// The simulated contents of `/proc/stat` and `/proc/interrupts`, based on tick accounting.
+/// Simulates `/proc/stat` and `/proc/interrupts` at time `at`, with times in sampled ticks.
 fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) -> Counters {
     let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
     let time = |ticks: u64| {
@@ -309,7 +309,7 @@ fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) 
         let times = CpuTimes {
             user: time_in(report, Mode::User),
             system: time_in(report, Mode::Kernel),
-            // A CPU that idles without ticks is charged for them when it wakes up.
+            // When a CPU leaves tickless idle, the kernel charges it for the ticks it skipped.
             idle: time_in(report, Mode::Idle) + time(report.stopped),
             irq: time_in(report, Mode::Irq),
             softirq: time_in(report, Mode::Softirq),
@@ -330,10 +330,10 @@ fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) 
     }
 }
 
-/// The simulated contents of `/proc/PID/stat`, in whole steps of `USER_HZ`, 10 ms.
+/// Simulates the times in `/proc/PID/stat`, in units of 10 ms (`USER_HZ`).
 ///
-/// Up to 2.6.22, they count the ticks that found the task running. Later kernels scale the sampled
-/// user and system times so that they add up to the scheduler's exact sum (`task_utime`,
+/// Up to 2.6.22, these times count the ticks that found the task running. Later kernels scale the
+/// sampled user and system times so that their sum is the scheduler's exact run time (`task_utime`,
 /// `fs/proc/array.c`; later `cputime_adjust`).
 fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i32, ProgramTime> {
     const STEP: Nanos = Nanos::from_millis(10);

@@ -1,19 +1,19 @@
-//! Results of a simulation, besides its rows.
+//! Results of a simulation, apart from its rows.
 
 use ticktax_model::{Histogram, Nanos};
 
 use crate::task::TaskReport;
 
-/// Modes of a CPU.
+/// Kind of activity that a CPU spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Idle.
     Idle,
-    /// A program's own work.
+    /// User code.
     User,
-    /// Work in the kernel, for a program or in a kernel thread.
+    /// Kernel code, on behalf of a program or in a kernel thread.
     Kernel,
-    /// An interrupt.
+    /// An interrupt handler.
     Irq,
     /// A softirq.
     Softirq,
@@ -30,79 +30,80 @@ impl Mode {
     ];
 }
 
-/// Report on a CPU, with two kinds of accounting: exact, and sampled at the ticks.
+/// Results for one CPU. Its time is accounted for twice: exactly, and by sampling at ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuReport {
     /// Exact time in each mode, in the order of [`Mode::ALL`]. The sum is the elapsed time.
     pub times: [Nanos; 5],
     /// Number of ticks that found the CPU in each mode.
     pub samples: [u64; 5],
-    /// Number of ticks that did not happen because they were stopped.
+    /// Number of ticks skipped while the tick was stopped.
     pub stopped: u64,
-    /// Number of lost ticks: a delayed one was still pending when the next was due.
+    /// Number of ticks lost because the previous one was still delayed when they became due.
     pub lost: u64,
-    /// Number of delayed ticks at the end of the simulation: 0 or 1.
+    /// Number of ticks still delayed at the end of the simulation: 0 or 1.
     pub pending: u64,
-    /// Number of ticks delayed by handlers.
+    /// Number of ticks delayed by a handler or by masked interrupts.
     pub late: u64,
     /// Number of times that the CPU became idle.
     pub halts: u64,
-    /// Number of times that its timer was programmed, if it is not periodic.
+    /// Number of times that the timer was programmed, if it is not periodic.
     pub programs: u64,
-    /// Number of interrupts merged with one that was already pending.
+    /// Number of interrupts lost because the same source already had one pending.
     pub merged: u64,
 }
 
 impl CpuReport {
-    /// Exact time in a mode.
+    /// Returns the exact time in `mode`.
     pub fn time(&self, mode: Mode) -> Nanos {
         self.times[mode as usize]
     }
 
-    /// Exact time in all modes.
+    /// Returns the total of all modes.
     pub fn elapsed(&self) -> Nanos {
         self.times.iter().sum()
     }
 
-    /// Number of ticks that happened.
+    /// Returns the number of ticks that occurred.
     pub fn sampled(&self) -> u64 {
         self.samples.iter().sum()
     }
 }
 
-/// Fate of the packets of a link.
+/// Packet counts of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
     /// Number of packets that arrived.
     pub arrived: u64,
-    /// Number of packets dropped at the card's ring, the protocol queue and the socket buffer.
+    /// Number of packets dropped because the ring, the protocol queue or the socket buffer was
+    /// full.
     pub dropped: [u64; 3],
-    /// Number of packets still in these queues.
+    /// Number of packets left in these three queues at the end.
     pub queued: [u64; 3],
-    /// Number of packets received by a task.
+    /// Number of packets read by tasks.
     pub delivered: u64,
 }
 
 /// Results of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The simulated time.
+    /// Simulated time.
     pub elapsed: Nanos,
-    /// Hash of every switch, wakeup and interrupt with its time.
+    /// Hash over every switch, wake-up and interrupt, with its time and CPU.
     pub hash: u64,
-    /// Number of events that were simulated individually.
+    /// Number of events that the engine processed individually.
     pub events: u64,
-    /// Number of ticks of all CPUs. Most of them need no individual event.
+    /// Number of ticks on all CPUs. Most of them needed no individual event.
     pub ticks: u64,
-    /// Reports by CPU.
+    /// Results by CPU.
     pub cpus: Vec<CpuReport>,
-    /// Reports by task.
+    /// Results by task.
     pub tasks: Vec<TaskReport>,
-    /// Lateness by task: the times from the intended end of a sleep, or the end of a wait, until it
-    /// ran. A sleep that was too short counts as 0.
+    /// Lateness histogram by task. Lateness runs from the intended end of a sleep, or the end of
+    /// another wait, until the task runs. A sleep that ended too early counts as 0.
     pub lateness: Vec<Histogram>,
-    /// Reports by link.
+    /// Results by link.
     pub links: Vec<LinkReport>,
-    /// Length of a tick on the machine's clock, rounded down.
+    /// Tick period on the machine's clock, rounded down to whole ns.
     pub tick: Nanos,
 }

@@ -1,8 +1,8 @@
-//! When the kernel writes its clock into the hardware clock, and with which error.
+//! Predicts when Linux 2.4 sets the hardware clock (RTC), and the resulting error.
 //!
-//! While its time is synchronised, Linux 2.4 checks two conditions at every tick. More than 660 s
-//! must have passed since it last wrote the hardware clock. The tick must be within half a tick of
-//! the middle of a second, because the hardware starts a new second when it is set
+//! While the system time is synchronised, Linux 2.4 checks two conditions at every tick. More than
+//! 660 s must have passed since it last set the hardware clock. The tick must fall within half a
+//! tick period of the middle of a second, because setting the hardware clock restarts its second
 //! (`do_timer_interrupt`, `arch/i386/kernel/time.c`).
 
 use ticktax_model::Nanos;
@@ -10,28 +10,28 @@ use ticktax_model::Nanos;
 use crate::clock::Grid;
 
 const SECOND: i64 = 1_000_000_000;
-/// A write is due when more whole seconds than this have passed.
+/// The clock is set again once more than this many seconds have passed.
 const WAIT: i64 = 660;
 
-/// One write of the hardware clock.
+/// One setting of the hardware clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// Time of the write, by the kernel's clock.
+    /// When the clock was set, in system time.
     pub at: Nanos,
-    /// Error of the hardware clock from then on; negative if it is slow.
+    /// Resulting error of the hardware clock; negative if it is behind.
     pub error: Nanos,
 }
 
-/// All writes of the hardware clock in `length` by a kernel with these ticks. The previous write
-/// was in second 0.
+/// Lists every setting of the hardware clock within `length` by a kernel with these ticks. The
+/// clock counts as last set in second 0.
 pub fn sets(ticks: &Grid, length: Nanos) -> Vec<Set> {
     let mut sets = Vec::new();
     let mut last = 0;
     loop {
-        // No tick before this second fulfils the first condition.
+        // No earlier second satisfies the 660 s condition.
         let second = last + WAIT + 1;
         let Some(set) = set_in(ticks, second) else {
-            // If ticks are too far apart to hit the middle, the next second is tried.
+            // No tick is close enough to the middle of this second, so try the next one.
             last += 1;
             if Nanos::from_secs(last) > length {
                 return sets;
@@ -46,13 +46,14 @@ pub fn sets(ticks: &Grid, length: Nanos) -> Vec<Set> {
     }
 }
 
-/// The first tick in a second that is close enough to its middle.
+/// Returns the setting of the clock in `second`, or `None` if no tick is close enough to its
+/// middle.
 fn set_in(ticks: &Grid, second: i64) -> Option<Set> {
     let middle = Nanos(second * SECOND + SECOND / 2);
     let half = Nanos(ticks.step().0 / 2);
     let at = ticks.at(ticks.first_from(middle - half));
     let off = at - middle;
-    // The hardware starts its second now, whereas the kernel's clock reads half a second.
+    // Setting the clock starts a hardware second now, when the system time reads half a second.
     (off <= half).then_some(Set { at, error: -off })
 }
 

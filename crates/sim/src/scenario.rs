@@ -1,4 +1,4 @@
-//! Scenarios: setups in files written by people.
+//! Scenarios: simulation setups as TOML files.
 //!
 //! ```
 //! let setup = ticktax_sim::scenario::parse("game.toml", r#"
@@ -30,22 +30,22 @@ use crate::setup::{Group, Link, MAX_TASKS, Setup, SetupError, Source, Then};
 use crate::task::{Class, Footprint, Step, TaskId, TaskSpec};
 use crate::timer::Call;
 
-/// Why a file is not a valid scenario.
+/// Why a scenario file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {why}")]
 pub struct ScenarioError {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The line in it, starting at 1.
+    /// Line number, from 1.
     pub line: usize,
     /// The problem.
     pub why: String,
 }
 
-/// Parses a scenario from the text of `file`, and checks that it can be simulated.
+/// Parses `text`, the contents of scenario `file`, and checks that it can be simulated.
 ///
 /// # Errors
-/// A line is invalid, which the error names, or the setup cannot be simulated.
+/// A line is invalid or the setup cannot be simulated. The error names the line.
 pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     let error = |byte: usize, why: &str| ScenarioError {
         file: file.to_owned(),
@@ -65,7 +65,7 @@ pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     Ok(setup)
 }
 
-/// The parts of a scenario besides [`settings`].
+/// The tables of a scenario, except those read as [`settings`].
 #[derive(Deserialize)]
 struct Scenario {
     #[serde(default)]
@@ -200,11 +200,11 @@ struct GroupText {
     period: Time,
 }
 
-/// An error: its byte offset in the text, and the reason.
+/// Byte offset of an error in the text, and the reason.
 type Wrong = (usize, String);
 
 impl Scenario {
-    /// Adds everything to an empty setup.
+    /// Adds the scenario's tasks, interrupts, links and groups to `setup`.
     fn fill(&self, setup: &mut Setup) -> Result<(), Wrong> {
         let mut count: usize = 0;
         for task in &self.task {
@@ -239,7 +239,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Byte offset of the name that a check complains about, if it has one.
+    /// Returns the byte offset of the name that `error` is about, if it is about a named part.
     fn place_of(&self, error: &SetupError) -> Option<usize> {
         let tasks = self.task.iter().map(|task| ("task", &task.name));
         let interrupts = self
@@ -253,7 +253,7 @@ impl Scenario {
     }
 }
 
-/// The first task with this name.
+/// Returns the first task called `name`.
 fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Wrong> {
     let place = names.iter().position(|other| other == name.get_ref());
     let place = place.and_then(|place| u32::try_from(place).ok());
@@ -399,15 +399,19 @@ mod tests {
     fn errors_contain_the_reason_and_the_line() {
         for (rest, line, why) in [
             ("colour = 1\n", 5, "unknown setting `colour`"),
-            ("cpus = 0\n", 5, "cpus: 0 is not from 1 to 8192"),
-            ("cpus = -1\n", 5, "cpus: -1 is not from 1 to 8192"),
-            ("cpus = \"2\"\n", 5, "cpus: write a whole number"),
+            ("cpus = 0\n", 5, "cpus: 0 is out of range: choose 1 to 8192"),
+            (
+                "cpus = -1\n",
+                5,
+                "cpus: -1 is out of range: choose 1 to 8192",
+            ),
+            ("cpus = \"2\"\n", 5, "cpus: write an integer"),
             ("slack = 3\n", 5, "slack: write a duration"),
             ("slice = \"3ms\"\n", 5, "slice: only the policy eevdf"),
             (
                 "timers = \"first-tick\"\nhighres = true\n",
                 6,
-                "sets the same as `timers`",
+                "sets the same value as `timers`",
             ),
             ("phases = [\"1parsec\"]\n", 5, "1parsec"),
             (
@@ -423,12 +427,12 @@ mod tests {
             (
                 "[[task]]\nname = \"a\"\ncount = 70000\nprogram = [{ work = \"1ms\" }]\n",
                 6,
-                "70000 tasks: at most 65536",
+                "too many tasks (70000): give at most 65536",
             ),
             (
                 "[[task]]\nname = \"a\"\nprogram = [{ lock = 5000 }, { work = \"1ms\" }]\n",
                 6,
-                "numbered from 0 to 4095",
+                "lock numbers must be 0 to 4095",
             ),
             (
                 "[[task]]\nname = \"a\"\ncpu = 3\nprogram = [{ work = \"1ms\" }]\n",
@@ -448,7 +452,7 @@ mod tests {
             (
                 "[[interrupt]]\nname = \"i\"\ninterval = \"1s\"\nsignal = \"b\"\n",
                 8,
-                "no task `b`",
+                "no task named `b`",
             ),
             (
                 "[[task]]\nname = \"a\"\nprogram = [{ spin-until = \"0ms\" }]\n",

@@ -1,8 +1,9 @@
-//! The trait between the engine and its schedulers, with one file per scheduler.
+//! Schedulers, one per file, and the traits that connect them to the engine.
 //!
-//! A policy is a [`RunQueue`], which orders the runnable tasks of one queue. `Queues` gives each
-//! CPU its own queue, or one queue to all, and moves tasks between them. A new scheduler is a file
-//! with a `RunQueue` and an entry in [`Policy`]; scenarios, `--vary` and the property tests follow.
+//! A policy implements [`RunQueue`], which orders the runnable tasks of one queue. `Queues`
+//! combines run queues into a machine, either one per CPU or one shared by all, and migrates tasks.
+//! To add a scheduler, write a file with a `RunQueue` and add it to [`Policy`]. Scenarios, `--vary`
+//! and the property tests then include it.
 
 mod eevdf;
 mod fair;
@@ -25,31 +26,32 @@ use grouped::{Grouped, Places};
 pub use o1::O1;
 use queues::Queues;
 
-/// The scheduler for tasks that are not real-time.
+/// The scheduling policy for normal (not real-time) tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Linux 2.4: one queue for all CPUs; the task with the best `goodness()` runs.
     Goodness,
-    /// Linux 2.4 with the `timer_ticks` proposal: a slice is charged when it is used up, not tick
-    /// by tick.
+    /// Linux 2.4 with the proposed `timer_ticks` patch, which charges a slice when it is used up
+    /// instead of tick by tick.
     GoodnessSlices,
-    /// Linux 2.4's goodness with a queue per CPU.
+    /// Linux 2.4's `goodness()` with one queue per CPU.
     GoodnessPerCpu,
     /// Approximately Linux 2.6.0 to 2.6.22: active and expired priority arrays.
     O1,
-    /// Approximately Linux 2.6.23 to 6.5: least virtual run time first.
+    /// Approximately CFS, Linux 2.6.23 to 6.5: the task with the least virtual run time runs.
     Fair,
-    /// Approximately Linux 6.6 and later: the earliest virtual deadline among the eligible tasks.
+    /// Approximately EEVDF, Linux 6.6 and later: the eligible task with the earliest virtual
+    /// deadline runs.
     Eevdf {
-        /// Run time until a task's deadline is renewed, unless the task requests its own slice.
+        /// Slice of tasks that do not request one: run time until the deadline is renewed.
         slice: Nanos,
-        /// Whether a timer ends slices (`HRTICK`) instead of the tick.
+        /// Whether a timer enforces slices (`HRTICK`) instead of the tick.
         hrtick: bool,
     },
 }
 
 impl Policy {
-    /// All policies, with their default settings.
+    /// All policies, with default parameters.
     pub const ALL: [Self; 6] = [
         Self::Goodness,
         Self::GoodnessSlices,
@@ -62,7 +64,7 @@ impl Policy {
         },
     ];
 
-    /// Name in scenarios and on the command line, without its settings.
+    /// Returns the policy's name in scenarios and on the command line, without parameters.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Goodness => "goodness",
@@ -74,8 +76,8 @@ impl Policy {
         }
     }
 
-    /// Whether kernels with this policy scale the times in `/proc/PID/stat` to the scheduler's
-    /// measured run time (`task_utime`, `fs/proc/array.c`), instead of counting ticks.
+    /// Whether `/proc/PID/stat` shows times scaled to the scheduler's exact run time (`task_utime`,
+    /// `fs/proc/array.c`) instead of tick counts.
     pub(crate) const fn scales_times(self) -> bool {
         match self {
             Self::Goodness | Self::GoodnessSlices | Self::GoodnessPerCpu | Self::O1 => false,
@@ -83,7 +85,7 @@ impl Policy {
         }
     }
 
-    /// Builds a scheduler for these CPUs and tasks, at a tick rate of `hz`.
+    /// Creates the machine's scheduler. `hz` is the tick rate.
     pub(crate) fn build(self, cpus: usize, hz: i64, tasks: &[Attributes]) -> Box<dyn Scheduler> {
         let smp = cpus > 1;
         match self {
@@ -117,36 +119,36 @@ impl Policy {
     }
 }
 
-/// Why a task enters a queue.
+/// Why a task enters a run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It had slept or waited for this long.
+    /// The task woke up after sleeping or waiting for this long.
     Woken(Nanos),
-    /// It was preempted.
+    /// The task was preempted.
     Preempted,
-    /// It yielded the CPU.
+    /// The task yielded the CPU.
     Yielded,
-    /// It was moved from another queue.
+    /// The task migrated from another queue.
     Moved,
 }
 
-/// The order of the runnable tasks of one queue.
+/// One run queue: a set of runnable tasks and the order in which they run.
 ///
-/// The queue is notified of everything that happens to its tasks, and has no clock. Run time is
-/// reported through [`charge`](Self::charge) before any decision based on it. `tasks` is the
-/// policy's state of every task of the machine, indexed by [`TaskId`].
+/// A run queue has no clock. The engine calls it for everything that happens to its tasks, and
+/// reports run time through [`charge`](Self::charge) before asking for a decision. In all methods,
+/// `tasks` is the policy's state of every task on the machine, indexed by [`TaskId`].
 pub trait RunQueue {
-    /// The policy's state of a task.
+    /// The policy's state of one task.
     type Entity;
 
-    /// Initial state of a new task.
+    /// Creates the state of a new task.
     fn entity(&self, attributes: &Attributes) -> Self::Entity;
 
     /// Enqueues a task.
     fn put(&mut self, tasks: &mut [Self::Entity], task: TaskId, why: Arrival);
 
-    /// Dequeues the task that runs next on `cpu`. `prev` ran there until now. If it is still
-    /// runnable, it has already been [`put`](Self::put) back.
+    /// Removes and returns the task to run next on `cpu`. `prev` is the task that ran there until
+    /// now. If it is still runnable, it has already been [`put`](Self::put) back.
     fn take(
         &mut self,
         tasks: &mut [Self::Entity],
@@ -154,17 +156,17 @@ pub trait RunQueue {
         prev: Option<TaskId>,
     ) -> Option<TaskId>;
 
-    /// The running `task` sleeps, waits or ends.
+    /// Handles that `task`, which is running, blocks or exits.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Dequeues a `movable` task for another CPU's queue, if there is one.
+    /// Removes and returns a queued task that is `movable`, so that another CPU can run it.
     fn steal(
         &mut self,
         tasks: &mut [Self::Entity],
         movable: &dyn Fn(TaskId) -> bool,
     ) -> Option<TaskId>;
 
-    /// Number of queued tasks, without the running one.
+    /// Returns the number of queued tasks, not counting the running one.
     fn len(&self) -> usize;
 
     /// Whether no task is queued.
@@ -172,44 +174,46 @@ pub trait RunQueue {
         self.len() == 0
     }
 
-    /// Records that `task` ran for `ran`.
+    /// Adds `ran` to the run time of `task`.
     fn charge(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ran: Nanos) {}
 
-    /// Processes a tick while `task` runs. Returns whether another task should run.
+    /// Handles a tick that found `task` running. Returns whether another task should run now.
     fn tick(&mut self, tasks: &mut [Self::Entity], task: TaskId) -> bool;
 
-    /// Number of upcoming ticks that only change counters. They need not be processed one by one,
-    /// because [`tick`](Self::tick) would return false.
+    /// Returns how many of the next ticks would only change counters, because [`tick`](Self::tick)
+    /// would return `false`. The engine handles those together through [`pass`](Self::pass).
     fn quiet_ticks(&self, _tasks: &[Self::Entity], _task: TaskId) -> i64 {
         if self.is_empty() { i64::MAX } else { 0 }
     }
 
-    /// Records that `ticks` quiet ticks have passed.
+    /// Handles `ticks` quiet ticks at once.
     fn pass(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ticks: i64) {}
 
-    /// Whether `woken`, which has just been enqueued, should preempt `running`.
+    /// Whether `woken`, which was just queued, should preempt `running`.
     fn preempts(&self, tasks: &[Self::Entity], running: TaskId, woken: TaskId) -> bool;
 
-    /// Run time left until [`tick`](Self::tick) must be called for `task`, if that cannot wait for
-    /// a tick.
+    /// Returns the run time after which the scheduler must be called for `task`, if it cannot wait
+    /// for the next tick.
     fn alarm(&self, _tasks: &[Self::Entity], _task: TaskId) -> Option<Nanos> {
         None
     }
 
-    /// `task`, which is not enqueued, leaves this queue for another.
+    /// Handles that `task`, which is not queued, moves from this queue to another.
     fn detach(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// `task`, which is not enqueued, joins this queue from another.
+    /// Handles that `task`, which is not queued, moves to this queue from another.
     fn attach(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 }
 
-/// All queues of a machine, as the engine sees them.
+/// The scheduler of a whole machine, as seen by the engine.
 pub(crate) trait Scheduler {
-    /// The CPU that a woken task should go to; `running` returns the task on each CPU.
+    /// Picks a CPU for `task`, which wakes up and last ran on CPU `last`. `running` returns the
+    /// task that runs on a given CPU.
     fn place(&self, task: TaskId, last: usize, running: &dyn Fn(usize) -> Option<TaskId>) -> usize;
-    /// Enqueues a woken task in that CPU's queue.
+    /// Puts `task` into the queue of `cpu` after it slept for `slept`.
     fn wake(&mut self, cpu: usize, task: TaskId, slept: Nanos);
-    /// Enqueues the previous task again, if it is runnable (`back`), and dequeues the next.
+    /// Picks the next task for `cpu`, after putting `prev` back into the queue if it is still
+    /// runnable. `back` is the reason for putting it back; `None` if it blocked or exited.
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, back: Option<Arrival>)
     -> Option<TaskId>;
     /// See [`RunQueue::charge`].
@@ -224,7 +228,7 @@ pub(crate) trait Scheduler {
     fn preempts(&self, cpu: usize, running: TaskId, woken: TaskId) -> bool;
     /// See [`RunQueue::alarm`].
     fn alarm(&self, cpu: usize, task: TaskId) -> Option<Nanos>;
-    /// Number of tasks that wait in the queue of `cpu`.
+    /// Returns the number of tasks waiting in the queue of `cpu`.
     fn queued(&self, cpu: usize) -> usize;
 }
 
@@ -235,7 +239,7 @@ mod tests {
     #[test]
     fn the_documentation_has_a_row_for_every_policy() {
         let root = env!("CARGO_MANIFEST_DIR");
-        let page = fs::read_to_string(format!("{root}/../../docs/model.md")).unwrap();
+        let page = fs::read_to_string(format!("{root}/../../docs/explanation/model.md")).unwrap();
         let mut files = 0;
         for entry in fs::read_dir(format!("{root}/src/scheduler")).unwrap() {
             let path = entry.unwrap().path();

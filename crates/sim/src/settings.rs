@@ -1,7 +1,7 @@
-//! Settings of a modelled machine and its kernel: a table of names, values and descriptions.
+//! Settings of a simulated machine and its kernel: a table of names, values and descriptions.
 //!
-//! [`all`] is the source for scenarios, the grids of `--vary`, the description of a prediction's
-//! machine, and the list in docs/settings.md. A new setting needs only a row in the table.
+//! The table drives scenarios, the grids of `--vary`, the machine description in predictions, and
+//! the list in docs/reference/settings.md. A new setting only needs a new row.
 //!
 //! ```
 //! use ticktax_sim::{Machine, Policy, Setup, settings};
@@ -11,7 +11,7 @@
 //! let hz = settings::find("hz").unwrap();
 //! hz.set(&mut setup, hz.parse("250")?)?;
 //! assert_eq!(setup.machine.hz, 250);
-//! assert_eq!(hz.parse("0").unwrap_err(), "0 is not from 1 to 1000000");
+//! assert_eq!(hz.parse("0").unwrap_err(), "0 is out of range: choose 1 to 1000000");
 //! # Ok::<(), String>(())
 //! ```
 
@@ -31,16 +31,16 @@ pub use value::{Kind, Value};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// The section of a scenario that contains a setting.
+/// Section of a scenario that a setting belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// The top of the file, for settings of the run.
+    /// The top of the file, for settings of the simulation.
     Run,
     /// `[machine]`.
     Machine,
 }
 
-/// A setting, as a row of the table.
+/// A row of the settings table.
 pub struct Setting {
     name: &'static str,
     kind: Kind,
@@ -54,34 +54,35 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Name as the user types it: `hz`, `costs.tick`.
+    /// Returns the name as users type it, such as `hz` or `costs.tick`.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Type of its values.
+    /// Returns the type of the setting's values.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Section of a scenario that contains it.
+    /// Returns the scenario section that the setting belongs to.
     pub const fn section(&self) -> Section {
         self.section
     }
 
-    /// Description, as a line of Markdown.
+    /// Returns the description: one line of Markdown.
     pub const fn help(&self) -> &'static str {
         self.help
     }
 
-    /// Name of the property that it sets: its own name, or that of another setting for the same
-    /// property. No two settings may set the same property.
+    /// Returns the name of the property that this setting changes. It is the setting's own name, or
+    /// that of another setting if this one is an alias. A setup may contain only one setting per
+    /// property.
     pub const fn sets(&self) -> &'static str {
         self.sets
     }
 
-    /// Index in the table. Settings take effect in this order, so those that others depend on come
-    /// first.
+    /// Returns the setting's index in the table. Settings are applied in this order, because later
+    /// ones may depend on earlier ones.
     pub fn rank(&self) -> usize {
         let place = table::ALL
             .iter()
@@ -89,24 +90,24 @@ impl Setting {
         place.unwrap_or(table::ALL.len())
     }
 
-    /// Parses a value.
+    /// Parses a value for this setting.
     ///
     /// # Errors
-    /// A line that explains the problem.
+    /// One line that describes the problem.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         self.kind.parse(text)
     }
 
-    /// Its value in `setup`; `None` if it does not apply, such as a slice for a policy without
-    /// slices.
+    /// Returns the value in `setup`, or `None` if the setting does not apply there, such as `slice`
+    /// to a policy without slices.
     pub fn get(&self, setup: &Setup) -> Option<Value> {
         (self.get)(setup)
     }
 
-    /// Sets its value in `setup`.
+    /// Changes the value in `setup`.
     ///
     /// # Errors
-    /// A line that explains why it does not apply.
+    /// One line that says why the setting does not apply.
     pub fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
         (self.set)(setup, value)
     }
@@ -118,23 +119,23 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// All settings, in the order in which they take effect.
+/// Iterates over all settings, in the order in which they are applied.
 pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     table::ALL.iter()
 }
 
-/// Finds a setting by name.
+/// Returns the setting called `name`.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
 
-/// Names of all settings, separated by commas.
+/// Returns the names of all settings, separated by commas.
 pub fn names() -> String {
     all().map(Setting::name).collect::<Vec<_>>().join(", ")
 }
 
-/// A machine's settings in the form that users type them: `hz=250`. Most settings are only included
-/// if they differ from the default.
+/// Describes `machine` by its settings, as users type them: `hz=250`. Most settings are included
+/// only if they differ from the default.
 pub fn told(machine: &Machine) -> Vec<String> {
     let setup = |machine| Setup::new(machine, Nanos::ZERO);
     let default = setup(Machine::new(1, machine.hz, Policy::Fair));
@@ -150,7 +151,8 @@ pub fn told(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-/// All settings of `setup`, by name, for its recording. [`machine`] can parse them again.
+/// Returns all settings of `setup` by name, to be saved in its recording. [`machine`] turns them
+/// back into a machine.
 pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
     let own = all().filter(|setting| setting.sets == setting.name);
     let mut recorded: BTreeMap<String, String> = own
@@ -164,19 +166,19 @@ pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
     recorded
 }
 
-/// The machine with these [`recorded`] settings. A tick of `nohz-full` covers every CPU. A list of
-/// CPUs is not a setting; it is in the [`tick_mode`](ticktax_model::machine::Machine::tick_mode) of
-/// a recording's header.
+/// Reconstructs a machine from its [`recorded`] settings. With `tick = nohz-full`, all CPUs may
+/// stop their tick, because the list of CPUs is not a setting. The recording's header contains it
+/// ([`tick_mode`](ticktax_model::machine::Machine::tick_mode)).
 ///
 /// # Errors
-/// A line that names the invalid or unknown setting.
+/// One line that names the invalid or unknown setting.
 pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     let is_known = |name: &str| name == PHASES || find(name).is_some();
     if let Some(name) = recorded.keys().find(|name| !is_known(name)) {
         return Err(format!("unknown setting `{name}`"));
     }
     let mut setup = Setup::new(Machine::new(1, 100, Policy::Fair), Nanos::ZERO);
-    // In the order in which they take effect.
+    // Apply settings in table order, because later ones may depend on earlier ones.
     for setting in all() {
         let Some(text) = recorded.get(setting.name) else {
             continue;
@@ -195,7 +197,7 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     Ok(setup.machine)
 }
 
-/// The list of all settings for docs/settings.md: a table in Markdown.
+/// Returns the list of all settings for docs/reference/settings.md: a Markdown table.
 pub fn markdown() -> String {
     let row = |setting: &Setting| {
         let required = if setting.is_required {
@@ -235,7 +237,7 @@ mod tests {
         setup
     }
 
-    /// Some values of every kind.
+    /// Returns sample values of `kind`.
     fn values(kind: Kind) -> Vec<Value> {
         match kind {
             Kind::Integer(min, max) => vec![Value::Integer(min), Value::Integer(max)],
@@ -297,7 +299,10 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_the_settings_as_they_are() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/settings.md"
+        );
         ticktax_fixture::assert_documented(file, "<!-- settings -->\n", &markdown());
     }
 

@@ -1,4 +1,4 @@
-//! The simulated setup: a machine, its tasks, and its interrupts.
+//! Description of a simulation: the machine, its tasks and its interrupt sources.
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::TickMode;
@@ -10,15 +10,14 @@ use crate::speed::Speed;
 use crate::task::{Class, Step, TaskSpec};
 use crate::timer::TimerRule;
 
-/// Maximum number of tasks in a setup.
 pub(crate) const MAX_TASKS: usize = 65_536;
-/// Lock numbers run from 0 to below this.
+/// Number of locks. Programs refer to them by numbers from 0.
 const MAX_LOCKS: usize = 4_096;
 
-/// Costs of the kernel's own work. All of them may be zero.
+/// CPU time that the kernel's own work takes. All costs may be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Cost of a tick; must be less than the tick period.
+    /// Cost of a tick. It must be less than the tick period.
     pub tick: Nanos,
     /// Cost of a high-resolution timer interrupt.
     pub timer: Nanos,
@@ -37,26 +36,28 @@ pub struct Machine {
     pub device: Device,
     /// Excess speed of the tick device's clock, in parts per billion.
     pub drift_ppb: i64,
-    /// Delay of each CPU's tick after the machine's; zero for CPUs left out.
+    /// Delay of each CPU's tick behind the machine's tick grid. CPUs beyond the end of the list
+    /// have no delay.
     pub phases: Vec<Nanos>,
-    /// When a CPU's tick stops.
+    /// When CPUs stop their tick.
     pub tick: TickMode,
-    /// Mask level of the tick: handlers of this level and above delay it.
+    /// Mask level of the tick. Handlers at this level or above delay it.
     pub tick_level: u8,
-    /// How sleeps are rounded.
+    /// How the kernel rounds sleeps.
     pub timers: TimerRule,
-    /// Timer slack of high-resolution timers: 50 µs in Linux.
+    /// Timer slack of tasks, which applies to high-resolution timers; 50 µs in Linux.
     pub slack: Nanos,
     /// The scheduler.
     pub policy: Policy,
     /// Costs of the kernel's own work.
     pub costs: Costs,
-    /// Speed of the CPUs.
+    /// CPU speed.
     pub speed: Speed,
 }
 
 impl Machine {
-    /// A machine without costs, with an ideal timer, and with periodic ticks in phase on all CPUs.
+    /// Creates a machine with ideal timers, no kernel costs, and periodic ticks that are in phase
+    /// on all CPUs.
     pub fn new(cpus: usize, hz: u64, policy: Policy) -> Self {
         Self {
             cpus,
@@ -75,16 +76,16 @@ impl Machine {
     }
 }
 
-/// Action at the end of an interrupt handler.
+/// Effect of an interrupt handler when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// None.
+    /// Nothing.
     Nothing,
-    /// Raises a softirq with this cost.
+    /// Raises a softirq, which takes this long.
     Softirq(Law),
-    /// Signals a waiting task, such as a threaded handler or a reader.
+    /// Signals a task, such as a threaded handler or a reader.
     Signal(crate::task::TaskId),
-    /// Passes on the packets in this link's ring.
+    /// Moves the packets in this link's ring to its protocol queue.
     Packets(usize),
 }
 
@@ -95,58 +96,58 @@ pub struct Source {
     pub name: String,
     /// The CPU that it interrupts.
     pub cpu: usize,
-    /// Mask level of its handler: handlers of this level and above delay it. Linux has one level
-    /// for all; BSD has several.
+    /// Mask level of the handler. Handlers at this level or above delay it. Linux has a single
+    /// level; BSD has several.
     pub level: u8,
     /// Time of the first interrupt.
     pub start: Nanos,
-    /// Time between two interrupts.
+    /// Time from one interrupt to the next.
     pub interval: Law,
-    /// Cost of its handler.
+    /// Run time of the handler.
     pub cost: Law,
-    /// Action at the end of its handler.
+    /// Effect of the handler when it ends.
     pub then: Then,
 }
 
-/// The path of packets: ring, protocol queue, socket buffer. Packets that find a queue full are
-/// dropped there.
+/// A receive path of packets: NIC ring, protocol queue, socket buffer. A packet that arrives at a
+/// full queue is dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Capacity of the card's ring, which holds packets until its interrupt is handled.
+    /// Capacity of the NIC's ring, where packets wait for the interrupt handler.
     pub ring: u64,
-    /// Capacity of the queue between interrupt and softirq.
+    /// Capacity of the protocol queue, where packets wait for the softirq.
     pub protocol: u64,
-    /// Capacity of the socket buffer, from which the task receives.
+    /// Capacity of the socket buffer, where packets wait for a task.
     pub socket: u64,
-    /// Cost of a packet in the softirq.
+    /// Softirq time per packet.
     pub cost: Nanos,
 }
 
-/// A group of tasks with a quota of CPU time (`cpu.max`).
+/// A group of tasks that share a CPU quota (`cpu.max`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// CPU time that its tasks may use per period.
+    /// CPU time that the group may use per period.
     pub quota: Nanos,
-    /// Length of a period.
+    /// Length of the quota period.
     pub period: Nanos,
 }
 
-/// A complete simulation setup.
+/// Everything needed to run a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// The machine.
+    /// Machine to simulate.
     pub machine: Machine,
-    /// Its tasks, at most 65536.
+    /// Tasks, at most 65536.
     pub tasks: Vec<TaskSpec>,
-    /// Its interrupt sources, at most 64.
+    /// Interrupt sources, at most 64.
     pub sources: Vec<Source>,
-    /// Its packet paths.
+    /// Receive paths of packets.
     pub links: Vec<Link>,
-    /// Its quota groups.
+    /// CPU quota groups.
     pub groups: Vec<Group>,
-    /// Simulated time.
+    /// Time to simulate.
     pub length: Nanos,
-    /// Seed of all randomness.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -154,14 +155,14 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct SetupError {
-    /// The invalid part.
+    /// Part of the setup that is invalid.
     pub what: String,
-    /// The reason.
+    /// Description of the problem.
     pub why: String,
 }
 
 impl Setup {
-    /// A setup of a machine without tasks, for this simulated time.
+    /// Creates a setup without tasks that simulates `machine` for `length`.
     pub fn new(machine: Machine, length: Nanos) -> Self {
         Self {
             machine,
@@ -174,10 +175,10 @@ impl Setup {
         }
     }
 
-    /// Checks that the setup can be simulated.
+    /// Checks whether the setup can be simulated.
     ///
     /// # Errors
-    /// The invalid part, with the reason.
+    /// The first invalid part, and the reason.
     pub fn check(&self) -> Result<(), SetupError> {
         self.check_machine()?;
         if self.tasks.len() > MAX_TASKS {

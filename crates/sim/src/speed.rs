@@ -1,23 +1,23 @@
-//! Speed of a CPU: its frequency, and a clock that is stopped for part of the time.
+//! CPU speed: frequency scaling and clock modulation.
 
 use ticktax_model::Nanos;
 
 use crate::fixed::scale;
 
-/// Speed of a CPU, relative to its full speed.
+/// Speed of a CPU relative to its maximum.
 ///
-/// A lower frequency slows instructions but not memory. Stopping the clock (T-states, `CLKMOD`)
-/// takes eighths of all time, so that everything slows down.
+/// A lower frequency slows down instructions but not memory accesses. Clock modulation (T-states,
+/// `CLKMOD`) stops the clock for a number of eighths of the time, which slows down everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// Frequency in thousandths of the full one, above 0.
+    /// Frequency in thousandths of the maximum, above 0.
     pub frequency: i64,
-    /// Eighths of the time in which the clock runs, 1 to 8.
+    /// Number of eighths of the time in which the clock runs, 1 to 8.
     pub duty: i64,
 }
 
 impl Speed {
-    /// Full speed.
+    /// Maximum speed.
     pub const FULL: Self = Self {
         frequency: 1000,
         duty: 8,
@@ -28,7 +28,8 @@ impl Speed {
         self.frequency > 0 && (1..=8).contains(&self.duty)
     }
 
-    /// Elapsed time of work that takes `compute` and `memory` at full speed.
+    /// Returns how long work takes at this speed, if at full speed it spends `compute` on
+    /// instructions and `memory` on memory accesses.
     pub fn wall(&self, compute: Nanos, memory: Nanos) -> Nanos {
         if *self == Self::FULL {
             return compute + memory;

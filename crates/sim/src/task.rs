@@ -1,4 +1,4 @@
-//! Tasks: their programs of steps, and reports about them.
+//! Tasks: the programs they execute, and their results.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -7,12 +7,12 @@ use ticktax_model::pace::PaceRule;
 use crate::random::Law;
 use crate::timer::Call;
 
-/// A task, identified by its index in the setup.
+/// A task, identified by its index in [`Setup::tasks`](crate::Setup::tasks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    /// The index.
+    /// Returns the index in the setup.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -21,7 +21,7 @@ impl TaskId {
 /// Scheduling class of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// `SCHED_OTHER`, scheduled by the machine's policy.
+    /// `SCHED_OTHER`, scheduled by the machine's [`Policy`](crate::Policy).
     #[default]
     Normal,
     /// `SCHED_FIFO` with a priority from 1 to 99.
@@ -30,97 +30,98 @@ pub enum Class {
     RoundRobin(u8),
 }
 
-/// Attributes of a task that schedulers use.
+/// Attributes of a task that affect scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Scheduling class.
     pub class: Class,
     /// Nice value, from -20 (most important) to 19.
     pub nice: i8,
-    /// The only allowed CPU, if the task is pinned.
+    /// CPU that the task is pinned to, if any.
     pub cpu: Option<usize>,
-    /// Process number; tasks of one process share their memory.
+    /// Process id. Tasks of one process share their memory.
     pub process: u32,
-    /// Requested slice, for schedulers that support it.
+    /// Requested slice, for policies that support it.
     pub slice: Option<Nanos>,
-    /// Autogroup of the task, for schedulers that first share between groups.
+    /// Autogroup, for policies that divide CPU time among groups first.
     pub autogroup: Option<Autogroup>,
 }
 
-/// One step of a program.
+/// A step of a task's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Computes for this long at the CPU's full speed; at least 1 ns.
+    /// Computes for this long, in CPU time at full speed; at least 1 ns.
     Work(Law),
-    /// Works in the kernel without being preemptible; at least 1 ns.
+    /// Works in the kernel, where other tasks cannot preempt it; at least 1 ns.
     Kernel(Law),
     /// Works with interrupts masked; at least 1 ns.
     Masked(Law),
-    /// Sleeps for this long.
+    /// Sleeps for this long in this system call.
     Sleep(Call, Law),
-    /// Sleeps for the rest of a time since the last [`Step::Frame`]. Elapsed time counts in whole
-    /// units: `time - int(passed / unit) · unit`. Does not sleep if nothing is left.
+    /// Sleeps until `time` after the last [`Step::Frame`], by a clock that counts whole units: the
+    /// sleep takes `time - int(elapsed / unit) · unit`. Does not sleep if that is not positive.
     SleepRest {
-        /// The system call.
+        /// System call to sleep in.
         call: Call,
-        /// The intended time between two frames.
+        /// Intended time between two frames.
         time: Nanos,
-        /// The program's unit of time.
+        /// Unit in which the program measures elapsed time.
         unit: Nanos,
     },
-    /// Sleeps until the next multiple of this time.
+    /// Sleeps in this system call until the next multiple of this time.
     SleepUntil(Call, Nanos),
-    /// Computes until the next multiple of this time, polling the clock as a program does to avoid
-    /// delays. It ends at that time, regardless of interrupts and the CPU's speed. If another task
-    /// is running then, it ends when this task runs again.
+    /// Polls the clock until the next multiple of this time. Interrupts and the CPU's speed do not
+    /// delay the end. If the task has been preempted at that time, the step ends when it runs
+    /// again.
     SpinUntil(Nanos),
-    /// Waits until the next frame is due, according to a [`PaceRule`]. If that time has passed, it
-    /// continues immediately. The next step must be [`Step::Frame`].
+    /// Waits until the next frame is due according to `rule`. Continues immediately if that time
+    /// has passed. The next step must be [`Step::Frame`].
     Pace {
-        /// Rule for the due times of frames.
+        /// Rule that determines when frames are due.
         rule: PaceRule,
         /// Time between two frames.
         period: Nanos,
-        /// Unit of the sleep call: sleeps are rounded up to whole units.
+        /// Unit of the sleep call. Sleeps are rounded up to whole units.
         unit: Nanos,
-        /// Time before the due time at which the task stops sleeping and computes as in
-        /// [`Step::SpinUntil`]: 0 for sleeping only, a period or more for spinning only.
+        /// Time before the due time at which the task stops sleeping and polls the clock as in
+        /// [`Step::SpinUntil`]. With 0 it only sleeps; with `period` or more it only spins.
         spin: Nanos,
     },
-    /// Delays the next wakeup after its timer. It stands for delays outside the modelled kernel,
-    /// such as those of a hypervisor.
+    /// Delays the next wake-up by this long after the timer expires, as hypervisors and other
+    /// causes outside the modelled kernel do.
     Late(Law),
-    /// Waits for this long for an external event, without a timer of this kernel.
+    /// Waits for an external event, which occurs after this time and uses no timer of this kernel.
     Arrive(Law),
-    /// Works once per period, if a period has started since the last time: a simulation with fixed
-    /// steps inside a faster loop. Steps that come too late are counted and skipped.
+    /// Works if a new period has started since this step last worked. This models a fixed-step
+    /// simulation within a faster loop. Periods missed entirely are counted and skipped.
     Every {
-        /// The period.
+        /// Length of the period.
         period: Nanos,
-        /// Work of a step.
+        /// Work per period.
         work: Law,
     },
-    /// Starts a frame: counts it and records the time.
+    /// Starts a frame: counts it and records its start.
     Frame,
     /// Yields the CPU.
     Yield,
-    /// Acquires this lock, waiting in first-come order.
+    /// Acquires this lock. Waiters are served first come, first served.
     Lock(usize),
-    /// Releases the lock to the first waiter.
+    /// Releases this lock, and hands it to the first waiter.
     Unlock(usize),
-    /// Signals a task, which ends its current or next [`Step::Wait`].
+    /// Signals a task: ends its current [`Step::Wait`], or else its next.
     Signal(TaskId),
     /// Waits for a signal.
     Wait,
-    /// Takes a packet from this link's socket buffer, waiting for one if necessary, and works on
-    /// it.
+    /// Takes a packet from this link's socket buffer, waiting for one if necessary, and then works
+    /// for this long.
     Receive(usize, Law),
-    /// Ends the task.
+    /// Exits.
     Exit,
 }
 
 impl Step {
-    /// Whether the step always takes time. Time then passes in a program that repeats it.
+    /// Whether this step always lets time pass. A program without such a step could loop forever in
+    /// no time.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
@@ -136,7 +137,7 @@ impl Step {
         )
     }
 
-    /// The law that the step draws a time from.
+    /// Returns the distribution that the step draws a time from, if any.
     pub(crate) fn law(&self) -> Option<&Law> {
         match self {
             Self::Work(law)
@@ -152,36 +153,36 @@ impl Step {
     }
 }
 
-/// Model of how a task's memory returns to the cache after another task has used it.
+/// How quickly a task reloads its memory into the cache after another task has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Cost of loading all of it.
+    /// Cost of reloading all of it.
     pub refill: Nanos,
-    /// CPU time in which a task touches 1 - 1/e of it.
+    /// CPU time in which the task touches a share of 1 - 1/e of its memory.
     pub tau: Nanos,
 }
 
-/// Specification of a task.
+/// Description of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpec {
     /// Name of the task.
     pub name: String,
     /// Whether it is a kernel thread.
     pub kernel: bool,
-    /// Attributes that schedulers use.
+    /// Attributes that affect scheduling.
     pub attributes: Attributes,
-    /// When the task is created.
+    /// Time at which the task is created.
     pub start: Nanos,
-    /// Its steps, repeated in a loop.
+    /// Steps, executed in an endless loop.
     pub program: Vec<Step>,
-    /// Index of its quota group.
+    /// Index of its quota group in [`Setup::groups`](crate::Setup::groups), if any.
     pub group: Option<usize>,
-    /// Its memory, if the cache is modelled.
+    /// Cache footprint; `None` if the task's cache use is not modelled.
     pub footprint: Option<Footprint>,
 }
 
 impl TaskSpec {
-    /// A program that is not pinned, at nice 0, created at the start.
+    /// Creates a task that starts at time 0, at nice 0 and not pinned to a CPU.
     pub fn new(name: &str, program: Vec<Step>) -> Self {
         Self {
             name: name.to_owned(),
@@ -194,7 +195,7 @@ impl TaskSpec {
         }
     }
 
-    /// Pins the task to a CPU.
+    /// Pins the task to `cpu`.
     #[must_use]
     pub fn on(mut self, cpu: usize) -> Self {
         self.attributes.cpu = Some(cpu);
@@ -221,56 +222,58 @@ impl TaskSpec {
 pub(crate) enum State {
     /// Not created yet.
     Unborn,
-    /// Queued for a CPU.
+    /// Waiting for a CPU.
     Runnable,
     /// Running on this CPU.
     Running(usize),
-    /// Waiting for a timer.
+    /// Sleeping until a timer expires.
     Sleeping,
     /// Waiting for a packet, a lock or an external event.
     Blocked,
     /// Waiting for a signal.
     Waiting,
-    /// Held back because its group's quota is used up.
+    /// Throttled because its group's quota is used up.
     Throttled,
-    /// Ended.
+    /// Exited.
     Ended,
 }
 
-/// Report about a task.
+/// Results for one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskReport {
-    /// Exact CPU time, without interrupts.
+    /// Exact CPU time, excluding interrupts.
     pub ran: Nanos,
-    /// Number of ticks that found it running.
+    /// Number of ticks that found the task running.
     pub sampled: u64,
-    /// Completed work that its program asked for. It is less than `ran` if caches or context
-    /// switches cost time.
+    /// CPU time of completed work that the program requested. `ran` also includes context switches
+    /// and cache reloads.
     pub work: Nanos,
-    /// Number of steps that worked.
+    /// Number of completed work steps.
     pub bursts: u64,
-    /// Number of times that it started to run after another task or idle time.
+    /// Number of times that the task started to run after another task or idle time.
     pub switches: u64,
-    /// Number of times that its memory had to be reloaded into the cache.
+    /// Number of times that the task started to run with its memory evicted from the cache.
     pub refills: u64,
-    /// Total cost of the reloads.
+    /// Total cost of reloading the cache.
     pub refill_time: Nanos,
-    /// Number of [`Step::Frame`]s.
+    /// Number of frames.
     pub frames: u64,
-    /// Number of missed steps of [`Step::Every`].
+    /// Number of periods that [`Step::Every`] missed.
     pub overshot: u64,
     /// Number of completed sleeps.
     pub sleeps: u64,
-    /// Smallest excess of a sleep over the requested time; negative if one was too short.
+    /// Smallest difference between the actual and the requested length of a sleep; negative if a
+    /// sleep ended too early.
     pub min_late: Option<Nanos>,
     /// Total wake-up latency.
     pub latency: Nanos,
     /// Largest wake-up latency.
     pub worst_latency: Nanos,
-    /// Longest time from the end of a wait, or the intended end of a sleep, until it ran.
+    /// Longest time from the intended end of a sleep, or the end of another wait, until the task
+    /// ran.
     pub worst_lateness: Nanos,
     /// Number of received packets.
     pub packets: u64,
-    /// Time during which its group's quota held it back.
+    /// Total time that the task was throttled.
     pub throttled: Nanos,
 }

@@ -1,24 +1,24 @@
-//! When a sleep ends, depending on the system call and the kernel's timers.
+//! Computes when a sleep ends, for each system call and each way in which kernels implement timers.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
 
 use crate::clock::Grid;
 
-/// How a kernel implements timers of sleeping tasks.
+/// How the kernel implements the timers of sleeping tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerRule {
-    /// Linux 2.4: jiffies. A request is rounded up to ticks of exactly 1/HZ (`timespec_to_jiffies`,
-    /// `include/linux/time.h`), plus one for the current tick.
+    /// Linux 2.4: jiffies. Sleeps are rounded up to nominal ticks of exactly 1/HZ
+    /// (`timespec_to_jiffies`, `include/linux/time.h`), plus one for the current tick.
     NominalJiffies,
-    /// Linux 2.6 to 2.6.15: jiffies. A request is rounded up to ticks of their real length
+    /// Linux 2.6 to 2.6.15: jiffies. Sleeps are rounded up to ticks of their real length
     /// (`TICK_NSEC`), plus one.
     Jiffies,
-    /// High-resolution timers without a high-resolution device (2.6.16 and later, `highres=off`).
-    /// They expire at the first tick of this CPU at or after the deadline (`hrtimer_run_queues`).
-    /// If the tick was stopped, they expire at the first tick after their slack.
+    /// hrtimers without a high-resolution device (2.6.16 and later, `highres=off`). A sleep ends at
+    /// this CPU's first tick at or after the deadline (`hrtimer_run_queues`). If the tick is
+    /// stopped, the sleep ends at the first tick after its slack.
     FirstTick,
-    /// High-resolution timers with a one-shot device: they expire at the deadline.
+    /// hrtimers with a one-shot device. A sleep ends at its deadline, or within its slack.
     HighResolution,
 }
 
@@ -31,7 +31,7 @@ impl TimerRule {
         Self::HighResolution,
     ];
 
-    /// Name in scenarios and on the command line.
+    /// Returns the rule's name in scenarios and on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::NominalJiffies => "jiffies-2.4",
@@ -42,20 +42,20 @@ impl TimerRule {
     }
 }
 
-/// The system call in which a task sleeps.
+/// The system call that a task sleeps in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `nanosleep`: rounded up, plus one tick (`sys_nanosleep`).
+    /// `nanosleep`: rounded up to ticks, plus one (`sys_nanosleep`).
     Nanosleep,
-    /// `select`: rounded up without an additional tick, so that it can be too short by part of a
-    /// tick (2.4's `sys_select`).
+    /// `select`: rounded up to ticks without adding one, so it can return early by part of a tick
+    /// (2.4's `sys_select`).
     Select,
-    /// `poll`: whole ms, rounded up to ticks, plus one (2.4's `sys_poll`).
+    /// `poll`: whole milliseconds, rounded up to ticks, plus one (2.4's `sys_poll`).
     Poll,
 }
 
 impl Call {
-    /// The call that models a method of sleeping; `None` for methods that spin.
+    /// Returns the call that models a sleep method, or `None` if the method spins.
     pub const fn of(method: SleepMethod) -> Option<Self> {
         match method {
             SleepMethod::Nanosleep
@@ -68,7 +68,7 @@ impl Call {
         }
     }
 
-    /// The method of sleeping with this call.
+    /// Returns the sleep method that uses this call.
     pub const fn method(self) -> SleepMethod {
         match self {
             Self::Nanosleep => SleepMethod::Nanosleep,
@@ -77,8 +77,8 @@ impl Call {
         }
     }
 
-    /// Rounds a time up to the call's unit, as a program must to avoid waking early: `poll` takes
-    /// whole ms, `select` whole µs. With high-resolution timers, no other rounding occurs.
+    /// Rounds a time up to the unit of this call, as a program must to avoid waking early: ms for
+    /// `poll`, µs for `select`. With high-resolution timers, this is the only rounding.
     fn in_its_unit(self, time: Nanos) -> Nanos {
         match self.method().unit().0 {
             1 => time,
@@ -86,8 +86,9 @@ impl Call {
         }
     }
 
-    /// Slack of this call for a task with `slack`. `select` and `poll` use at least 0.1 % of the
-    /// time, but at most 100 ms (`select_estimate_accuracy`, `fs/select.c`).
+    /// Returns the slack of a sleep of `time` in this call, by a task whose timer slack is `slack`.
+    /// `select` and `poll` allow at least 0.1 % of the time, up to 100 ms
+    /// (`select_estimate_accuracy`, `fs/select.c`).
     fn slack(self, time: Nanos, slack: Nanos) -> Nanos {
         match self {
             Self::Nanosleep => slack,
@@ -99,48 +100,49 @@ impl Call {
     }
 }
 
-/// When a timer expires.
+/// When a sleep timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// At this tick of the CPU's own grid.
+    /// At this tick number on the CPU's own grid.
     Tick(i64),
-    /// At a tick of the CPU's own grid: the first from `soonest` on while ticks run, or `latest` if
-    /// ticks are stopped until then. When a kernel stops its tick, it plans for the end of the next
-    /// timer's slack (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls
-    /// `hrtimer_get_next_event`). At any tick, it runs all timers whose slack has begun.
+    /// At the CPU's first tick from `soonest` on, or at tick `latest` if the tick is stopped until
+    /// then. Before it stops the tick, the kernel looks for the end of the next timer's slack
+    /// (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls `hrtimer_get_next_event`).
+    /// Every tick expires all timers whose slack has begun.
     TickWithin {
-        /// End of the requested time.
+        /// Requested end of the sleep, where the slack begins.
         soonest: Nanos,
-        /// First tick after the slack.
+        /// Number of the first tick after the slack.
         latest: i64,
     },
-    /// At `latest` by its own interrupt, or from `soonest` on by an earlier tick or another task's
-    /// timer. At any interrupt, Linux runs every timer whose slack has begun
+    /// At `latest` by its own interrupt, or earlier, from `soonest` on, by a tick or another task's
+    /// timer. Every timer interrupt in Linux expires all timers whose slack has begun
     /// (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
     Within {
-        /// End of the requested time.
+        /// Requested end of the sleep, where the slack begins.
         soonest: Nanos,
         /// End of the slack.
         latest: Nanos,
     },
 }
 
-/// The grids of a CPU's timers.
+/// Clock grids and settings that determine when a CPU's timers expire.
 #[derive(Clone, Copy, Debug)]
 pub struct Grids<'a> {
-    /// Ticks at which `jiffies` is incremented.
+    /// Ticks that increment `jiffies`.
     pub jiffies: &'a Grid,
-    /// Ticks of the CPU's own timer, at which its timers are processed.
+    /// This CPU's ticks, which process its timers.
     pub local: &'a Grid,
     /// Configured tick rate, in Hz.
     pub hz: i64,
-    /// Allowed delay of a task's timer, so that it can expire with others (`PR_SET_TIMERSLACK`).
-    /// Jiffies have no slack.
+    /// Timer slack of tasks: how much a timer may be delayed so that it expires along with others
+    /// (`PR_SET_TIMERSLACK`). Jiffies timers have no slack.
     pub slack: Nanos,
 }
 
 impl TimerRule {
-    /// When a sleep of `time` (0 or more) that starts at `now` ends on a CPU with these grids.
+    /// Returns when a sleep of `time` (0 or more) ends if it starts at `now` on a CPU with these
+    /// grids.
     pub fn due(self, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Due {
         let Grids {
             jiffies, local, hz, ..
@@ -173,7 +175,7 @@ impl TimerRule {
     }
 }
 
-/// Converts `time` to ticks of 1/HZ, rounded up.
+/// Converts `time` to nominal ticks of 1/HZ, rounded up.
 fn nominal_ticks(time: Nanos, hz: i64) -> i64 {
     let tick = 1_000_000_000 / hz.max(1);
     (time.0 + tick - 1).div_euclid(tick)
@@ -209,7 +211,8 @@ mod tests {
     #[test]
     fn calls_round_differently() {
         let ticks_of = |rule, call| {
-            // Just after the tenth tick at 100 Hz, which really is 10.00015 ms long.
+            // The sleep starts just after the tenth tick. A tick at 100 Hz really lasts 10.00015
+            // ms.
             let end = end(
                 rule,
                 call,
@@ -224,7 +227,7 @@ mod tests {
         assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Select), 1);
         assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Poll), 2);
         assert_eq!(ticks_of(TimerRule::FirstTick, Call::Nanosleep), 2);
-        // At 1000 Hz a tick is 0.99985 ms long, so 1 ms is two ticks, plus one is three.
+        // A tick at 1000 Hz lasts 0.99985 ms, so a sleep of 1 ms takes two ticks, plus one.
         let at_1000 = |rule| {
             let end = end(
                 rule,
@@ -257,11 +260,11 @@ mod tests {
         assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
         assert_eq!(fine(Call::Select), Nanos(3_201_500));
         assert_eq!(fine(Call::Poll), Nanos(4_000_500));
-        // The additional ms costs a tick if it passes one.
+        // `poll` rounds up to 4 ms, which costs a further tick if one lies between.
         let coarse = |call| end_of(TimerRule::FirstTick, call);
         assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
         assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
-        // 0.1 % of a second is more than the task's 50 µs.
+        // For a sleep of 1 s, 0.1 % exceeds the task's slack of 50 µs.
         let late = |rule, call| with_slack(rule, call, Nanos::from_secs(1), Nanos(50_000));
         let fine = |call| late(TimerRule::HighResolution, call) - Nanos(1_000_000_500);
         assert_eq!(fine(Call::Nanosleep), Nanos(50_000));
@@ -275,7 +278,7 @@ mod tests {
             )
         };
         assert_eq!(coarse(3_940_000), Nanos(4_000_000));
-        // The sleep ends before the tick, but its slack does not.
+        // The requested end is before a tick, but the end of the slack is after it.
         assert_eq!(coarse(3_960_000), Nanos(8_000_000));
     }
 
@@ -301,8 +304,8 @@ mod tests {
             rule in rules(), hz in 19_u64..2_000, now in 0_i64..1 << 40, time in 0_i64..1 << 33,
             phase in 0_i64..1_000_000
         ) {
-            // A nominal tick may be longer than a real one, because of rounding to the device's
-            // clock: by up to 1 µs for each tick of the request.
+            // Rounding to the device's clock can make a real tick shorter than a nominal one, by up
+            // to 1 µs per tick of the sleep.
             let end = end(rule, Call::Nanosleep, Nanos(now), Nanos(time), hz, Nanos(phase));
             let ticks = 1 + time * i64::try_from(hz).unwrap() / 1_000_000_000;
             let short = if rule == TimerRule::NominalJiffies { ticks } else { 0 };

@@ -1,4 +1,4 @@
-//! Files and folders: folders held by a handle, files that appear complete or not at all, output to
+//! File access: directories held by a handle, files that appear complete or not at all, output to
 //! files and devices, locks, checksummed lines, and messages for I/O errors.
 
 mod folder;
@@ -19,13 +19,13 @@ pub use input::{open_input, read_input};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 
-/// A file or folder with an exclusive lock (flock(2)). Dropping it unlocks, and so does the end of
-/// the process, even after SIGKILL.
+/// A file or directory with an exclusive flock(2) lock. Dropping it releases the lock; so does the
+/// end of the process, even by SIGKILL.
 #[derive(Debug)]
 pub struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks an open file or folder.
+    /// Locks an open file or directory.
     ///
     /// # Errors
     /// Another process holds the lock, or a system error.
@@ -50,25 +50,25 @@ impl DerefMut for LockedFile {
 }
 
 impl Drop for LockedFile {
-    /// Unlocks explicitly. A child that another thread has just forked holds a copy of the
-    /// descriptor until it executes its program, so closing ours would leave the file locked.
+    /// Unlocks explicitly. A child that another thread has just forked has a copy of the descriptor
+    /// until it executes its program, so closing ours would leave the file locked.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
-/// Writes a line of a journal: the CRC-32 of its JSON in eight hexadecimal digits, a space, the
-/// JSON.
+/// Formats a line of a journal: the CRC-32 of the content's JSON in eight hexadecimal digits, a
+/// space, and the JSON.
 ///
 /// # Errors
-/// The content cannot be JSON: it holds a path that is not UTF-8.
+/// The content cannot be JSON because it contains a path that is not UTF-8.
 pub fn checked_line(content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let json = serde_json::to_string(content)?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
 }
 
-/// Reads a [`checked_line`], which includes its line end. Returns `None` if the line is cut short
-/// or damaged, or holds another type.
+/// Parses a [`checked_line`], which includes its line end. Returns `None` if the line is truncated
+/// or damaged, or contains another type.
 pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (sum, json) = text.split_once(' ')?;
@@ -76,7 +76,7 @@ pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     right.then(|| serde_json::from_str(json).ok()).flatten()
 }
 
-/// Reason and remedy if an output file cannot be started.
+/// Explains why an output file could not be created, and what to do.
 pub fn creation_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -89,9 +89,10 @@ pub fn creation_words(error: &io::Error) -> String {
     }
 }
 
-/// Reason and remedy of an I/O error, without the system's number. A [`Distrust`] has both already.
+/// Explains an I/O error and what to do, without the error number. A [`Distrust`] is already worded
+/// this way.
 pub fn error_words(error: &io::Error) -> String {
-    // The standard library has no kind for these.
+    // `io::ErrorKind` has no variant for these errors.
     let full = [Errno::EMFILE, Errno::ENFILE].map(|errno| errno as i32);
     if error
         .raw_os_error()
@@ -105,7 +106,7 @@ pub fn error_words(error: &io::Error) -> String {
     distrust.map_or_else(|| words(error.kind()), ToString::to_string)
 }
 
-/// Reason and remedy of a kind of I/O error. The system's number is left out.
+/// Explains a kind of I/O error and what to do, without an error number.
 pub fn words(kind: io::ErrorKind) -> String {
     let words = match kind {
         io::ErrorKind::NotFound => "no such file or folder; check the path",
@@ -126,13 +127,13 @@ pub fn words(kind: io::ErrorKind) -> String {
         }
         io::ErrorKind::InvalidFilename => "the name is too long or not allowed; choose another",
         io::ErrorKind::UnexpectedEof => "it ends too early; copy it again in full",
-        // `ErrorKind` has words of its own for the rest, without a number.
+        // `ErrorKind` describes all other kinds, without an error number.
         other => return format!("{other}; try another folder or disk"),
     };
     words.to_owned()
 }
 
-/// Whether an I/O error says that there is no space left, on the disk or of a quota.
+/// Whether an I/O error means that the disk or a quota is full.
 pub fn is_full(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -145,12 +146,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_with_its_owner_whoever_has_a_copy_of_the_file() {
+    fn a_lock_ends_with_its_owner_despite_copies_of_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || LockedFile::lock(File::open(folder.path()).expect("a folder"));
         let first = open().expect("it is free");
         assert!(matches!(open(), Err(TryLockError::WouldBlock)));
-        // A child that another thread is starting has such a copy.
+        // A child that another thread forks has such a copy.
         let copy = first.try_clone().expect("a copy");
         drop(first);
         open().expect("it is free again");

@@ -1,9 +1,9 @@
-//! A folder of facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
+//! A directory of facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files appear complete or not at all, so readers always find complete files. One agent writes to
-//! a folder at a time, and its user must own the folder. The next agent removes the unfinished
-//! files of a killed one. Rows that cannot be written are kept for a while and retried, in bounded
-//! memory.
+//! Files appear complete or not at all, so readers never see a partial file. Only one agent at a
+//! time writes to a directory, and its user must own the directory. An agent removes the unfinished
+//! files of a killed predecessor. Rows that cannot be written are kept in bounded memory for a
+//! while and retried.
 
 mod file;
 mod parts;
@@ -22,55 +22,54 @@ use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, part
 
 pub use file::{FactsError, PartWriter};
 
-/// The file that an agent locks while it writes to the folder.
+/// File that an agent locks while it writes to the directory.
 const LOCK: &str = ".lock";
 
-/// Settings of a folder of facts.
+/// Settings of a facts directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsSettings {
     /// The host that the rows describe.
     pub host: String,
-    /// Whether to write histograms as lists, too.
+    /// Whether histograms are also written as lists.
     pub lists: bool,
     /// Maximum number of days per table. The oldest days are removed.
     pub max_days: usize,
-    /// Maximum number of bytes in the folder. The oldest files are removed.
+    /// Maximum number of bytes in the directory. The oldest files are removed.
     pub max_bytes: u64,
 }
 
-/// A folder of facts that this process writes to.
+/// A facts directory that this process writes to.
 #[derive(Debug)]
 pub struct FactsFolder {
     folder: Folder,
     settings: FactsSettings,
     writer: PartWriter,
-    /// Rows that are not in a file yet, in order of arrival.
+    /// Rows that no file contains yet, in order of arrival.
     pending: VecDeque<Row>,
     count: FactsCount,
-    /// Holds the lock while it is open.
+    /// Holds the directory's lock while open.
     _lock: LockedFile,
 }
 
 impl FactsFolder {
-    /// With this many rows, a file is written before the ten minutes are over.
+    /// Number of rows at which a file is written before ten minutes have passed.
     const MANY: usize = 5_000;
 
-    /// Maximum number of rows waiting to be written, about 10 MiB. Beyond that, the oldest are
-    /// dropped.
+    /// Maximum number of rows waiting to be written, about 10 MiB. When there are more, the oldest
+    /// are dropped.
     const MOST_PENDING: usize = 20_000;
 
-    /// Opens the folder, creates it if it is missing, and removes the leftovers of a killed
-    /// process.
+    /// Opens the directory, which is created if it is missing, and removes the unfinished files of
+    /// a killed process.
     ///
     /// # Errors
-    /// Fails if the folder cannot be written, if another user can change it, or if another agent
-    /// writes to it.
+    /// The directory cannot be written, another user can change it, or another agent writes to it.
     pub fn open(path: &Path, settings: FactsSettings) -> Result<Self, FactsError> {
         let io = |error: io::Error| FactsError::io(path, &error);
         let folder = Folder::make_trusted(path, 0o755).map_err(io)?;
         let lock = OsStr::new(LOCK);
         drop(folder.write(lock, true, 0o644).map_err(io)?);
-        // Held open for reading only, so that the disk can be made read-only while the agent runs.
+        // Open for reading only, so that the disk can be remounted read-only while the agent runs.
         let file = folder.read(lock).map_err(io)?;
         let lock = LockedFile::lock(file).map_err(|error| match error {
             TryLockError::WouldBlock => FactsError {
@@ -98,16 +97,16 @@ impl FactsFolder {
         Ok(this)
     }
 
-    /// The number of rows and files written, dropped and failed so far.
+    /// Number of rows and files written, rows dropped and attempts failed so far.
     pub fn count(&self) -> FactsCount {
         self.count
     }
 
-    /// Takes completed windows. Writes all pending rows if one of the windows has ten minutes, or
-    /// if there are many rows.
+    /// Takes completed windows. Writes all pending rows if a window is ten minutes long, or if many
+    /// rows are pending.
     ///
     /// # Errors
-    /// Fails if a file cannot be written. Its rows are retried next time.
+    /// A file cannot be written. Its rows are retried next time.
     pub fn take(&mut self, windows: &[Window]) -> Result<(), FactsError> {
         let due = windows
             .iter()
@@ -128,7 +127,7 @@ impl FactsFolder {
     /// Writes all pending rows.
     ///
     /// # Errors
-    /// Fails if a file cannot be written. Its rows are retried next time.
+    /// A file cannot be written. Its rows are retried next time.
     pub fn flush(&mut self) -> Result<(), FactsError> {
         let mut result = Ok(());
         let mut parts: BTreeMap<(Table, String), Vec<Row>> = BTreeMap::new();
@@ -166,7 +165,7 @@ impl FactsFolder {
     fn give_up_oldest(&mut self) -> usize {
         let many = self.pending.len().saturating_sub(Self::MOST_PENDING);
         if many > 0 {
-            // Rows that could not be written were appended after newer ones.
+            // Rows whose file could not be written were appended after newer ones.
             let pending = self.pending.make_contiguous();
             pending.sort_by_key(Row::time_unix_ms);
         }
@@ -175,8 +174,8 @@ impl FactsFolder {
         self.pending.len()
     }
 
-    /// Removes the oldest files if there are too many days or bytes. It counts days instead of
-    /// comparing dates, so that a clock set forward does not erase the history.
+    /// Removes the oldest files if there are too many days or bytes. Days are counted rather than
+    /// compared with today's date, so a clock set forward does not erase the history.
     fn retire(&mut self) {
         let mut parts = parts(&self.folder);
         for table in Table::EVERY.map(Table::name) {
@@ -257,7 +256,7 @@ mod tests {
         }
     }
 
-    /// All files below the folder except the lock, as relative paths.
+    /// Relative paths of all files below the directory except the lock.
     fn files(folder: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut folders = vec![folder.to_owned()];
@@ -358,7 +357,7 @@ mod tests {
     fn rows_that_cannot_be_written_are_retried() {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
-        // A file blocks the day's folder.
+        // A file blocks the day's directory.
         let blocked = folder.path().join("accounts/day=1970-01-01");
         fs::write(&blocked, "").unwrap();
         facts.take(&[window(WindowLength::Minute, 0, 2)]).unwrap();
@@ -416,7 +415,7 @@ mod tests {
         assert_eq!(facts.count().bytes, new);
     }
 
-    /// A folder of facts with one old day. The budget of [`one_day`] removes it when the next file
+    /// A facts directory with one old day. The budget of [`one_day`] removes it when the next file
     /// is written.
     fn old_day(folder: &TempDir) -> PathBuf {
         let day = folder.path().join("accounts/day=1970-01-01");
@@ -517,7 +516,7 @@ mod tests {
         assert!(refused.contains("other users may write to"), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         mode(folder.path(), 0o700);
-        // A day that others can write to is not ours to remove.
+        // A day's directory that others can write to is not ours to remove.
         mode(&day, 0o777);
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
         assert!(day.join("part-1.parquet").exists());
@@ -531,7 +530,7 @@ mod tests {
 
         use super::*;
 
-        /// The user `nobody` on every distribution.
+        /// The user id of `nobody` on every distribution.
         const SOMEBODY: u32 = 65_534;
 
         #[test]

@@ -1,26 +1,26 @@
-//! The folder in which a flight recorder keeps its incidents. It holds recordings of incidents, and
-//! an index with a line per event.
+//! The directory in which a flight recorder keeps its incidents. It contains recordings of
+//! incidents, and an index with one line per event.
 //!
-//! # Files on the disk
-//! An incident's line is written first. It contains the name of its recording, which can continue
-//! for seconds and include further incidents. The recording then appears under its name, complete
-//! or not at all, and another line confirms it.
+//! # Files on disk
+//! An incident's line is written first. It names the recording, which can continue for seconds and
+//! include further incidents. The recording then appears under that name, complete or not at all,
+//! and another line confirms it.
 //!
-//! No file stays open in between, so the file system can be made read-only. Lines then wait in
+//! No file stays open in between, so the file system can be remounted read-only. Lines then wait in
 //! memory until they can be written.
 //!
 //! A killed recorder leaves lines whose recording does not exist, and a hidden unfinished file,
-//! which the next recorder removes. A recording that no line names is added again. An unterminated
-//! last line is never read, and the next recorder cuts it off.
+//! which the next recorder removes. A recording that no line names is added to the index again. An
+//! unterminated last line is never read, and the next recorder cuts it off.
 //!
 //! # Safety
-//! Every access is relative to one handle of the folder, which the recorder's user must own.
-//! Recordings in the index have names of our own form ([`name`]). A line with another name counts
-//! as damaged, and its file is neither opened nor removed. Links are not followed. A reader follows
-//! the same rules, but can read any user's folder ([`IncidentFolder`]).
+//! Every access is relative to one handle of the directory, which the recorder's user must own. The
+//! index may name only recordings whose names have our own form ([`name`]). A line with any other
+//! name counts as damaged, and the file is neither opened nor removed. Links are not followed.
+//! Readers follow the same rules, but can read any user's directory ([`IncidentFolder`]).
 //!
 //! # Limits
-//! A [`Budget`] bounds the recordings written per hour, the recordings kept, and their bytes.
+//! A [`Budget`] limits the recordings written per hour, the recordings kept, and their total size.
 //! Beyond it, the oldest recordings are removed, but their lines stay. The index has a separate
 //! limit, [`INDEX_MAX`].
 
@@ -58,12 +58,12 @@ const HOUR_MS: i64 = 3_600_000;
 /// counted.
 const WAITING: usize = 256;
 
-/// Limits of a folder of incidents.
+/// Limits of an incident directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Maximum number of recordings kept.
     pub count: u64,
-    /// Maximum number of bytes of these recordings.
+    /// Maximum total size of these recordings, in bytes.
     pub bytes: u64,
     /// Maximum number of recordings written in any hour.
     pub per_hour: u64,
@@ -80,7 +80,7 @@ impl Default for Budget {
     }
 }
 
-/// Why a folder of incidents cannot be used, as one line that names it.
+/// Why an incident directory cannot be used, as one line that names the directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct IncidentStoreError(String);
@@ -91,14 +91,14 @@ impl IncidentStoreError {
     }
 }
 
-/// A folder of incidents that a recorder writes to. Only one recorder can hold it.
+/// An incident directory that a recorder writes to. Only one recorder at a time can hold it.
 #[derive(Debug)]
 pub struct IncidentStore {
     folder: IncidentFolder,
     _lock: LockedFile,
     index: IndexFile,
     budget: Budget,
-    /// The existing recordings, oldest first: number, name and bytes.
+    /// Existing recordings, oldest first: number of the first incident, file name and size.
     kept: VecDeque<(u64, String, u64)>,
     bytes: u64,
     next: u64,
@@ -107,18 +107,18 @@ pub struct IncidentStore {
     lost: BTreeMap<LossCause, u64>,
     /// Lines that could not be written yet, oldest first.
     waiting: VecDeque<IndexLine>,
-    /// Whether a line with the start of watching was noted.
+    /// Whether the start of watching was noted.
     watches: bool,
     /// The recording in progress.
     current: Option<Current>,
 }
 
-/// A recording that has incidents but is not written yet.
+/// A recording that already has incidents but is not written yet.
 #[derive(Debug)]
 struct Current {
-    /// When its first incident was noticed, in ms since 1970.
+    /// Time at which its first incident was noticed, in ms since 1970.
     at: i64,
-    /// Its future name. `None` if the budget does not allow the recording.
+    /// Name that the recording will have; `None` if the budget does not allow it.
     name: Option<String>,
     entries: Vec<IncidentEntry>,
 }
@@ -126,33 +126,33 @@ struct Current {
 /// An incident that was added to the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Its index entry.
+    /// Index entry of the incident.
     pub entry: IncidentEntry,
-    /// The future path of its recording.
+    /// Path that the incident's recording will have.
     pub path: Option<PathBuf>,
-    /// Why part of it could not be written.
+    /// Why the incident could not be noted completely.
     pub trouble: Option<String>,
 }
 
 /// The outcome of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its incidents, each with the recording's size or why it was not kept.
+    /// Entries of the recording's incidents, each with the recording's size or why it was not kept.
     pub entries: Vec<IncidentEntry>,
-    /// The path of the recording, if it was kept.
+    /// Path of the recording, if it was kept.
     pub path: Option<PathBuf>,
-    /// Why part of it could not be written.
+    /// Why the recording, or its outcome, could not be written completely.
     pub trouble: Option<String>,
 }
 
 impl IncidentStore {
-    /// Locks the folder, creates it if it is missing, removes the unfinished files of killed
-    /// recorders, and heals the index. `now` is in ms since 1970. Also returns the recordings that
-    /// the index lacks, for the caller to add with [`IncidentStore::found`].
+    /// Locks the directory, which is created if it is missing, removes the unfinished files of
+    /// killed recorders, and heals the index. `now` is in ms since 1970. Also returns the
+    /// recordings that the index lacks; the caller must add them with [`IncidentStore::found`].
     ///
     /// # Errors
-    /// Fails if the folder cannot be created or written, or if another user can change it. Also
-    /// fails if another recorder holds it, or if its index is an unrelated file.
+    /// The directory cannot be created or written, another user can change it, another recorder
+    /// holds it, or its index is an unrelated file.
     pub fn open(
         path: &Path,
         budget: Budget,
@@ -192,14 +192,14 @@ impl IncidentStore {
         Ok((store, unindexed))
     }
 
-    /// Notes that a recorder watches since `at`, in ms since 1970. Returns why the note could not
-    /// be written, if so.
+    /// Notes that the recorder has been watching since `at`, in ms since 1970. If the note could
+    /// not be written, returns the reason.
     pub fn began(&mut self, at: i64) -> Option<String> {
         self.watches = true;
         self.note(IndexLine::Began { at_unix_ms: at })
     }
 
-    /// The folder's path, for messages.
+    /// Path of the directory, for messages.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -209,12 +209,12 @@ impl IncidentStore {
         &self.folder
     }
 
-    /// Losses so far, by cause.
+    /// Number of losses so far, by cause.
     pub fn lost(&self) -> impl Iterator<Item = (LossCause, u64)> {
         self.lost.iter().map(|(&cause, &count)| (cause, count))
     }
 
-    /// Counts the existing recordings that the index knows.
+    /// Counts the existing recordings that are in the index, and those written in the last hour.
     fn take_stock(&mut self, contents: &IncidentIndex, now: i64) {
         let mut last = None;
         for entry in contents.entries() {
@@ -236,8 +236,8 @@ impl IncidentStore {
     }
 
     /// Adds an incident to the index, as part of the recording in progress. The first incident
-    /// starts a recording, if the budget allows. Failures do not end the recorder: what was not
-    /// kept is counted and reported.
+    /// starts a recording if the budget allows. Failures do not stop the recorder: losses are
+    /// counted and reported.
     pub fn tell(&mut self, incident: Incident) -> Told {
         if self.current.is_none() {
             self.current = Some(self.begin(incident.at_unix_ms));
@@ -287,7 +287,7 @@ impl IncidentStore {
         }
     }
 
-    /// Completes the line of a recording whose recorder was killed before it wrote that line.
+    /// Adds the missing outcome of a recording whose recorder was killed before it wrote that line.
     fn heal(&mut self, contents: &IncidentIndex) -> Result<(), IndexError> {
         let last = contents.entries().last().filter(|entry| entry.bytes == 0);
         let Some(name) = last.and_then(|entry| entry.recording.as_ref()) else {
@@ -297,8 +297,8 @@ impl IncidentStore {
         self.index.append(&outcome_line(name, outcome))
     }
 
-    /// Writes the recording of the incidents since the last one, if the budget allows, and notes
-    /// the outcome in the index. As above, failures do not end the recorder.
+    /// Writes the recording of all incidents since the last one, if the budget allows, and notes
+    /// its outcome in the index. As in [`IncidentStore::tell`], failures do not stop the recorder.
     pub fn record(
         &mut self,
         header: &Header,
@@ -338,8 +338,8 @@ impl IncidentStore {
         recorded
     }
 
-    /// Notes a recording's outcome. Lines that still wait are updated, and written lines get an
-    /// additional one.
+    /// Notes a recording's outcome. Waiting lines are updated; for lines already written, a line is
+    /// added.
     fn settle(&mut self, name: &str, outcome: Result<u64, LossCause>) -> Option<String> {
         let waiting = self.waiting.iter_mut().filter_map(IndexLine::entry_mut);
         for entry in waiting.filter(|entry| entry.names(name)) {
@@ -351,7 +351,7 @@ impl IncidentStore {
     /// Adds the line of a recording that the index lacked.
     ///
     /// # Errors
-    /// Fails if the recording has disappeared or the index cannot be written.
+    /// The recording has disappeared, or the index cannot be written.
     pub fn found(
         &mut self,
         found: &Unindexed,
@@ -372,7 +372,8 @@ impl IncidentStore {
         written.map_err(|error| self.cannot_write_index(&error))
     }
 
-    /// Notes something else that was not kept. Returns why the note could not be written, if so.
+    /// Notes that something else was not kept. If the note could not be written, returns the
+    /// reason.
     pub fn lose(&mut self, cause: LossCause, count: u64) -> Option<String> {
         if count == 0 {
             return None;
@@ -381,10 +382,10 @@ impl IncidentStore {
         self.note(IndexLine::Lost { cause, count })
     }
 
-    /// Notes that the recorder ended at `at`, in ms since 1970, if it ever watched.
+    /// Notes that the recorder stopped at `at`, in ms since 1970, if it ever watched.
     ///
     /// # Errors
-    /// Fails if the index cannot be written.
+    /// The index cannot be written.
     pub fn close(mut self, at: i64) -> Result<(), IncidentStoreError> {
         let trouble = if self.watches {
             self.note(IndexLine::Ended { at_unix_ms: at })
@@ -394,7 +395,7 @@ impl IncidentStore {
         trouble.map_or(Ok(()), |why| Err(IncidentStoreError(why)))
     }
 
-    /// Appends a line. On failure it returns the reason, and the line is retried before the next
+    /// Appends a line. If that fails, returns the reason, and the line is retried before the next
     /// one.
     fn note(&mut self, line: IndexLine) -> Option<String> {
         self.wait(line);
@@ -406,7 +407,7 @@ impl IncidentStore {
         self.write_waiting()
     }
 
-    /// Queues a line. Counts of the same cause are merged.
+    /// Queues a line. Merges counts with the same cause.
     fn wait(&mut self, line: IndexLine) {
         if let IndexLine::Lost { cause, count } = line {
             let mut others = self.waiting.iter_mut();
@@ -468,16 +469,16 @@ impl IncidentStore {
         Ok(self.folder.size(name).unwrap_or(0))
     }
 
-    /// The first unused name from this time on. A clock that was set back can reach the same
-    /// millisecond again.
+    /// The first unused name for a recording at `at` or later. A clock that was set back can reach
+    /// the same millisecond again.
     fn free_name(&self, at: i64) -> String {
         let mut names = (at..).map(recording_name);
         let free = names.find(|name| !self.folder.folder().has(OsStr::new(name)));
         free.unwrap_or_default()
     }
 
-    /// Removes the oldest recordings while there are too many recordings or bytes. Returns why one
-    /// could not be removed, if so.
+    /// Removes the oldest recordings while there are too many recordings or bytes. If one could not
+    /// be removed, returns the reason.
     fn make_room(&mut self) -> Option<String> {
         let mut trouble = None;
         loop {
@@ -505,7 +506,7 @@ impl IncidentStore {
     }
 }
 
-/// The line with a recording's outcome: its size, or why it was not kept.
+/// The line that notes a recording's outcome: its size, or why it was not kept.
 fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     let recording = name.to_owned();
     match outcome {
@@ -514,14 +515,14 @@ fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     }
 }
 
-/// The count that replaces a dropped line. If its recording exists, the incident is found again
-/// through that.
+/// The count that replaces a dropped line, if any. An incident whose recording exists needs none:
+/// it is found again through the recording.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),
         IndexLine::Removed { cause, .. } => (*cause, 1),
         IndexLine::Lost { cause, count } => (*cause, *count),
-        // Each incident of a recording has the outcome itself, if there is room for it.
+        // Waiting incidents already contain the outcome of their recording.
         IndexLine::Recorded { .. }
         | IndexLine::NotRecorded { .. }
         | IndexLine::Began { .. }
@@ -530,7 +531,7 @@ fn count_of(line: &IndexLine) -> Option<IndexLine> {
     Some(IndexLine::Lost { cause, count })
 }
 
-/// Removes the hidden files of killed recorders.
+/// Removes the unfinished files of killed recorders.
 fn remove_unfinished(folder: &Folder) -> io::Result<()> {
     // `.NAME.PID-N.part`; `remove_abandoned` checks the ending.
     let name_of = |hidden: &str| {

@@ -1,7 +1,7 @@
-//! Parquet files: what recordings, tables and facts have in common.
+//! Parquet files: the common basis of recordings, tables and facts.
 //!
-//! A file may come from anybody. [`Unopened`] checks its sizes before the Parquet library believes
-//! them, and [`decode`] turns the library's panics on damaged bytes into errors.
+//! A file may come from anybody. [`Unopened`] checks the sizes in it before the Parquet library
+//! relies on them, and [`decode`] turns the library's panics on damaged bytes into errors.
 
 mod bounds;
 mod output;
@@ -32,7 +32,7 @@ impl Unopened {
     /// Reads the footer of a file.
     ///
     /// # Errors
-    /// The reason why it cannot be read.
+    /// Why the file cannot be read.
     pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, String> {
         let bounds = Bounds::new(bytes.len());
         let fetch: Box<Fetch> =
@@ -45,17 +45,17 @@ impl Unopened {
         })
     }
 
-    /// The bytes of the footer. `None` if the file is too short for one.
+    /// Contents of the footer; `None` if the file is too short for one.
     pub(crate) fn footer(&self) -> Option<&Footer> {
         self.footer.as_ref()
     }
 
-    /// Reads bytes of the file.
+    /// A function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
 
-    /// Checks the footer, opens the file with the Parquet library, and checks what that found.
+    /// Checks the footer, opens the file with the Parquet library, and checks the decoded footer.
     pub(crate) fn open<R: ChunkReader + 'static>(self, file: R) -> Result<ParquetFile, OpenFault> {
         if let Some(footer) = &self.footer {
             self.bounds.check_footer(&footer.bytes)?;
@@ -74,7 +74,7 @@ impl Unopened {
 pub(crate) enum OpenFault {
     /// The footer cannot be decoded, for this reason.
     Footer(String),
-    /// It exceeds a limit.
+    /// The file exceeds a limit.
     Excess(Excess),
 }
 
@@ -87,7 +87,7 @@ impl From<Excess> for OpenFault {
     }
 }
 
-/// An open file whose sizes are checked.
+/// An open file whose sizes have been checked.
 pub(crate) struct ParquetFile {
     file: Box<dyn FileReader>,
     bounds: Bounds,
@@ -100,12 +100,12 @@ impl ParquetFile {
         self.file.metadata()
     }
 
-    /// The limits for a file of its size.
+    /// The limits for a file of this size.
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    /// Reads bytes of the file.
+    /// A function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
@@ -125,17 +125,17 @@ impl ParquetFile {
         self.bounds.check_pages(group, columns, self.fetch())
     }
 
-    /// All rows, one value after the other. Their pages must be checked before, and [`decode`] must
-    /// surround the reading.
+    /// All rows, value by value. Their pages must be checked first, and reading must happen within
+    /// [`decode`].
     pub(crate) fn rows(&self) -> Result<RowIter<'_>, ParquetError> {
         self.file.get_row_iter(None)
     }
 }
 
-/// Description of bytes that cannot be decoded.
+/// Message for bytes that cannot be decoded.
 const NONSENSE: &str = "its bytes make no sense";
 
-/// The cause of a Parquet error, on one line and without the layers around it.
+/// The cause of a Parquet error, on one line and without the surrounding layers.
 pub(crate) fn parquet_words(error: &ParquetError) -> String {
     let text = match error {
         ParquetError::General(text) | ParquetError::NYI(text) | ParquetError::EOF(text) => {
@@ -151,18 +151,19 @@ pub(crate) fn parquet_words(error: &ParquetError) -> String {
 }
 
 thread_local! {
-    /// Whether [`decode`] runs on this thread.
+    /// Whether this thread is inside [`decode`].
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic on this thread comes from damaged bytes and will become an error. A panic hook
-/// should not print it.
+/// Whether a panic on this thread comes from damaged bytes and will become an error. Panic hooks
+/// should not print such a panic.
 pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
-/// Runs code of the Parquet library on bytes that may be damaged. The library returns an error for
-/// most of them and panics for some. What it was working on is not used again after a panic.
+/// Calls the Parquet library on bytes that may be damaged. The library returns an error for most
+/// damage, but panics for some. After a panic, the objects that it was working on are not used
+/// again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
     let outer = DECODING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

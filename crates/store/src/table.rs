@@ -24,13 +24,13 @@ use crate::parquet_file::{
     OpenFault, ParquetFile, Unopened, column_type, decode, message, parquet_words, put_cells,
 };
 
-/// Error of writing or reading a table, in one line.
+/// Why a table could not be written or read, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {verb} {}: {why}", path.display())]
 pub struct TableError {
-    /// Failed operation: `write` or `read`.
+    /// Operation that failed: `write` or `read`.
     pub verb: &'static str,
-    /// File.
+    /// Path of the file.
     pub path: PathBuf,
     /// Reason, and what to do.
     pub why: String,
@@ -94,8 +94,8 @@ impl TableWriter {
         })
     }
 
-    /// Writes rows as one row group. A cell that does not fit its column or is missing is written
-    /// as no value.
+    /// Writes rows as one row group. A cell that is missing or does not fit its column becomes an
+    /// empty value.
     ///
     /// # Errors
     /// The rows cannot be written, usually because the disk is full.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
-/// Memory allowance for an empty file. `docs/data.md` documents these limits.
+/// Memory allowance for an empty file. `docs/reference/data.md` documents these limits.
 const TO_SHOW: u64 = 64 * MIB;
 /// Memory allowance for a prediction from an empty file: each simulated thread and CPU needs some.
 const TO_PREDICT: u64 = 1024 * MIB;

@@ -1,7 +1,6 @@
 //! Output about the command itself: manual pages, completions and schemas.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -117,7 +116,8 @@ fn with_sections(roff: &str, usage: &str) -> String {
 }
 
 fn write_all(folder: &Path) -> Result<(), Failure> {
-    let open = fs::create_dir_all(folder).and_then(|()| Folder::open(folder));
+    // Another user's link must not decide where root's pages go.
+    let open = Folder::make_trusted(folder, 0o755);
     let open = open.map_err(|error| cannot_write(folder, &error))?;
     let mut pending = vec![named()];
     while let Some(command) = pending.pop() {

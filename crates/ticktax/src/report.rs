@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::document::Document;
-use ticktax_model::recording::{Header, RowSink};
+use ticktax_model::recording::{Header, Paced, RowSink};
 use ticktax_report::{Format, RowsEnded};
 use ticktax_store::recording::RecordingReader;
 
@@ -61,8 +61,15 @@ pub(crate) fn show(
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
     let mut files = output::begin(showing.files, showing.output)?;
+    let is_part = showing.selection.part.is_some();
     let selected = std::mem::take(&mut showing.selection).apply(&mut recording)?;
-    let mut analysis = analysis(selected.header(), &showing, terminal);
+    // Lost datagrams are known for the whole recording only; a part of it has CPU time.
+    let is_of_packets = matches!(selected.header().paced, Some(Paced::Packets(_)));
+    let mut analysis = if is_part && is_of_packets {
+        RecordingAnalysis::audit(selected.header())
+    } else {
+        analysis(selected.header(), &showing, terminal)
+    };
     let (sources, header) = selected.replay(&mut |sources, row| {
         analysis.row(sources, row);
         files.row(sources, row);

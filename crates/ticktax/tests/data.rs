@@ -1,4 +1,4 @@
-//! Runs the queries of `docs/data.md` on a recording, with the programs that they are written for.
+//! Runs the queries of `docs/reference/data.md` on a recording, with the programs that they are written for.
 //!
 //! They need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are missing
 //! are reported as ignored.
@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use common::{GAME, text, ticktax};
 
-const PAGE: &str = include_str!("../../../docs/data.md");
+const PAGE: &str = include_str!("../../../docs/reference/data.md");
 
 fn main() -> ExitCode {
     let imports = |packages: &str| {

@@ -1,8 +1,8 @@
 //! Ends the accounting: closes the intervals still open on each CPU and counts lost events.
 //!
-//! Accounting ends when recording ends, not at the last event before that. An event in between
-//! would have been recorded, so its absence is information. All CPUs therefore end at the same
-//! time, and a CPU that was idle for seconds is credited with those seconds.
+//! Accounting ends when recording ends, not at the last event before that. A later event would have
+//! been recorded, so its absence is information. All CPUs therefore end at the same time, and a CPU
+//! that was idle for seconds is credited with those seconds.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,15 +17,15 @@ use crate::object::map;
 use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
 use crate::tracer::{AHEAD, Tracer};
 
-/// A program that was entered just before recording stopped finishes within this time, unless the
-/// hypervisor stopped its CPU in the middle.
+/// A BPF program that was entered just before recording stopped finishes within this time, unless
+/// the hypervisor stopped its CPU in the middle.
 const GRACE: Duration = Duration::from_millis(6);
 
 /// Number of [`GRACE`] periods to wait for a record that is still being written. A record that
-/// misses this limit leaves a hole in the accounts, which the balance check reports.
+/// takes longer leaves a hole in the accounts, which the balance check reports.
 const GRACE_PERIODS: u32 = 200;
 
-/// The result of a tracer's run.
+/// Accounts and counters of a tracer at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Closing {
     /// Accounting interval of each CPU that switched threads at least once.
@@ -34,19 +34,22 @@ pub struct Closing {
     pub lost: Vec<Loss>,
     /// Number of tracepoint hits.
     pub events: u64,
-    /// Exits without an entry, and entries nested too deeply. 0 unless softirqs are preemptible.
+    /// Number of exits without an entry, and of entries nested too deeply. 0 unless softirqs are
+    /// preemptible.
     pub mismatched: u64,
-    /// Intervals of sources that did not fit into the table of sums. They are summed as `others`.
+    /// Number of intervals whose sources did not fit into the table of sums. They are summed as
+    /// `others`.
     pub folded: u64,
-    /// Threads that should have been followed but did not fit into the map.
+    /// Number of threads that should have been followed but did not fit into the map.
     pub unfollowed: u64,
-    /// Times that a CPU was found running a thread that no reported switch had put there.
+    /// Number of times that a CPU was found running a thread without a reported switch to it.
     pub missed: u64,
-    /// Interrupts and softirqs in progress at a switch. 0 unless softirqs are preemptible.
+    /// Number of interrupts and softirqs in progress at a context switch. 0 unless softirqs are
+    /// preemptible.
     pub cut: u64,
-    /// Number of times the kernel stopped the tick, by CPU number.
+    /// Number of times that the kernel stopped the tick, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
-    /// CPU time used by the programs, if the kernel keeps statistics on them.
+    /// CPU time that the BPF programs used, if the kernel keeps statistics on them.
     pub in_programs: Option<Nanos>,
 }
 
@@ -76,14 +79,15 @@ impl Closing {
     }
 }
 
-/// A CPU whose running thread at the end is uncertain, because a switch was not reported.
+/// A CPU on which it is uncertain which thread was running at the end, because a switch was not
+/// reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
-    /// The thread of the last reported switch.
+    /// Thread that the last reported switch put on the CPU.
     pub(crate) known: u32,
-    /// The thread found on the CPU after the end.
+    /// Thread that was found on the CPU after the end.
     pub(crate) found: u32,
-    /// When the known thread was last seen, ns.
+    /// Time at which the known thread was last seen, in ns.
     pub(crate) since: u64,
 }
 
@@ -115,8 +119,8 @@ impl Tracer {
         closing
     }
 
-    /// Like [`Tracer::close`], for the flight recorder: emits the sums of both tables and the open
-    /// intervals of each CPU. Also returns the window that the sums cover.
+    /// Like [`Tracer::close`], for the flight recorder. Emits the sums of both tables and each
+    /// CPU's open intervals. Also returns the window that the sums cover.
     pub fn close_flight(
         &mut self,
         online: &CpuList,
@@ -124,7 +128,7 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) -> ((Nanos, Nanos), Closing) {
         let end = self.stop_recording(online);
-        // First the table left earlier, if it was not taken yet, then the active one.
+        // First the inactive table, if it was not taken yet, then the active one.
         let left = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
         self.leave_table(end);
         let filled = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
@@ -134,8 +138,9 @@ impl Tracer {
         ((begin, end), closing)
     }
 
-    /// Closes and emits the frames open on each CPU at `until`, or at its last event if a CPU is
-    /// not `online`. Adds up the counters. Also returns the CPUs whose last thread is uncertain.
+    /// Closes and emits the frames that are open on each CPU at `until`, or at its last event if
+    /// the CPU is not `online`. Adds up the counters. Also returns the CPUs whose last thread is
+    /// uncertain.
     fn close_cpus(
         &mut self,
         online: &CpuList,
@@ -156,7 +161,7 @@ impl Tracer {
             open_late(&mut state, self.since);
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
             if online.contains(cpu) {
-                // An interrupted program may have read the clock again after the end.
+                // A BPF program that was interrupted may have read the clock again after the end.
                 state.last = state.last.max(until.0.cast_unsigned());
             }
             let mut open = open_frames(&state, cpu);
@@ -166,7 +171,7 @@ impl Tracer {
                 state.missed += 1;
             }
             all_unseen.extend(unseen);
-            // A thread switched in at the very last moment has no time yet.
+            // A thread that was switched in at the very last moment has used no time yet.
             let open = open.into_iter();
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
                 let named = self.with_thread(named_at_end(record, &state));
@@ -178,8 +183,8 @@ impl Tracer {
         (closing, all_unseen)
     }
 
-    /// Stops recording on all CPUs at the same time, which it returns. Waits until all programs
-    /// have finished.
+    /// Stops recording on all CPUs at the same time, and returns that time. Waits until all BPF
+    /// programs have finished.
     fn stop_recording(&mut self, online: &CpuList) -> Nanos {
         let until = match self.until {
             Some(until) if until <= monotonic() + AHEAD => until,
@@ -191,15 +196,16 @@ impl Tracer {
             }
         };
         sleep_until(until);
-        // Once a CPU switches threads it has left the program it was in, even if the hypervisor
-        // stopped it there for long. Wait a little for a CPU that cannot be made to switch.
+        // A CPU that switches threads has left any BPF program that it was in, even if the
+        // hypervisor stopped it there for long. For a CPU that cannot be made to switch, wait a
+        // little.
         if !nudge(online).is_empty() {
             thread::sleep(GRACE);
         }
         until
     }
 
-    /// Makes the programs return immediately. Until this call they preserve the set of threads that
+    /// Makes the BPF programs return immediately. Until then, they preserve the set of threads that
     /// were throttled at the end.
     fn stop_programs(&self) {
         for cpu in 0..self.sizes.cpus {
@@ -207,8 +213,8 @@ impl Tracer {
         }
     }
 
-    /// Reads every ring to its end. Waits for records that are claimed but not yet written, because
-    /// the hypervisor may have stopped the CPU in the middle of one.
+    /// Reads every ring to its end. Waits for records that are claimed but not written yet, because
+    /// the hypervisor may have stopped the CPU in between.
     fn drain_all(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
         if self.sizes.flight {
             return;
@@ -225,8 +231,8 @@ impl Tracer {
         }
     }
 
-    /// Waits of throttled threads that have not ended, cut off at `end` and attributed to `cpu`
-    /// because they belong to no CPU.
+    /// Waits of throttled threads that have not ended, cut off at `end`. They belong to no CPU, so
+    /// they are attributed to `cpu`.
     fn open_waits(&mut self, end: Nanos, cpu: Cpu) -> Vec<SpanRecord> {
         let Some(map) = self.programs.map_mut(map::THROTTLED) else {
             return Vec::new();
@@ -256,8 +262,8 @@ impl Tracer {
         waits.into_iter().map(record).collect()
     }
 
-    /// Adds name and process to a thread's record that has none. Sources are `/proc` or, if the
-    /// thread has exited, its earlier records.
+    /// Adds name and process to a thread's record that has none. They come from `/proc` or, if the
+    /// thread has exited, from its earlier records.
     pub(crate) fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
         let unnamed = record.comm == [0; 16] && record.flags & flag::UNREPORTED == 0;
         if unnamed && matches!(record.kind, kind::TASK | kind::WAIT) {
@@ -276,7 +282,7 @@ impl Tracer {
         record
     }
 
-    /// CPU time used by the programs so far. `None` unless the kernel keeps statistics
+    /// CPU time that the BPF programs have used so far. `None` unless the kernel keeps statistics
     /// (`kernel.bpf_stats_enabled`).
     fn time_in_programs(&self) -> Option<Nanos> {
         let infos = self
@@ -288,14 +294,14 @@ impl Tracer {
     }
 }
 
-/// The current time on the clock that the programs use.
+/// Current time on the clock that the BPF programs use.
 pub(crate) fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }
 
-/// Sleeps until `time` on [`monotonic`]'s clock.
+/// Sleeps until `time` on the clock of [`monotonic`].
 pub(crate) fn sleep_until(time: Nanos) {
     let left = u64::try_from((time - monotonic()).0).unwrap_or(0);
     thread::sleep(Duration::from_nanos(left));
@@ -316,8 +322,9 @@ fn open_late(state: &mut CpuState, since: Nanos) {
     state.ticks_stopped = 0;
 }
 
-/// Detects a missed switch: after the end, a CPU ran another thread than the last switch had put
-/// there. The switch may have come after the end; that is unknown.
+/// Detects a missed switch: after the end, the CPU ran a different thread from the one that the
+/// last reported switch had put there. It is unknown whether the missed switch came before or after
+/// the end.
 fn unseen(state: &CpuState) -> Option<Unseen> {
     if state.ended == 0 || state.end_thread == state.thread {
         return None;
@@ -331,7 +338,7 @@ fn unseen(state: &CpuState) -> Option<Unseen> {
     })
 }
 
-/// Splits the last of the `open` spans, that of the known thread, where this thread was last seen.
+/// Splits the known thread's span, the last of `open`, at the time when the thread was last seen.
 /// The time after that belongs to no known thread.
 fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     let Some(known) = open.last_mut() else {
@@ -357,7 +364,8 @@ fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     open.push(rest);
 }
 
-/// Names the thread that was running at the end. It may have another name by now.
+/// Adds the current name of the thread that was running at the end, which may differ from its
+/// earlier name.
 fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     let known = state.ended > 0 && record.tid == state.end_tid;
     if known && record.kind == kind::TASK && record.flags & flag::UNREPORTED == 0 {
@@ -366,11 +374,11 @@ fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     record
 }
 
-/// The spans still open on a CPU, innermost first, all ended at its latest event.
+/// The spans that are still open on a CPU, innermost first, all ended at its latest event.
 ///
-/// An interrupt may arrive while a higher frame is being closed. Its length then stays in that slot
-/// for the slot's next frame to subtract (`pop_top` in `books.h`). No frame will come any more, so
-/// the innermost open one subtracts it.
+/// An interrupt may arrive while a higher frame is being closed. Its length then stays in that
+/// frame's slot, and the slot's next frame subtracts it (`pop_top` in `books.h`). At the end there
+/// is no next frame, so the innermost open frame subtracts it.
 pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)

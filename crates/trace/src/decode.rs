@@ -1,4 +1,5 @@
-//! Decodes the tracer's records into the model's spans. It is pure and accepts any record.
+//! Decodes the tracer's records into the model's spans. Has no side effects, and accepts any
+//! record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use ticktax_model::{
 use crate::names::Names;
 use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
 
-/// The flags of records that are edges.
+/// Flags that mark a record as an edge.
 pub(crate) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
 /// The fields that distinguish one source from another.
@@ -33,7 +34,7 @@ pub struct Identity {
     pub comm: [u8; 16],
 }
 
-/// Assigns each source of records a number and a name.
+/// Gives each source of records an id and a name.
 #[derive(Debug)]
 pub struct Decoder {
     names: Names,
@@ -42,14 +43,14 @@ pub struct Decoder {
     threads: HashMap<u32, (u32, [u8; 16])>,
     /// Effects of edges, by flag and by number or address.
     effects: HashMap<(u8, u64), Effect>,
-    /// Process ID of ticktax.
+    /// Process id of ticktax.
     own_pid: u32,
     /// Name prefix of ticktax's probe threads.
     probe_prefix: &'static str,
 }
 
 impl Decoder {
-    /// Creates a decoder with these names. Threads of process `own_pid` belong to ticktax; those
+    /// Creates a decoder that uses `names`. Threads of process `own_pid` belong to ticktax; those
     /// whose names start with `probe_prefix` are its probes.
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
         Self {
@@ -62,12 +63,12 @@ impl Decoder {
         }
     }
 
-    /// The names it uses.
+    /// Names that the decoder uses.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Returns the source with this `identity`.
+    /// The source with this `identity`, which is added to `sources` if it is new.
     pub fn source(&mut self, sources: &mut SourceTable, identity: &Identity) -> SourceId {
         if let Some(&id) = self.known.get(identity) {
             return id;
@@ -81,18 +82,18 @@ impl Decoder {
         id
     }
 
-    /// Process and latest new name of thread `tid`, from its earlier records.
+    /// Process and latest name of thread `tid`, from its earlier records.
     pub(crate) fn thread_before(&self, tid: u32) -> Option<(u32, [u8; 16])> {
         self.threads.get(&tid).copied()
     }
 
-    /// Forgets all source IDs. Later records use another table.
+    /// Forgets all source ids, because later records use another table.
     pub(crate) fn forget_sources(&mut self) {
         self.known.clear();
         self.threads.clear();
     }
 
-    /// Forgets program names, because process IDs are reused.
+    /// Forgets program names, because process ids are reused.
     pub(crate) fn forget_programs(&mut self) {
         self.names.forget_programs();
     }
@@ -157,8 +158,8 @@ impl Decoder {
         }
     }
 
-    /// The effect of an edge with this flag. `to` is a thread ID, a function address or a softirq
-    /// number.
+    /// The effect of an edge with this `flag`. `to` is a thread id, a function's address or a
+    /// softirq number.
     fn effect(&mut self, flag: u8, to: u64) -> Effect {
         if flag == flag::WOKE {
             return Effect::Woke(i32::try_from(to).unwrap_or(-1));
@@ -175,7 +176,7 @@ impl Decoder {
         effect
     }
 
-    /// Decodes one record to its row: a span or an edge.
+    /// Decodes one record into a row: a span or an edge.
     pub fn row(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
         let source = self.source(sources, &Identity::from(record));
         let flag = record.flags & EDGES;
@@ -192,8 +193,8 @@ impl Decoder {
         })
     }
 
-    /// Returns the row of what was added to an entry between two reads, as the window from `begin`
-    /// to `end`. `None` if nothing was added.
+    /// The row that contains what was added to an entry between two reads, for the window from
+    /// `begin` to `end`. `None` if nothing was added.
     pub fn sum(
         &mut self,
         sources: &mut SourceTable,
@@ -213,8 +214,8 @@ impl Decoder {
                 *count = count.wrapping_sub(*earlier);
             }
         }
-        // The entry holds the maximum of the whole run. The window's maximum lies in its last
-        // bucket.
+        // The entry's maximum covers the whole recording. The window's maximum lies in the window's
+        // last bucket.
         let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         let max = Nanos(after.max.cast_signed()).min(Histogram::lower(last + 1) - Nanos(1));
         let source = self.source(sources, &Identity::from(after));
@@ -280,12 +281,12 @@ impl From<&SumRecord> for Identity {
 }
 
 impl Identity {
-    /// Clears the fields that this kind leaves undefined. A buffer slot can still hold the thread
-    /// name of an earlier span.
+    /// Clears the fields that are undefined for this kind. A buffer slot can still contain the
+    /// thread name of an earlier span.
     fn cleared(self) -> Self {
         if self.flags & (flag::REST | flag::UNREPORTED) != 0 {
-            // The entry has the name of the first source that was added, or of the thread that was
-            // found.
+            // The entry contains the name of the first source that was added, or of the thread that
+            // was found.
             return Self {
                 tid: 0,
                 tgid: 0,
@@ -313,7 +314,7 @@ impl Identity {
     }
 }
 
-/// The source that stands for all sources without a place in the table of sums.
+/// The source that stands for all sources that did not fit into the table of sums.
 fn others(identity: &Identity) -> Source {
     let kind = match identity.kind {
         kind::IDLE => Kind::Idle,
@@ -335,7 +336,7 @@ fn others(identity: &Identity) -> Source {
     }
 }
 
-/// A thread's name. Any process can give its threads any name, so invalid text and control
+/// The name of a thread. Any process can give its threads any name, so invalid text and control
 /// characters are replaced before they reach a terminal.
 fn comm(bytes: &[u8; 16]) -> String {
     let length = bytes

@@ -1,4 +1,4 @@
-//! Explains why the tracer cannot run.
+//! Reasons why the tracer cannot be loaded.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -29,7 +29,7 @@ pub enum TraceError {
          lockdown=confidentiality to trace"
     )]
     LockedDown {
-        /// The active mode, as `/sys/kernel/security/lockdown` spells it.
+        /// Active lockdown mode, as spelled in `/sys/kernel/security/lockdown`.
         mode: String,
     },
     /// The kernel's BTF exists but cannot be read.
@@ -46,7 +46,7 @@ pub enum TraceError {
          CONFIG_DEBUG_INFO_BTF=y"
     )]
     NoBtf {
-        /// Where BTF was expected.
+        /// Path at which the BTF was expected.
         path: PathBuf,
     },
     /// The kernel's BTF is invalid.
@@ -60,37 +60,37 @@ pub enum TraceError {
     /// The kernel has no BPF support.
     #[error("this kernel was built without BPF; use one with CONFIG_BPF_SYSCALL=y to trace")]
     NoBpf,
-    /// Not enough memory for the buffers.
+    /// There is not enough memory for the buffers.
     #[error(
         "cannot allocate {bytes} bytes for the tracer's buffers; raise the cgroup's memory limit, \
          or before Linux 5.11 RLIMIT_MEMLOCK (ulimit -l)"
     )]
     NoMemory {
-        /// Requested size.
+        /// Size of the buffers.
         bytes: u64,
     },
-    /// The process has reached its limit of open files.
+    /// The process has reached its limit on open files.
     #[error(
         "the limit of {limit} open files is too low for the tracer; raise it (`ulimit -n 1024`, or \
          LimitNOFILE=1024 in a systemd unit)"
     )]
     TooManyFiles {
-        /// The current limit.
+        /// Current limit.
         limit: u64,
     },
-    /// The kernel rejects the programs.
+    /// The kernel rejects the BPF programs.
     #[error("the kernel rejected the tracer's programs: {why}")]
     Refused {
         /// The kernel's reason, in one line.
         why: String,
     },
-    /// `sched_switch` cannot be watched. Without it nothing can be accounted for.
+    /// `sched_switch` cannot be watched. Without it, nothing can be accounted for.
     #[error("cannot attach to the tracepoint sched_switch: {why}")]
     NoSwitches {
         /// Why it cannot be watched.
         why: HookMissing,
     },
-    /// The machine has more CPUs than the programs' tables.
+    /// The machine has more CPUs than the BPF programs' tables can hold.
     #[error("this machine has {cpus} CPUs, but the tracer supports at most {room}")]
     TooManyCpus {
         /// Number of possible CPUs.
@@ -101,7 +101,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// Interprets an error from loading. `bytes` is the requested memory.
+    /// Interprets an error from loading the tracer with buffers of `bytes`.
     pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
         if no_file_can_be_opened() {
             return Self::too_many_files();
@@ -111,9 +111,9 @@ impl TraceError {
         Self::judge(error, bytes, root, mode_in_force(&lockdown))
     }
 
-    /// Interprets an error, given the user and the lockdown mode. Only `confidentiality` forbids
-    /// reading kernel memory. The verifier then does not know the helper for it and rejects the
-    /// program as invalid.
+    /// Interprets an error, given the user and the lockdown mode. Only the mode `confidentiality`
+    /// forbids reading kernel memory: the verifier then does not know the helper for it and rejects
+    /// the program as invalid.
     fn judge(
         error: &(dyn std::error::Error + 'static),
         bytes: u64,
@@ -140,22 +140,22 @@ impl TraceError {
 }
 
 impl TraceError {
-    /// The error for a process that reached its limit of open files.
+    /// The error for a process that has reached its limit on open files.
     pub(crate) fn too_many_files() -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         Self::TooManyFiles { limit }
     }
 }
 
-/// Whether a system call failed because of the limit of open files.
+/// Whether a system call failed because of the limit on open files.
 fn is_out_of_files(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::EMFILE as i32)
 }
 
-/// Whether this process can open no more files.
+/// Whether this process has no free file descriptor.
 ///
-/// aya hides EMFILE when a program does not load: it retries with a buffer for the verifier's log
-/// and returns the kernel's EINVAL for that.
+/// aya hides EMFILE when loading a program fails: it retries with a buffer for the verifier's log,
+/// and returns the EINVAL from that attempt.
 pub(crate) fn no_file_can_be_opened() -> bool {
     fs::File::open("/").is_err_and(|error| is_out_of_files(&error))
 }
@@ -172,7 +172,7 @@ pub(crate) fn read_types(path: &Path) -> Result<Vec<u8>, TraceError> {
     })
 }
 
-/// The I/O error in an error's chain of causes, if any.
+/// The I/O error in the error's chain of causes, if there is one.
 fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -184,7 +184,7 @@ fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
     None
 }
 
-/// An error and its causes in one line, without the verifier's log and error numbers.
+/// Formats an error and its causes on one line, without the verifier's log and error numbers.
 pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words = Vec::new();
     let mut cause = Some(error);
@@ -205,7 +205,8 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// The lockdown mode in brackets (`none [integrity] confidentiality`), unless it is `none`.
+/// The mode in brackets in `modes`, such as `none [integrity] confidentiality`, unless it is
+/// `none`.
 fn mode_in_force(modes: &str) -> Option<String> {
     let mode = modes.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| mode.to_owned())
@@ -237,7 +238,7 @@ mod tests {
     fn a_process_without_free_descriptors_gets_its_own_error() {
         let full = io::Error::from_raw_os_error(Errno::EMFILE as i32);
         let text = TraceError::judge(&full, 64, true, None).to_string();
-        assert!(text.contains("files open"), "{text}");
+        assert!(text.contains("open files"), "{text}");
         assert!(text.contains("ulimit -n"), "{text}");
     }
 
@@ -248,7 +249,7 @@ mod tests {
             matches!(absent, Err(TraceError::NoBtf { .. })),
             "{absent:?}"
         );
-        // A folder exists but cannot be read like a file.
+        // A directory exists, but cannot be read like a file.
         let unreadable = read_types(Path::new("/"));
         assert!(
             matches!(unreadable, Err(TraceError::UnreadableBtf { .. })),
@@ -273,8 +274,8 @@ mod tests {
             judged(InvalidInput, true, None),
             TraceError::Refused { .. }
         ));
-        // Without root, missing rights are the reason, even if Secure Boot has locked the kernel
-        // down.
+        // Without root, missing rights are the reason, even if Secure Boot has locked down the
+        // kernel.
         for mode in [None, integrity, confidentiality] {
             let error = judged(PermissionDenied, false, mode);
             assert!(matches!(error, TraceError::NotPermitted), "{mode:?}");

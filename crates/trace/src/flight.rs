@@ -1,5 +1,5 @@
-//! The flight recorder's part of the tracer: triggers, sums in two alternating tables, and a ring
-//! that is read only after something has happened.
+//! The tracer's support for the flight recorder: triggers, sums in two alternating tables, and a
+//! ring that is read only after a trigger.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,17 +34,17 @@ pub use rows::FrozenRows;
 /// The kind of delay that a rule watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// Runnable and waiting for a CPU, after a wake-up or a preemption.
+    /// A thread is runnable and waits for a CPU, after a wake-up or a preemption.
     Waiting,
-    /// Runnable and waiting for a CPU, after a wake-up only.
+    /// A thread is runnable and waits for a CPU, after a wake-up only.
     Woken,
-    /// Off CPU in uninterruptible sleep.
+    /// A thread is off CPU in an uninterruptible sleep.
     Blocked,
-    /// Off CPU because the cgroup's quota is used up.
+    /// A thread is off CPU because its cgroup's quota is used up.
     Throttled,
-    /// A kernel thread, interrupt or softirq that runs without a break (an uninterrupted run).
+    /// A kernel thread, interrupt or softirq runs without interruption.
     Stretch,
-    /// A paced thread's next frame, from its due time to its start.
+    /// A paced thread's next frame is late, counted from its due time to its start.
     Frame,
 }
 
@@ -62,51 +62,51 @@ impl Delay {
     }
 }
 
-/// The threads that a rule watches.
+/// Which threads a rule watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// All threads except those of this process.
+    /// All threads, except those of this process.
     Any,
     /// The threads of one process.
     Process(u32),
-    /// Threads with this name, and threads of processes with this name. Only the first 15 bytes are
-    /// compared.
+    /// Threads with this name, and all threads of processes with this name. Only the first 15 bytes
+    /// are compared.
     Named(String),
-    /// Threads in the cgroup with this number, or below it.
+    /// Threads in the cgroup with this number, and in cgroups below it.
     Cgroup(u64),
 }
 
 /// The thread that runs a program's frames, and when the frames are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedThread {
-    /// Thread ID.
+    /// Id of the thread.
     pub tid: i32,
     /// Time from one due frame to the next.
     pub period: Nanos,
     /// A time at which a frame was due, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
-    /// Whether a frame is due one period after the previous one started. Otherwise frames are due
-    /// on a fixed grid.
+    /// Whether a frame is due one period after the previous frame started. Otherwise, frames are
+    /// due on a fixed grid.
     pub rearmed: bool,
-    /// Minimum CPU time of a run that counts as a frame; `None` if every run does.
+    /// Minimum CPU time between two sleeps that counts as a frame; `None` if any does.
     pub long_from: Option<Nanos>,
-    /// Number of the learnt rhythm, from 1 on, different for each. When it changes, slots are
+    /// Number of the rhythm, from 1 on, different for each rhythm. When it changes, slots are
     /// counted from `due` again.
     pub armed: u64,
 }
 
-/// A rule for what triggers the flight recorder.
+/// A rule that defines what triggers the flight recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The kind of delay.
     pub delay: Delay,
-    /// The threads it watches. Ignored for [`Delay::Stretch`] and [`Delay::Frame`].
+    /// Threads that the rule watches. Ignored for [`Delay::Stretch`] and [`Delay::Frame`].
     pub whose: Whose,
-    /// Minimum duration; [`Nanos::MAX`] if the rule must not fire yet.
+    /// Duration above which the rule fires; [`Nanos::MAX`] if it must not fire yet.
     pub over: Nanos,
-    /// Whether all delays of this kind are also counted by length: see [`Tracer::lengths`].
+    /// Whether to also count all delays of this kind by length: see [`Tracer::lengths`].
     pub counted: bool,
-    /// The paced thread, for frames. With `None` the rule does not fire.
+    /// Paced thread, for frames. The rule does not fire while this is `None`.
     pub paced: Option<PacedThread>,
 }
 
@@ -143,7 +143,7 @@ impl Rule {
     }
 }
 
-/// Builds the plan for the programs. Only the first [`Rule::MAX`] rules count.
+/// Builds the plan for the BPF programs. Only the first [`Rule::MAX`] rules count.
 fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     let mut plan = TriggerPlan {
         limits: [u64::MAX; crate::record::TRIGGERS],
@@ -167,29 +167,29 @@ fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     plan
 }
 
-/// A delay that exceeded its limit, as reported by the kernel.
+/// A delay beyond its rule's limit, as reported by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noticed {
     /// Index of the rule in the list given to [`Tracer::set_rules`].
     pub rule: usize,
-    /// When the delay ended and was noticed, on `CLOCK_MONOTONIC`.
+    /// Time at which the delay ended and was noticed, on `CLOCK_MONOTONIC`.
     pub time: Nanos,
     /// Length of the delay.
     pub lasted: Nanos,
-    /// The rule's limit at that time.
+    /// Limit of the rule at that time.
     pub over: Nanos,
-    /// Where it was noticed: for a wait, the CPU that the thread got; for a block, the CPU that
-    /// woke it.
+    /// CPU on which it was noticed: for a wait, the CPU that the thread got; for a blocked thread,
+    /// the CPU that woke it.
     pub cpu: Cpu,
-    /// Thread ID; 0 for an interrupt or softirq.
+    /// Thread id; 0 for an interrupt or softirq.
     pub tid: i32,
-    /// Process ID; 0 for an interrupt or softirq.
+    /// Process id; 0 for an interrupt or softirq.
     pub pid: i32,
     /// Name of the thread, interrupt or softirq.
     pub name: String,
 }
 
-/// The source of triggers, in the order in which they were noticed.
+/// Delivers triggers in the order in which they were noticed.
 pub struct Triggers {
     ring: RingBuf<MapData>,
 }
@@ -205,7 +205,7 @@ impl Triggers {
         // Rounded up, because a wait that is too short would only be repeated.
         let millis = time.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        // The caller checks for triggers however the wait ended.
+        // The caller checks for triggers, no matter how the wait ended.
         let _ = poll(&mut waited, timeout);
     }
 
@@ -219,17 +219,17 @@ impl Triggers {
     }
 }
 
-/// Which of the two tables of sums is being filled, and the window of the other.
+/// Which of the two tables of sums is being filled, and which window the other covers.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     watched: Vec<usize>,
     second: bool,
-    /// Window of the inactive table, until it is emptied.
+    /// Window of the inactive table, until that table is emptied.
     full: Option<(Nanos, Nanos)>,
 }
 
 impl Tracer {
-    /// Starts accounting like [`Tracer::start`], for the flight recorder.
+    /// Starts accounting as [`Tracer::start`] does, for the flight recorder.
     pub fn start_flight(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let room = self.sizes.cpus;
         let cpus = watched.iter().map(Cpu::index);
@@ -237,20 +237,20 @@ impl Tracer {
         self.start(watched, online)
     }
 
-    /// Sets the trigger rules in the kernel. Only the first [`Rule::MAX`] rules count.
+    /// Sets the kernel's trigger rules. Only the first [`Rule::MAX`] rules count.
     ///
     /// # Errors
-    /// If the plan cannot be shared with the kernel.
+    /// The plan cannot be shared with the kernel.
     pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), TraceError> {
         let plans = shared::<TriggerPlan>(&mut self.programs, map::TRIGGER_PLANS, 1)?;
         plans.write(&plan_of(rules, std::process::id()));
         Ok(())
     }
 
-    /// Takes the source of triggers. This works only once.
+    /// Takes the receiver of triggers. This works only once.
     ///
     /// # Errors
-    /// If it was taken before or cannot be mapped.
+    /// It was taken before, or it cannot be mapped.
     pub fn triggers(&mut self) -> Result<Triggers, TraceError> {
         let refused = |why: String| TraceError::Refused { why };
         let map = self.programs.take_map(map::TRIGGERS);
@@ -288,20 +288,20 @@ impl Tracer {
             comm: record.comm,
         };
         let mut sources = SourceTable::default();
-        // The table is temporary, so its source IDs must not be remembered.
+        // The table is temporary, so its source ids must not be remembered.
         self.decoder.forget_sources();
         let id = self.decoder.source(&mut sources, &identity);
         self.decoder.forget_sources();
         sources.get(id).name.to_string()
     }
 
-    /// Forgets program names, because process IDs are reused. Call it from time to time.
+    /// Forgets program names, because process ids are reused. Call it from time to time.
     pub fn forget_programs(&mut self) {
         self.decoder.forget_programs();
     }
 
-    /// Histogram of the delays that a counting rule has seen so far; `rule` is its index in
-    /// [`Tracer::set_rules`]. The counts continue if another rule takes that index.
+    /// Histogram of the delays that a counting rule has seen so far. `rule` is the index in the
+    /// list given to [`Tracer::set_rules`]. If another rule takes that index, the counts continue.
     pub fn lengths(&self, rule: usize) -> Histogram {
         let mut counts = [0_u64; Histogram::BUCKETS];
         for cpu in 0..self.sizes.cpus {
@@ -313,7 +313,8 @@ impl Tracer {
         Histogram::from_counts(&counts).unwrap_or_default()
     }
 
-    /// Number of triggers suppressed so far: more than 16 on one CPU within a second.
+    /// Number of triggers suppressed so far, because there were more than 16 on one CPU within a
+    /// second.
     pub fn suppressed(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).suppressed).sum()
@@ -331,7 +332,8 @@ impl Tracer {
     }
 
     /// Directs sums to the other table from `now` on. Wait some ms before calling
-    /// [`Tracer::take_sums`] on the first: programs that have already started may still add to it.
+    /// [`Tracer::take_sums`] for the first table, because BPF programs that have already started
+    /// may still add to it.
     pub fn switch_tables(&mut self, now: Nanos) {
         self.leave_table(now);
         let running = run::RECORD | if self.tables.second { run::SECOND } else { 0 };
@@ -347,8 +349,8 @@ impl Tracer {
         self.window_begin = now;
     }
 
-    /// Passes the sums of the table that [`Tracer::switch_tables`] left to `sink`, and empties it.
-    /// Returns the window of these sums; `None` if no table is waiting.
+    /// Passes the sums in the table that [`Tracer::switch_tables`] left to `sink`, and empties the
+    /// table. Returns the window of these sums; `None` if no table is waiting.
     pub fn take_sums(
         &mut self,
         sources: &mut SourceTable,
@@ -384,10 +386,10 @@ impl Tracer {
         Some(window)
     }
 
-    /// The number of the cgroup with this folder.
+    /// Number of the cgroup with this directory.
     ///
     /// # Errors
-    /// If the folder's metadata cannot be read.
+    /// The directory's metadata cannot be read.
     pub fn cgroup_number(folder: &std::path::Path) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt;
         Ok(std::fs::metadata(folder)?.ino())

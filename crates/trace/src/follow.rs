@@ -1,8 +1,7 @@
-//! Follows threads: registers them with the BPF programs and fills in what the programs cannot
-//! know.
+//! Follows threads: registers them with the BPF programs, and fills in what these cannot know.
 //!
-//! The programs learn about a thread from its first event. A thread that sleeps when accounting
-//! starts has had no event yet. Its state in `/proc` at that time is then assumed to last until its
+//! The BPF programs learn about a thread from its first event. A thread that sleeps when accounting
+//! starts has had no event yet. Its state in `/proc` at that time is assumed to last until its
 //! first event or until the end of recording.
 
 use std::collections::HashMap;
@@ -35,8 +34,8 @@ pub(crate) struct FirstStates {
 }
 
 impl FirstStates {
-    /// Fills in the start and the cause of a wait that began before accounting did. Returns `None`
-    /// if the wait ended before accounting started.
+    /// Fills in the start and the cause of a wait that started before accounting did. Returns
+    /// `None` if the wait also ended before.
     pub(crate) fn complete(&self, mut record: SpanRecord) -> Option<SpanRecord> {
         if record.kind != kind::WAIT || record.detail != detail::UNSEEN {
             return Some(record);
@@ -52,7 +51,7 @@ impl FirstStates {
     }
 }
 
-/// Narrows a detail that is not an address to the width stored in a followed thread's entry.
+/// Narrows a detail that is not an address to the width of the field in a followed thread's entry.
 fn small(detail: u64) -> u32 {
     u32::try_from(detail).unwrap_or(u32::MAX)
 }
@@ -62,7 +61,7 @@ impl Tracer {
         KernelMap::try_from(self.programs.map_mut(map::THREADS)?).ok()
     }
 
-    /// Thread IDs in the map of followed threads.
+    /// Ids of the threads in the map of followed threads.
     pub(crate) fn followed(&mut self) -> Vec<u32> {
         let threads = self.threads();
         threads.map_or_else(Vec::new, |threads| {
@@ -76,8 +75,8 @@ impl Tracer {
             .is_some_and(|mut threads| threads.insert(tid, entry, 0).is_ok())
     }
 
-    /// Follows these threads and all threads they start, from [`Tracer::start`] on. Returns how
-    /// many threads fitted into the map.
+    /// Follows `threads` and all threads that they start, from [`Tracer::start`] on. Returns how
+    /// many fitted into the map.
     pub fn follow(&mut self, threads: &[FollowedThread]) -> usize {
         let mut followed = 0;
         for thread in threads {
@@ -95,7 +94,7 @@ impl Tracer {
         followed
     }
 
-    /// Records the states of the followed threads at `now`, just after accounting started. A thread
+    /// Stores the states of the followed threads at `now`, just after accounting started. A thread
     /// without any event keeps this state from `now` on.
     pub fn set_first_states(&mut self, now: Nanos, threads: &[FollowedThread]) {
         let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), detail_of(thread.state));
@@ -117,13 +116,13 @@ impl Tracer {
     /// Stops following a thread.
     pub fn let_go(&mut self, tid: i32) {
         if let Some(mut threads) = self.threads() {
-            // The entry is already gone if the thread has exited.
+            // If the thread has exited, the entry is already gone.
             let _ = threads.remove(&tid.cast_unsigned());
         }
     }
 
-    /// Ends the waits of followed threads that were off CPU when recording stopped. Emits a
-    /// [`detail::MISSED`] wait for a thread whose last state is unknown.
+    /// Ends the waits of followed threads that were off CPU when recording stopped. For a thread
+    /// whose last state is unknown, emits a [`detail::MISSED`] wait.
     pub(crate) fn end_absences(
         &mut self,
         until: Nanos,
@@ -146,7 +145,7 @@ impl Tracer {
     }
 }
 
-/// The known part of thread `tid`'s final off-CPU time.
+/// The known part of thread `tid`'s off-CPU time at the end.
 fn last_absences(
     tid: u32,
     entry: &record::FollowedThread,
@@ -223,9 +222,9 @@ mod tests {
             [(detail::SLEEPING, 200, 800)]
         );
         assert_eq!(absences(3, detail::NONE, 200), []);
-        // A thread last known to run, but another thread was found on its CPU.
+        // The thread was last known to run, but another thread was found on its CPU.
         assert_eq!(absences(7, detail::NONE, 200), [(detail::MISSED, 600, 400)]);
-        // A thread last known to sleep, but found on a CPU.
+        // The thread was last known to sleep, but was found on a CPU.
         let found = [(detail::SLEEPING, 200, 400), (detail::MISSED, 600, 400)];
         assert_eq!(absences(9, detail::SLEEPING, 200), found);
         let later = [(detail::WOKEN, 700, 0), (detail::MISSED, 700, 300)];

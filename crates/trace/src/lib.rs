@@ -1,11 +1,12 @@
 //! Records a live kernel.
 //!
-//! [`Tracer`] loads the BPF programs in `bpf/` and turns the records they emit into the model's
-//! rows. Within a CPU's accounting interval ([`Books`](ticktax_model::recording::Books)), the own
-//! times of its spans sum to the elapsed time exactly.
+//! [`Tracer`] loads the BPF programs in `bpf/` and turns the records that they emit into the
+//! model's rows. Within a CPU's accounting interval ([`Books`](ticktax_model::recording::Books)),
+//! the self times of its spans add up to the elapsed time exactly.
 //!
-//! A *stretch* is the time from one switch on a CPU to the next: a thread's run or an idle period. It
-//! is at the bottom of the CPU's stack of open spans, and interrupts are pushed on top of it.
+//! A *stretch* is the time from one switch on a CPU to the next: a thread's time on the CPU, or an
+//! idle period. It is at the bottom of the CPU's stack of open spans, and interrupts are pushed on
+//! top of it.
 
 mod close;
 mod decode;

@@ -1,4 +1,4 @@
-//! Loads the programs and attaches them, hook by hook.
+//! Loads the BPF programs and attaches them, hook by hook.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,69 +19,70 @@ use crate::record::{
     TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
-/// The compiled programs, built by `cargo xtask bpf` from `bpf/`.
+/// The compiled BPF programs, built by `cargo xtask bpf` from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
-/// The programs for kernels before Linux 5.12.
+/// The BPF programs for kernels before Linux 5.12.
 static BEFORE_5_12: &[u8] = aya::include_bytes_aligned!("../bpf/before_5_12.bpf.o");
-/// Loaded as a test: a kernel that accepts it accepts [`OBJECT`].
+/// A program that is loaded as a test: a kernel that accepts it also accepts [`OBJECT`].
 static TAKES_ATOMICS: &[u8] = aya::include_bytes_aligned!("../bpf/takes_atomics.bpf.o");
 
 /// Path of the running kernel's BTF.
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// The tracer's output.
+/// Output of the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Every span, through a ring buffer.
     Spans {
-        /// Spans that a CPU's buffer can hold; rounded up to a power of two, 2^10 to 2^22.
+        /// Number of spans in a CPU's buffer. Rounded up to a power of two from 2^10 to 2^22.
         per_cpu: u32,
     },
-    /// Sums and histograms kept in the kernel, and spans of at least
+    /// Sums and histograms, which are kept in the kernel, and spans of at least
     /// [`LONG_NS`](crate::record::LONG_NS) through a ring buffer.
     Sums {
-        /// Capacity of the table: sources, each counted once per CPU. Rounded up to a power of two.
+        /// Capacity of the table, in sources. Each source counts once per CPU. Rounded up to a
+        /// power of two.
         entries: u32,
     },
-    /// For the flight recorder: sums of everything, plus every span and edge in a ring that is
-    /// overwritten.
+    /// Output for the flight recorder: sums of everything, plus every span and edge in a ring that
+    /// is overwritten.
     Flight {
-        /// Records that a CPU's ring can hold; rounded up to a power of two, 2^10 to 2^22.
+        /// Number of records in a CPU's ring. Rounded up to a power of two from 2^10 to 2^22.
         per_cpu: u32,
-        /// Capacity of each of the two tables of sums: sources, each counted once per CPU. Rounded
-        /// up to a power of two.
+        /// Capacity of each of the two tables of sums, in sources. Each source counts once per CPU.
+        /// Rounded up to a power of two.
         entries: u32,
     },
 }
 
-/// Which programs to load.
+/// Which BPF programs to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Programs {
-    /// The best ones that this kernel accepts.
+    /// The best programs that this kernel accepts.
     #[default]
     Fitting,
-    /// The programs for kernels before Linux 5.12, which newer kernels accept too.
+    /// The programs for kernels before Linux 5.12. Newer kernels accept them too.
     Before5_12,
 }
 
 /// How to load the tracer.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
-    /// The kind of output.
+    /// Kind of output.
     pub output: Output,
     /// Path of the kernel's BTF.
     pub btf: PathBuf,
-    /// Hooks not to attach.
+    /// Hooks that are not attached.
     pub without: BTreeSet<Hook>,
-    /// Interval at which sums are emitted, when summing.
+    /// Interval at which sums are emitted, with [`Output::Sums`].
     pub window: Nanos,
-    /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums have no
-    /// times, so nothing is followed when summing.
+    /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums contain
+    /// no times, so nothing is followed with [`Output::Sums`].
     pub following: bool,
-    /// The programs to load.
+    /// BPF programs to load.
     pub programs: Programs,
     /// Whether CPUs see each other's stores in program order. If not, or if unknown, each record
-    /// has a mark that shows whether it is complete.
+    /// contains a mark that shows whether it is complete.
     pub stores_in_order: bool,
 }
 
@@ -105,7 +106,7 @@ const SPAN: usize = size_of::<SpanRecord>();
 /// Size of a record in the flight recorder's ring, in bytes.
 const ENTRY: usize = size_of::<RingEntry>();
 
-/// Sizes of the tables and rings for this machine.
+/// Sizes of tables and rings on this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) cpus: usize,
@@ -113,7 +114,8 @@ pub(crate) struct Sizes {
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
     pub(crate) following: bool,
-    /// Whether these are the flight recorder's: two tables of sums, and rings that are overwritten.
+    /// Whether these sizes are for the flight recorder: two tables of sums, and rings that are
+    /// overwritten.
     pub(crate) flight: bool,
 }
 
@@ -153,15 +155,16 @@ impl Sizes {
         }
     }
 
-    /// Long spans that a CPU's ring can hold next to sums, 64 KiB. A CPU produces at most a
+    /// Number of long spans in a CPU's ring alongside sums: 64 KiB. A CPU produces at most a
     /// thousand per second, plus nested ones and waits. Spans that do not fit are summed.
     const LONG_SPANS: u32 = 1 << 10;
 
-    /// Memory limit for all rings together, in bytes. This is real memory, and every CPU that the
-    /// machine can ever have gets a ring.
+    /// Memory limit for all rings together, in bytes. Rings take real memory, and every CPU that
+    /// the machine can ever have gets one.
     const RINGS: usize = 256 << 20;
 
-    /// Number of records of size `bytes` per CPU that stay within [`Self::RINGS`], a power of two.
+    /// Number of records per CPU that fit into [`Self::RINGS`], given a record's size in `bytes`; a
+    /// power of two.
     fn share(cpus: usize, bytes: usize) -> u32 {
         let records = Self::RINGS / bytes / cpus.max(1);
         u32::try_from(records.max(1)).map_or(1 << 22, |records| 1 << records.ilog2())
@@ -180,7 +183,7 @@ impl Sizes {
         if self.flight { 2 } else { 1 }
     }
 
-    /// Entries of all tables of sums.
+    /// Number of entries in all tables of sums.
     pub(crate) fn all_sum_entries(self) -> u32 {
         self.sum_entries * self.tables()
     }
@@ -190,8 +193,8 @@ impl Sizes {
         u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
-    /// Records of all span rings. The flight recorder has its own ring and leaves this one with a
-    /// single entry.
+    /// Number of records in all span rings. The flight recorder has its own rings, and this one
+    /// then has a single entry.
     pub(crate) fn span_entries(self) -> usize {
         if self.flight {
             1
@@ -200,7 +203,7 @@ impl Sizes {
         }
     }
 
-    /// Records of all the flight recorder's rings.
+    /// Number of records in all of the flight recorder's rings.
     pub(crate) fn ring_entries(self) -> usize {
         if self.flight {
             self.cpus << self.ring_order
@@ -209,12 +212,12 @@ impl Sizes {
         }
     }
 
-    /// Threads whose names the flight recorder can hold.
+    /// Number of threads whose names the flight recorder can store.
     pub(crate) fn name_entries(self) -> usize {
         if self.flight { NAME_SLOTS } else { 1 }
     }
 
-    /// Histograms for the flight recorder's rules.
+    /// Number of histograms for the flight recorder's rules.
     pub(crate) fn rule_entries(self) -> usize {
         if self.flight {
             self.cpus * TRIGGER_RULES
@@ -233,7 +236,7 @@ impl Sizes {
     }
 }
 
-/// The loaded programs, and the hooks that are attached.
+/// The loaded BPF programs, and the hooks that are attached.
 pub(crate) struct Loaded {
     pub(crate) programs: Ebpf,
     pub(crate) is_before_5_12: bool,
@@ -259,7 +262,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     if sizes.flight {
         loader.map_max_entries(map::WAITING, count(WAITING_SLOTS));
     } else {
-        // One page, the smallest ring buffer.
+        // One page is the smallest ring buffer.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
     let in_order = u32::from(settings.stores_in_order);
@@ -323,7 +326,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     })
 }
 
-/// The result of attaching, so far.
+/// The result of attaching hooks so far.
 struct Outcome {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
@@ -340,11 +343,11 @@ impl Outcome {
     }
 }
 
-/// A program that could not be attached.
+/// Why a BPF program could not be attached.
 struct AttachError {
     error: ProgramError,
     place: Attach,
-    /// Whether this process had reached its limit of open files.
+    /// Whether this process had reached its limit on open files.
     is_out_of_files: bool,
 }
 
@@ -356,7 +359,7 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
             None => Err(ProgramError::NotLoaded),
         };
         if let Err(error) = attached {
-            // Check first, because detaching closes files.
+            // Check before detaching, which closes files.
             let is_out_of_files = no_file_can_be_opened();
             // A frame that is entered but never left would stay on the stack forever.
             withdraw(programs, hook);
@@ -455,8 +458,8 @@ fn is_denied(error: &ProgramError) -> bool {
     io_error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The error if `sched_switch` cannot be watched. Creating maps needs fewer rights than loading
-/// programs, so missing rights may first show up here.
+/// The error to return if `sched_switch` cannot be watched. Creating maps needs fewer rights than
+/// loading programs, so missing rights may first show up here.
 fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     match TraceError::from_loading(&failed.error, sizes.bytes()) {
         TraceError::Refused { .. } => TraceError::NoSwitches {
@@ -466,7 +469,7 @@ fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     }
 }
 
-/// Whether the kernel accepts programs with atomic instructions.
+/// Whether the kernel accepts BPF programs with atomic instructions.
 fn takes_atomics(types: &Btf) -> bool {
     let try_load = || {
         let mut programs = EbpfLoader::new()
@@ -480,8 +483,8 @@ fn takes_atomics(types: &Btf) -> bool {
     try_load().is_some()
 }
 
-/// Restores the process's limit of locked memory when dropped. Before Linux 5.11 maps and programs
-/// count as locked memory, and aya raises the limit. Programs started later must not inherit the
+/// Restores the process's limit on locked memory when dropped. Before Linux 5.11, maps and programs
+/// count as locked memory, so aya raises the limit. Programs started later must not inherit the
 /// raised limit.
 struct LockedMemory(Option<(u64, u64)>);
 
@@ -494,7 +497,7 @@ impl LockedMemory {
 impl Drop for LockedMemory {
     fn drop(&mut self) {
         if let Some((soft, hard)) = self.0 {
-            // Lowering the limit is always allowed.
+            // Lowering a limit is always allowed.
             let _ = setrlimit(Resource::RLIMIT_MEMLOCK, soft, hard);
         }
     }

@@ -15,20 +15,20 @@ use crate::record::{detail, vector};
 /// The kernel's functions by address, from `/proc/kallsyms`.
 #[derive(Debug, Default)]
 pub struct KernelFunctions {
-    /// Address, and offset and length of the name in `names`; sorted by address.
+    /// Address of each function, and offset and length of its name in `names`. Sorted by address.
     symbols: Vec<(u64, u32, u16)>,
     names: String,
 }
 
 impl KernelFunctions {
-    /// Reads a file like `/proc/kallsyms` line by line, because its text is several times as large
-    /// as the result. Empty if the file cannot be read.
+    /// Reads a file in the format of `/proc/kallsyms`, line by line because its text is several
+    /// times as large as the result. Empty if the file cannot be read.
     fn from_file(path: &Path) -> Self {
         File::open(path).map_or_else(|_| Self::default(), |file| Self::read(BufReader::new(file)))
     }
 
-    /// Reads the text of `/proc/kallsyms`. Skips symbols that are not functions, and addresses that
-    /// `kptr_restrict` hides (all zero).
+    /// Parses text in the format of `/proc/kallsyms`. Skips symbols that are not functions, and
+    /// addresses that `kptr_restrict` hides (all zero).
     pub fn read(mut text: impl BufRead) -> Self {
         let mut functions = Self::default();
         let mut line = Vec::new();
@@ -45,7 +45,7 @@ impl KernelFunctions {
         functions
     }
 
-    /// Adds a line if it describes a function. `None` if the table is full.
+    /// Adds a line if it describes a function. Returns `None` if the table is full.
     fn add(&mut self, line: &str) -> Option<()> {
         let mut words = line.split_ascii_whitespace();
         let (Some(address), Some(sort), Some(name)) = (words.next(), words.next(), words.next())
@@ -69,16 +69,16 @@ impl KernelFunctions {
         self.symbols.is_empty()
     }
 
-    /// An address in the middle of the kernel's functions. All others lie within 2 GiB of it.
+    /// An address in the middle of the kernel's functions. All of them lie within 2 GiB of it.
     fn middle(&self) -> Option<u64> {
         let &(address, ..) = self.symbols.get(self.symbols.len() / 2)?;
         Some(address)
     }
 
-    /// The function that starts at `address`; the first name if it has several.
+    /// The function that starts at `address`, by the first of its names.
     ///
-    /// The tracer emits entry points only. An address without an exact match belongs to a function
-    /// that is newer than the names. It must not be taken for its neighbour.
+    /// The tracer emits only entry points. If an address has no exact match, its function is newer
+    /// than the list, and must not be taken for its neighbour.
     pub fn name(&self, address: u64) -> Option<&str> {
         let first = self.symbols.partition_point(|&(start, ..)| start < address);
         let &(_, at, length) = self.symbols[first..]
@@ -93,25 +93,25 @@ const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// Resolves all numbers in the tracer's records.
+/// Resolves the numbers in the tracer's records.
 #[derive(Debug)]
 pub struct Names {
     functions: KernelFunctions,
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
     proc: PathBuf,
-    /// Number of times that the functions may still be re-read. One read takes some tens of ms.
+    /// Number of times that the functions may still be read again. One read takes some tens of ms.
     readings_left: u32,
 }
 
-/// The text of a file. Bytes that are not UTF-8, which names may contain, are replaced.
+/// The text of a file. Invalid UTF-8, which names may contain, is replaced.
 fn text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl Names {
-    /// Reads the names available under `proc` (`/proc`) and `sys` (`/sys`).
+    /// Reads the names that are available under `proc` (`/proc`) and `sys` (`/sys`).
     pub fn read(proc: &Path, sys: &Path) -> Self {
         let interrupts = text(&proc.join("interrupts")).unwrap_or_default();
         let mut lines = irq_lines(&interrupts);
@@ -133,16 +133,17 @@ impl Names {
         !self.functions.is_empty()
     }
 
-    /// The kernel function's address with these low 32 bits.
+    /// The address of the kernel function whose low 32 bits are `low`.
     pub(crate) fn address(&self, low: u32) -> u64 {
-        // Without visible addresses no function has a name. This address is in x86-64 kernel text.
+        // If no addresses are visible, no function has a name. This address is in x86-64 kernel
+        // text.
         let middle = self.functions.middle().unwrap_or(0xffff_ffff_8100_0000);
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
         let offset = low.wrapping_sub(middle as u32).cast_signed();
         middle.wrapping_add_signed(offset.into())
     }
 
-    /// The name of a span's `detail`; empty if it has none.
+    /// The name of the function at `address`, a span's `detail`; empty if it has none.
     pub fn detail(&mut self, address: u64) -> Arc<str> {
         match address {
             detail::NONE => "".into(),
@@ -168,7 +169,7 @@ impl Names {
             && self.knows_functions()
             && self.readings_left > 0
         {
-            // Probably a function of a module loaded since then.
+            // Probably a function in a module that was loaded since.
             self.readings_left -= 1;
             let functions = KernelFunctions::from_file(&self.proc.join("kallsyms"));
             // A process that has dropped its rights may no longer see any functions.
@@ -194,7 +195,7 @@ impl Names {
                 .map_or_else(|| format!("vector {own}").into(), |&name| name.into());
         }
         if !self.lines.contains_key(&number) {
-            // The line was set up during recording.
+            // The line was set up after the last reading.
             let now = text(&self.proc.join("interrupts")).unwrap_or_default();
             self.lines.extend(irq_lines(&now));
             self.lines
@@ -204,7 +205,7 @@ impl Names {
         Arc::clone(&self.lines[&number])
     }
 
-    /// The name of `process`, one of whose threads has the ID `tid` and the name `thread`.
+    /// The name of `process`, given one of its threads: `tid`, which is called `thread`.
     pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
         if tid == process {
             return thread.into();
@@ -222,7 +223,7 @@ impl Names {
         self.programs.clear();
     }
 
-    /// The name of thread `tid`, while it is alive.
+    /// The name of thread `tid`, if it is alive.
     pub fn thread(&self, tid: u32) -> Option<String> {
         let name = text(&self.proc.join(format!("{tid}/comm")))?;
         Some(name.trim_end().to_owned())
@@ -233,7 +234,7 @@ impl Names {
         self.proc.join(tid.to_string()).exists()
     }
 
-    /// The process of thread `tid`, while it is alive.
+    /// Process id of thread `tid`, if it is alive.
     pub fn process(&self, tid: u32) -> Option<u32> {
         let status = text(&self.proc.join(format!("{tid}/status")))?;
         status
@@ -248,7 +249,7 @@ fn strip_clone(name: &str) -> &str {
         .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
-/// The rows of `/proc/interrupts`: label, and the description after the counts.
+/// Rows of `/proc/interrupts`: the label, and the description after the counts.
 fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
     let header = text.lines().next().unwrap_or_default();
     let cpus = header.split_ascii_whitespace().count();
@@ -260,7 +261,7 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
     text.lines().skip(1).filter_map(row)
 }
 
-/// Device names by IRQ line, from the text of `/proc/interrupts`.
+/// Device names by interrupt line, from the text of `/proc/interrupts`.
 fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
     let line = |(label, description): (&str, String)| {
         let number = label.parse().ok()?;
@@ -270,9 +271,9 @@ fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
     rows(text).filter_map(line).collect()
 }
 
-/// Names of the IPIs on architectures where they are IRQ lines (arm64). `/proc/interrupts` hides
-/// their line numbers and lists their purpose under `IPI` and the controller's number.
-/// `/sys/kernel/irq` has both numbers.
+/// Names of inter-processor interrupts on architectures where they are interrupt lines (arm64).
+/// `/proc/interrupts` hides their line numbers, and lists their purpose under `IPI` and the
+/// controller's number. `/sys/kernel/irq` has both numbers.
 fn inter_processor_interrupts(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> {
     let purposes: HashMap<&str, String> = rows(interrupts)
         .filter_map(|(label, purpose)| Some((label.strip_prefix("IPI")?, purpose)))
@@ -326,7 +327,7 @@ garbage
     fn an_address_is_recovered_from_its_low_bits() {
         let unknown = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert_eq!(unknown.address(0x8100_0100), 0xffff_ffff_8100_0100);
-        // The first is a module's function. The second kernel has its text elsewhere.
+        // The first address is a module's function. The second kernel has its text elsewhere.
         assert_eq!(unknown.address(0xc000_0001), 0xffff_ffff_c000_0001);
         let functions = "ffff800012340000 T _text\nffff800080000000 t of_a_module\n";
         let elsewhere = Names {

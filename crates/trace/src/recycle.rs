@@ -1,12 +1,13 @@
-//! Keeps a tracer of sums usable for days: reports the counts so far and frees the entries of
+//! Keeps a tracer of sums usable for days: reports the counts so far, and frees the entries of
 //! exited threads.
 //!
-//! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to it. Once
-//! the thread is gone and the entry has not changed for a whole window, the programs may reuse it.
-//! If a thread adds something at its very end, that goes into a new entry.
+//! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to the
+//! entry. Once the thread is gone and the entry has not changed for a whole window, the BPF
+//! programs may reuse it. If a thread adds something at its very end, that goes into a new entry.
 //!
-//! The programs search for a key from its home slot and take the first free entry. Freeing an entry
-//! in front of an older one with the same key can therefore create a second entry. Both are read.
+//! The BPF programs search for a key from its home slot, and take the first free entry. Freeing an
+//! entry in front of an older one with the same key can therefore lead to a second entry. Both are
+//! read.
 
 use ticktax_model::recording::Loss;
 use ticktax_model::{Cpu, Nanos};
@@ -22,7 +23,7 @@ const LOOKS: usize = 2_048;
 pub struct Counted {
     /// Number of tracepoint hits.
     pub events: u64,
-    /// Intervals that did not fit into the table of sums. They are summed as `others`.
+    /// Number of intervals that did not fit into the table of sums. They are summed as `others`.
     pub folded: u64,
     /// Lost events, by CPU.
     pub lost: Vec<Loss>,
@@ -49,13 +50,13 @@ impl Tracer {
         counted
     }
 
-    /// Forgets all source IDs. Later rows use a new table.
+    /// Forgets all source ids, because later rows use a new table.
     pub fn forget_sources(&mut self) {
         self.decoder.forget_sources();
         self.decoder.forget_programs();
     }
 
-    /// Frees the entries of exited threads if more than half of the table is in use. Call it right
+    /// If more than half of the table is in use, frees the entries of exited threads. Call it right
     /// after sums were emitted. Returns the number of freed entries.
     pub fn recycle(&mut self) -> usize {
         let entries = self.sizes.sum_entries as usize;

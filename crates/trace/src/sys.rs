@@ -14,20 +14,20 @@ use crate::record::{
 };
 use crate::seal::Sealed;
 
-/// The nice value of the calling thread.
+/// Nice value of the calling thread.
 pub(crate) fn own_nice() -> i32 {
     // SAFETY: the call takes and returns numbers; 0 is the calling thread, which exists.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Sets the nice value of the calling thread. Returns whether that was allowed.
+/// Sets the nice value of the calling thread. Returns whether the system allowed it.
 pub(crate) fn set_own_nice(nice: i32) -> bool {
     // SAFETY: the call takes and returns numbers; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
-/// Returns freed memory to the kernel. The C library keeps it otherwise, and the more of it the
-/// larger the freed blocks were.
+/// Returns freed memory to the kernel. Otherwise the C library keeps it, and the larger the freed
+/// blocks were, the more it keeps.
 pub(crate) fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: the call takes a number, the bytes to keep at the top, and touches no memory in use.
@@ -36,9 +36,10 @@ pub(crate) fn give_back_memory() {
     }
 }
 
-/// Sets the highest real-time priority for the calling thread. Returns whether that was allowed.
+/// Sets the highest real-time priority for the calling thread. Returns whether the system allowed
+/// it.
 ///
-/// The system call is made directly, because musl's `sched_setscheduler` always fails.
+/// Makes the system call directly, because musl's `sched_setscheduler` always fails.
 pub(crate) fn set_own_real_time() -> bool {
     const CALLING_THREAD: libc::pid_t = 0;
     // The kernel's `struct sched_param` consists of this number.
@@ -94,7 +95,7 @@ pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
     Some(unsafe { bytes.as_ptr().cast::<TriggerRecord>().read_unaligned() })
 }
 
-/// An array map of the kernel, mapped into this process.
+/// One of the kernel's array maps, mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {
     base: NonNull<T>,
     len: usize,
@@ -105,7 +106,7 @@ pub(crate) struct SharedArray<T: Shared> {
 unsafe impl<T: Shared> Send for SharedArray<T> {}
 
 impl<T: Shared> SharedArray<T> {
-    /// Maps `len` entries of the array map `map`, whose entries must have the size of `T`.
+    /// Maps the first `len` entries of `map`, an array map whose entries must have the size of `T`.
     pub(crate) fn map(map: impl AsFd, len: usize) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(len * size_of::<T>()).ok_or(nix::Error::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -132,8 +133,8 @@ impl<T: Shared> SharedArray<T> {
 }
 
 impl SharedArray<TriggerPlan> {
-    /// Writes the plan. The programs may read it while it is half written. Each limit is one word,
-    /// so they see either its old or its new value.
+    /// Writes the plan. The BPF programs may read it while it is half written. Each limit is one
+    /// word, so they see either its old or its new value.
     pub(crate) fn write(&self, plan: &TriggerPlan) {
         // SAFETY: the entry is mapped and aligned, and the kernel only reads it.
         unsafe { self.entry(0).write_volatile(*plan) }
@@ -160,7 +161,7 @@ impl<T: Shared> Drop for SharedArray<T> {
 }
 
 impl SharedArray<SpanRecord> {
-    /// The record at `index` if record number `seq` is completely written there. `sealed`: see
+    /// The record at `index`, if record number `seq` is completely written there. For `sealed`, see
     /// [`seal`](crate::seal).
     pub(crate) fn take(&self, index: usize, seq: u32, sealed: bool) -> Option<SpanRecord> {
         if sealed {
@@ -177,7 +178,7 @@ impl SharedArray<SpanRecord> {
 }
 
 impl SharedArray<CpuState> {
-    /// Number of records claimed so far by the programs on CPU `index`.
+    /// Number of records that the BPF programs on CPU `index` have claimed so far.
     pub(crate) fn head(&self, index: usize) -> u64 {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -188,7 +189,7 @@ impl SharedArray<CpuState> {
 }
 
 impl SharedArray<SumRecord> {
-    /// Number of intervals in entry `index`, and their own time. Much cheaper than reading the
+    /// Number of intervals in entry `index`, and their self time. Much cheaper than reading the
     /// entry.
     pub(crate) fn sum(&self, index: usize) -> (u64, i64) {
         let entry = self.entry(index).as_ptr();
@@ -203,8 +204,9 @@ impl SharedArray<SumRecord> {
         (count, time)
     }
 
-    /// Frees entry `index`, which the programs may then take for any source. Call it only if
-    /// nothing adds to the entry any more: anything added at the same time is lost or misnamed.
+    /// Frees entry `index`, which the BPF programs may then take for any source. Call it only if
+    /// nothing adds to the entry any more: anything added at the same time would be lost or
+    /// misnamed.
     pub(crate) fn free(&self, index: usize) {
         let key = self.entry(index).as_ptr().cast::<u64>();
         // SAFETY: an entry is `WORDS` words, and the first is its key (asserted in `record.rs`).
@@ -221,8 +223,8 @@ impl SharedArray<SumRecord> {
 }
 
 impl SharedArray<RingEntry> {
-    /// The entry at `index` if it is completely written in this round of the ring. `sealed`: as
-    /// above. The returned entry's seal no longer has anything mixed into it.
+    /// The entry at `index`, if it is completely written in this `round` of the ring. For `sealed`,
+    /// see [`seal`](crate::seal). Nothing is mixed into the returned entry's seal any more.
     pub(crate) fn take(&self, index: usize, round: u16, sealed: bool) -> Option<RingEntry> {
         let is_round = |seal: u32| seal >> 16 == u32::from(round);
         if sealed {
@@ -242,7 +244,7 @@ impl SharedArray<RingEntry> {
 }
 
 impl SharedArray<ThreadName> {
-    /// Name and process of thread `tid`, if the entry at `index` holds them.
+    /// Name and process of thread `tid`, if the entry at `index` contains them.
     pub(crate) fn find(&self, index: usize, tid: u32) -> Option<ThreadName> {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -259,7 +261,7 @@ impl SharedArray<ThreadName> {
 }
 
 impl SharedArray<CpuControl> {
-    /// Tells the programs on CPU `index` that all records before number `tail` have been read.
+    /// Tells the BPF programs on CPU `index` that all records before number `tail` have been read.
     pub(crate) fn set_tail(&self, index: usize, tail: u64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -268,7 +270,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(tail, Ordering::Release);
     }
 
-    /// Sets what the programs on CPU `index` do: a set of [`run`], or 0 for nothing.
+    /// Sets what the BPF programs on CPU `index` do: a set of [`run`], or 0 for nothing.
     pub(crate) fn set_running(&self, index: usize, running: u64) {
         let known = run::RECORD | run::FOLLOW | run::SECOND;
         debug_assert_eq!(running & !known, 0, "unknown bits");

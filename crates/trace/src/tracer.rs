@@ -1,4 +1,4 @@
-//! Runs the tracer: manages the BPF programs and reads the records they write.
+//! The tracer: manages the BPF programs and reads the records that they write.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,12 +26,12 @@ use crate::record::{
 };
 use crate::sys::{self, Shared, SharedArray};
 
-/// Delay between choosing a start or stop time and reaching it. All CPUs must learn the time before
-/// it comes, so that they start or stop together.
+/// Delay between choosing a start or stop time and reaching it. All CPUs must learn the time in
+/// advance, so that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// Rows of one CPU can be emitted at most this much before older rows of another, however late the
-/// reader runs.
+/// A CPU's rows are emitted at most this much before older rows of another CPU, however late the
+/// reader is.
 const MERGED: Nanos = Nanos::from_millis(50);
 
 /// Name prefix of ticktax's probe threads.
@@ -40,38 +40,38 @@ pub const PROBE_PREFIX: &str = "ttx-";
 /// The loaded BPF programs and their buffers. The kernel unloads the programs when this is dropped
 /// or the process dies, because nothing is pinned.
 pub struct Tracer {
-    // Field order is drop order: no mapping outlives the programs that write it.
+    // Fields are dropped in this order, so no mapping outlives the programs that write it.
     pub(crate) programs: Ebpf,
     pub(crate) spans: SharedArray<SpanRecord>,
-    /// The flight recorder's ring.
+    /// Ring of the flight recorder.
     pub(crate) entries: SharedArray<RingEntry>,
     pub(crate) thread_names: SharedArray<ThreadName>,
     pub(crate) sums: SharedArray<SumRecord>,
     pub(crate) rests: SharedArray<SumRecord>,
-    /// Histograms of the delays seen by the flight recorder's counting rules.
+    /// Histograms of the delays that the flight recorder's counting rules have seen.
     pub(crate) rule_lengths: SharedArray<RuleHistogram>,
     pub(crate) states: SharedArray<CpuState>,
     pub(crate) controls: SharedArray<CpuControl>,
     pub(crate) sizes: Sizes,
-    /// Whether a record's mark is a mix of all its words.
+    /// Whether all words of a record are mixed into its mark.
     pub(crate) sealed: bool,
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
     pub(crate) tails: Vec<u64>,
     /// State of the flight recorder's tables of sums.
     pub(crate) tables: Tables,
-    /// The sums, followed by the rests, as last emitted.
+    /// Sums as last emitted, followed by the rests.
     pub(crate) window: Vec<Option<SumRecord>>,
-    /// Which entries of `window` had grown when they were last emitted.
+    /// For each entry of `window`, whether it had grown when it was last emitted.
     pub(crate) grew: Vec<bool>,
-    /// Where [`Tracer::recycle`] continues.
+    /// Index at which [`Tracer::recycle`] continues.
     pub(crate) recycled: usize,
     pub(crate) window_begin: Nanos,
-    /// When recording started.
+    /// Time at which recording started.
     pub(crate) since: Nanos,
-    /// All records up to this time have been emitted.
+    /// Time up to which all records have been emitted.
     drained: Nanos,
-    /// When recording ends or ended, once that is decided.
+    /// Time at which recording ends or ended, once decided.
     pub(crate) until: Option<Nanos>,
     /// Interval at which sums are emitted.
     window_length: Nanos,
@@ -82,14 +82,13 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Loads and attaches the programs. Nothing is recorded before [`Tracer::start`].
+    /// Loads and attaches the BPF programs. Nothing is recorded before [`Tracer::start`].
     ///
     /// `possible` is the number of CPUs that the machine can ever have, including those not plugged
-    /// in: `ticktax_host::Proc::room_for_cpus`.
-    /// `ticktax_host::Proc::room_for_cpus`.
+    /// in yet: `ticktax_host::Proc::room_for_cpus`.
     ///
     /// # Errors
-    /// If the kernel, the caller's rights or the available memory do not allow it.
+    /// The kernel, the caller's rights or the available memory do not allow it.
     pub fn load(settings: &TraceSettings, possible: usize) -> Result<Self, TraceError> {
         let sizes = Sizes::new(settings, possible);
         let Loaded {
@@ -100,7 +99,7 @@ impl Tracer {
             every_entry_watched,
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"), Path::new("/sys"));
-        // Reading the kernel's BTF takes some tens of MiB.
+        // Reading the kernel's BTF took some tens of MiB.
         sys::give_back_memory();
         if !names.knows_functions() {
             limitations.push(Limitation::FunctionNamesHidden);
@@ -146,17 +145,17 @@ impl Tracer {
         })
     }
 
-    /// Whether the programs are those for kernels before Linux 5.12.
+    /// Whether the BPF programs for kernels before Linux 5.12 are in use.
     pub fn is_before_5_12(&self) -> bool {
         self.is_before_5_12
     }
 
-    /// The attached hooks.
+    /// Hooks that are attached.
     pub fn attached(&self) -> &[Hook] {
         &self.attached
     }
 
-    /// Blind spots on this kernel.
+    /// The tracer's blind spots on this kernel.
     pub fn limitations(&self) -> &[Limitation] {
         &self.limitations
     }
@@ -171,15 +170,15 @@ impl Tracer {
         self.sizes.bytes()
     }
 
-    /// Number of context switches reported so far, on all CPUs, including those after the end of
+    /// Number of context switches reported so far on all CPUs, including those after the end of
     /// recording.
     pub fn switches(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
     }
 
-    /// Number of program runs that the kernel has skipped so far, because the program was already
-    /// running on that CPU. `None` if the kernel does not count them (before 5.12).
+    /// Number of times that the kernel has skipped a BPF program, because it was already active on
+    /// that CPU. `None` if the kernel does not count this (before 5.12).
     pub fn programs_skipped(&self) -> Option<u64> {
         let programs = self.programs.programs();
         let skipped = programs.filter_map(|(_, program)| {
@@ -190,9 +189,9 @@ impl Tracer {
         skipped.fold(None, |sum, skipped| Some(sum.unwrap_or(0) + skipped))
     }
 
-    /// Starts accounting on the CPUs in `watched`, at one moment that has passed when this returns.
-    /// Returns the CPUs of `online` that start later, at their first switch, because they could not
-    /// be made to switch now.
+    /// Starts accounting on the CPUs in `watched`, all at one time, which has passed when this
+    /// returns. Returns those CPUs of `online` that could not be made to switch now. They start
+    /// later, at their first switch.
     pub fn start(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let cpus = watched.iter().map(Cpu::index);
         let cpus: Vec<usize> = cpus.filter(|&cpu| cpu < self.sizes.cpus).collect();
@@ -213,7 +212,7 @@ impl Tracer {
         late
     }
 
-    /// When the last of these CPUs started its accounting; `None` if none has.
+    /// Time at which the last of `cpus` started its accounting; `None` if none has.
     pub fn opened(&self, cpus: &CpuList) -> Option<Nanos> {
         let cpus = cpus
             .iter()
@@ -239,8 +238,8 @@ impl Tracer {
         }
     }
 
-    /// For tests: makes the programs ignore everything on `cpu` until [`Tracer::resume`], like a
-    /// kernel that does not report its switches.
+    /// For tests: makes the BPF programs ignore everything on `cpu` until [`Tracer::resume`], as if
+    /// the kernel did not report its switches.
     #[doc(hidden)]
     pub fn pause(&mut self, cpu: Cpu) {
         self.controls.set_running(cpu.index(), 0);
@@ -253,24 +252,25 @@ impl Tracer {
         self.controls.set_running(cpu.index(), run::RECORD | follow);
     }
 
-    /// The nice value of the calling thread, -20 to 19.
+    /// Nice value of the calling thread, -20 to 19.
     pub fn own_nice() -> i32 {
         sys::own_nice()
     }
 
-    /// Sets the nice value of the calling thread, -20 to 19. On a busy machine a reader at nice 0
+    /// Sets the nice value of the calling thread, -20 to 19. On a busy machine, a reader at nice 0
     /// would run too late and lose events. Threads and processes started later inherit the value.
-    /// Returns whether it was allowed.
+    /// Returns whether the system allowed it.
     pub fn set_own_nice(nice: i32) -> bool {
         sys::set_own_nice(nice)
     }
 
-    /// Passes every finished record to `sink`, in the order in which records ended on each CPU.
-    /// Records of different CPUs are merged to within 50 ms.
+    /// Passes every finished record to `sink`, in the order in which a CPU's records ended. Records
+    /// of different CPUs are merged to within 50 ms.
     ///
-    /// When summing, only long intervals have records. The sums of everything else follow once per
-    /// [`TraceSettings::window`], for the window that ends `now`. The flight recorder does not use
-    /// this method: see [`Tracer::capture`] and [`Tracer::take_sums`].
+    /// With [`Output::Sums`](crate::Output::Sums), only long intervals have records. The sums of
+    /// everything else follow once per [`TraceSettings::window`], for the window that ends at
+    /// `now`. The flight recorder does not use this method: see [`Tracer::capture`] and
+    /// [`Tracer::take_sums`].
     pub fn drain(
         &mut self,
         now: Nanos,
@@ -283,8 +283,9 @@ impl Tracer {
         }
     }
 
-    /// Emits the records that ended before `now`, a slice of every CPU at a time. A reader that
-    /// runs seconds late would otherwise emit seconds of one CPU before those of the next.
+    /// Emits the records that ended before `now`, alternating between the CPUs in slices of time.
+    /// Otherwise, a reader that is seconds late would emit seconds of one CPU before those of the
+    /// next.
     pub(crate) fn drain_rings(
         &mut self,
         now: Nanos,
@@ -314,8 +315,8 @@ impl Tracer {
         let len = self.sizes.ring_len();
         let first = self.tails[cpu];
         let mut tail = first;
-        // Read at most one ring's length, because a CPU that writes faster than this reads must not
-        // delay the other CPUs or the end.
+        // Read at most one ring's length. Otherwise, a CPU that writes faster than this reads would
+        // delay the other CPUs and the end.
         while tail - first < len as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
             let (place, seq) = (tail as usize & (len - 1), (tail as u32).wrapping_add(1));
@@ -328,8 +329,8 @@ impl Tracer {
                 sink(sources, &row);
             }
             tail += 1;
-            // Free space in quarters of the ring, so that the writer's cache line is not bounced on
-            // each record.
+            // Free the ring in quarters, because freeing each record would bounce the writer's
+            // cache line.
             if tail & (len as u64 / 4 - 1) == 0 {
                 self.controls.set_tail(cpu, tail);
             }
@@ -346,7 +347,7 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        // The reader may run after the end of recording.
+        // The reader may only get here after the end of recording.
         let now = self.until.map_or(now, |until| now.min(until));
         let now = now.max(self.window_begin);
         let window = (self.window_begin, now);
@@ -358,7 +359,7 @@ impl Tracer {
                 Some(rest) => (&self.rests, rest),
             };
             // Most entries are free or belong to threads that did not run. The kernel increments
-            // the count before it adds the time, so compare both to catch a read in between.
+            // the count before it adds the time, so both are compared, to notice a read in between.
             let read = before.as_ref();
             *grew = table.sum(index) != read.map_or((0, 0), |sum| (sum.count, sum.self_ns));
             if !*grew {
@@ -374,7 +375,7 @@ impl Tracer {
     }
 }
 
-/// When a span ended. An edge has no length.
+/// Time at which a record's span ended. An edge has no length.
 fn end_of(record: &SpanRecord) -> u64 {
     if record.flags & EDGES == 0 {
         record.start.saturating_add(record.dur)
@@ -383,7 +384,7 @@ fn end_of(record: &SpanRecord) -> u64 {
     }
 }
 
-/// The count of skipped runs in a program's `/proc/self/fdinfo` file.
+/// The number of skipped calls in a BPF program's `/proc/self/fdinfo` file.
 fn skipped_in(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;

@@ -43,8 +43,16 @@ fn every_path_in_the_documentation_exists() {
 fn pages() -> Vec<PathBuf> {
     let above = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
     let mut pages: Vec<PathBuf> = above.iter().map(|name| root().join(name)).collect();
-    let docs = entries(&root().join("docs")).into_iter();
-    pages.extend(docs.filter(|file| file.extension().is_some_and(|ending| ending == "md")));
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in entries(&folder) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|ending| ending == "md") {
+                pages.push(entry);
+            }
+        }
+    }
     pages
 }
 

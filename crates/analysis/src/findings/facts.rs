@@ -49,7 +49,7 @@ impl<'a> Mount<'a> {
         match self.line {
             Some(line) => format!("/etc/fstab: {} with {}", line.place, line.options.join(",")),
             None => format!(
-                "{}: no line of /etc/fstab; a program or a person mounted it",
+                "{}: not in /etc/fstab; mounted by a program or by hand",
                 self.place
             ),
         }

@@ -21,7 +21,7 @@ const LONGEST_TICK: Nanos = Nanos::from_millis(10);
 const REMOTE_TICK: Nanos = Nanos::from_secs(1);
 
 /// Maximum time that the scheduler charges to a thread before it switches to it. A thread that
-/// preempts another is charged from its wake-up on (docs/accounting.md: median 24 µs, 90th
+/// preempts another is charged from its wake-up on (docs/explanation/accounting.md: median 24 µs, 90th
 /// percentile 37 µs).
 const CHARGED_AHEAD: Nanos = Nanos::from_micros(50);
 

@@ -97,13 +97,15 @@ pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
     if found.beats.is_empty() {
         found.why = Some(match (ran, slept) {
             (false, false) => "it did not run".to_owned(),
-            (false, true) => "it slept, or was stopped, all the time".to_owned(),
-            (true, false) => "it never slept: a loop that spins until its next frame is due has \
-                              no wakeups that would tell when"
-                .to_owned(),
+            (false, true) => "it slept or was stopped all the time".to_owned(),
+            (true, false) => {
+                "it never slept: a loop that spins until its next frame is due has no \
+                wake-ups that mark its frames"
+                    .to_owned()
+            }
             (true, true) => knowable(&collect(runs, begin).events(end)).map_or_else(
                 |unknown| unknown.to_string(),
-                |_| format!("its {} wakeups come at no regular times", runs.len()),
+                |_| format!("its {} wake-ups are not periodic", runs.len()),
             ),
         });
     }

@@ -133,7 +133,7 @@ impl Process {
         let all: Nanos = self.threads.values().map(Rows::cpu).sum();
         let has_work = |tid: &i32| self.threads[tid].cpu().share_of(all) >= FEW;
         let why_not = |tid: &i32| {
-            (!has_work(tid)).then(|| "it had little of the process' CPU time".to_owned())
+            (!has_work(tid)).then(|| "it used too little of the process's CPU time".to_owned())
         };
         let threads: Vec<ThreadReport> = found
             .iter()
@@ -262,9 +262,9 @@ impl Watched {
             [] => "it did not run".to_owned(),
             [only] => only.why_none.clone().unwrap_or_default(),
             all if all.iter().any(|thread| !thread.rhythms.is_empty()) => {
-                "only threads with little of its CPU time wake at regular times".to_owned()
+                "only threads that used little of its CPU time wake up periodically".to_owned()
             }
-            all => format!("none of its {} threads wakes at regular times", all.len()),
+            all => format!("none of its {} threads wakes up periodically", all.len()),
         })
     }
 }

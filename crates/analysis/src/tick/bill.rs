@@ -172,13 +172,13 @@ fn cost(
         Basis::Interrupts | Basis::Counters => lengths.tally.time,
     };
     within.push(Part {
-        name: "the interrupt around it".to_owned(),
+        name: "rest of the interrupt".to_owned(),
         time: around,
         count: lengths.tally.count,
         max: None,
     });
     if basis == Basis::Interrupts && book.others.time > Nanos::ZERO {
-        within.push(book.others.into_part("timers' functions".to_owned()));
+        within.push(book.others.into_part("timer functions".to_owned()));
     }
     sort_parts(&mut within);
     let time = within.iter().map(|part| part.time).sum();

@@ -22,8 +22,8 @@ pub(super) fn set(
     let Some(known) = &header.autogroups else {
         if header.world != World::Simulated {
             assumed.push(
-                "that nothing is shared by session first: the recording does not say whether the \
-                 kernel does (autogroup)"
+                "sessions do not share CPU time first (autogroup), because the recording does not \
+                 contain this setting"
                     .to_owned(),
             );
         }
@@ -42,8 +42,8 @@ pub(super) fn set(
     }
     if unknown > 0 && header.world != World::Simulated {
         assumed.push(format!(
-            "one group by session of all {unknown} threads whose processes came and went while it \
-             was recorded"
+            "the {unknown} threads of processes that started and ended during the recording share \
+             one session group"
         ));
     }
 }

@@ -125,22 +125,22 @@ impl Rhythmic {
         let marked = self.found.marked(*mark, &self.runs);
         if *mark == FrameMark::LongRuns {
             assumed.push(format!(
-                "{} naps between its frames: a nap's work is added to its frame, and it is taken \
-                 to sleep once a frame",
+                "{} takes short sleeps between frames: their work is added to the frame, and the \
+                 model sleeps once per frame",
                 rows.program
             ));
         }
         if beat.seen == 0 {
             assumed.push(format!(
-                "each wakeup of {} is a frame: they come at no regular times, and the rate is the one \
-                 that was asked for",
+                "each wake-up of {} is a frame at the requested rate, because its wake-ups are not \
+                 periodic",
                 rows.program
             ));
         }
         if !rows.followed {
             assumed.push(format!(
-                "{} was not followed, so what it waited for a CPU counts as a late wakeup; record \
-                 it with audit --pid to tell them apart",
+                "{} was not followed, so its waits for a CPU count as late wake-ups; record with \
+                 audit --pid to separate them",
                 rows.program
             ));
         }

@@ -64,7 +64,7 @@ static INTERRUPT: [Row<Source>; 6] = [
         Kind::Duration,
         |source, value| match &mut source.then {
             Then::Softirq(law) => task::move_mean(law, value),
-            _ => Err("this interrupt raises no softirq in the scenario".to_owned()),
+            _ => Err("the interrupt raises no softirq in the scenario".to_owned()),
         },
     ),
 ];
@@ -139,8 +139,8 @@ impl Field {
             }
             _ => settings::find(name).map(Self::Setting).ok_or_else(|| {
                 format!(
-                    "unknown setting; known: {}, task.NAME.FIELD, \
-                     interrupt.NAME.FIELD, link.N.FIELD and group.N.FIELD",
+                    "unknown setting; choose from {}, task.NAME.FIELD, interrupt.NAME.FIELD, \
+                     link.N.FIELD and group.N.FIELD",
                     settings::names()
                 )
             }),
@@ -195,7 +195,10 @@ pub(super) fn find<T>(
 ) -> Result<&'static Row<T>, String> {
     rows.iter().find(|row| row.name == name).ok_or_else(|| {
         let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
-        format!("{of} has no `{name}`; it has {}", names.join(", "))
+        format!(
+            "{of} has no field `{name}`; choose from {}",
+            names.join(", ")
+        )
     })
 }
 
@@ -217,7 +220,8 @@ fn split<'t>(
             _ => names.join(", "),
         };
         return Err(format!(
-            "it names no {kind} of the scenario; write {kind}.NAME.FIELD; there are: {there}"
+            "the scenario has no such {kind}; write {kind}.NAME.FIELD with one of these names: \
+             {there}"
         ));
     };
     Ok((name, &text[name.len() + 1..]))
@@ -225,9 +229,8 @@ fn split<'t>(
 
 /// Splits `N.FIELD`. N counts from 0, as in a scenario.
 fn numbered<'t>(kind: &str, text: &'t str, count: usize) -> Result<(usize, &'t str), String> {
-    let wrong = || {
-        format!("it names no {kind} of the scenario; write {kind}.N.FIELD with an N below {count}")
-    };
+    let wrong =
+        || format!("the scenario has no such {kind}; write {kind}.N.FIELD with N below {count}");
     let (number, field) = text.split_once('.').ok_or_else(wrong)?;
     let place = number.parse().ok().filter(|&place| place < count);
     Ok((place.ok_or_else(wrong)?, field))

@@ -176,9 +176,12 @@ impl TaskField {
             _ => (field, None),
         };
         let Some(row) = STEPS.iter().find(|row| row.name == path) else {
-            return find(&OWN, field, "a task")
-                .map(Self::Own)
-                .map_err(|_| format!("a task has no `{field}`; it has {}", names().join(", ")));
+            return find(&OWN, field, "a task").map(Self::Own).map_err(|_| {
+                format!(
+                    "a task has no field `{field}`; choose from {}",
+                    names().join(", ")
+                )
+            });
         };
         let task = setup.tasks.iter().find(|task| task.name == name);
         let program = task.map_or(&[][..], |task| &task.program);
@@ -191,7 +194,7 @@ impl TaskField {
             ([], _) => Err(format!("the program of {name} has no step `{step}`")),
             (&[place], None) => Ok(Self::Step(place, row)),
             (several, None) => Err(format!(
-                "the program of {name} has {} steps `{step}`; say which: {path}.1 to {path}.{}",
+                "the program of {name} has {} steps `{step}`; choose one of {path}.1 to {path}.{}",
                 several.len(),
                 several.len()
             )),
@@ -199,7 +202,10 @@ impl TaskField {
                 let place = number.checked_sub(1).and_then(|place| several.get(place));
                 let place = place.ok_or_else(|| {
                     let count = several.len();
-                    format!("the program of {name} has no step `{step}` {number}; it has {count}")
+                    format!(
+                        "the program of {name} has no step `{step}` number {number}; it has \
+                        {count}"
+                    )
                 })?;
                 Ok(Self::Step(*place, row))
             }
@@ -257,14 +263,14 @@ pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
         Law::Normal(_, deviation) => Law::Normal(mean, deviation),
         Law::Exponential(_) => Law::Exponential(mean),
         Law::Spaced(_, beyond) if beyond > mean => {
-            return Err("what is exponential of it is more than that on average".to_owned());
+            return Err("the mean of its exponential part is larger than that".to_owned());
         }
         Law::Spaced(_, beyond) => Law::Spaced(mean - beyond, beyond),
         Law::Uniform(low, high) => {
             let width = high - low;
             let low = mean - Nanos(width.0 / 2);
             if low < Nanos::ZERO {
-                return Err("a range of that width around it begins below 0".to_owned());
+                return Err("a range of that width around it would start below 0".to_owned());
             }
             Law::Uniform(low, low + width)
         }

@@ -437,12 +437,11 @@ fn a_new_policy_gets_its_kernels_default_slice() {
 
 #[test]
 fn changing_the_number_of_tasks_keeps_signal_targets() {
-    let text = "length = \"1s\"\n[machine]\nhz = 100\npolicy = \"fair\"\n\
-        [[task]]\nname = \"w\"\ncount = 3\nprogram = [{ work = \"1ms\" }]\n\
-        [[task]]\nname = \"x\"\nprogram = [\"wait\", { work = \"1ms\" }]\n\
-        [[task]]\nname = \"y\"\nprogram = [{ work = \"1ms\" }, { signal = \"x\" }, { signal = \
-        \"w\" }]\n\
-        [[interrupt]]\nname = \"i\"\ninterval = \"1ms\"\nsignal = \"x\"\n";
+    let text = "length = \"1s\"\n[machine]\nhz = 100\npolicy = \"fair\"\n[[task]]\nname = \
+        \"w\"\ncount = 3\nprogram = [{ work = \"1ms\" }]\n[[task]]\nname = \"x\"\nprogram = \
+        [\"wait\", { work = \"1ms\" }]\n[[task]]\nname = \"y\"\nprogram = [{ work = \"1ms\" }, { \
+        signal = \"x\" }, { signal = \"w\" }]\n[[interrupt]]\nname = \"i\"\ninterval = \
+        \"1ms\"\nsignal = \"x\"\n";
     let setup = scenario::parse("s.toml", text).unwrap();
     for count in [1, 2, 3, 7] {
         let axis = Axis::parse(&format!("task.w.count={count}"), &setup).unwrap();
@@ -473,20 +472,23 @@ fn invalid_axes_are_reported_by_name() {
         ),
         (
             "colour=1",
-            "axis colour: unknown setting; known: cpus, policy",
+            "axis colour: unknown setting; choose from cpus, policy",
         ),
-        ("hz=", "axis hz: it has no values"),
-        ("hz=100,100", "axis hz: 100 is there twice"),
-        ("hz=100..300/100,200", "axis hz: 200 is there twice"),
+        ("hz=", "axis hz: no values given"),
+        ("hz=100,100", "axis hz: duplicate value 100"),
+        ("hz=100..300/100,200", "axis hz: duplicate value 200"),
         (
             "hz=300..100/100",
             "axis hz: the range `300..100/100` is empty",
         ),
-        ("cpus=0", "axis cpus: 0 is not from 1 to 8192"),
-        ("policy=cfs", "axis policy: `cfs` is none of goodness"),
+        ("cpus=0", "axis cpus: 0 is out of range: choose 1 to 8192"),
+        (
+            "policy=cfs",
+            "axis policy: unknown word `cfs`: choose from goodness",
+        ),
         (
             "task.c.work=1ms",
-            "it names no task of the scenario; write task.NAME.FIELD; there are: a.b, rr",
+            "the scenario has no such task; write task.NAME.FIELD with one of these names: a.b, rr",
         ),
         (
             "task.rr.sleep=1ms",
@@ -494,24 +496,30 @@ fn invalid_axes_are_reported_by_name() {
         ),
         (
             "task.rr.colour=1",
-            "axis task.rr.colour: a task has no `colour`; it has count, nice",
+            "axis task.rr.colour: a task has no field `colour`; choose from count, nice",
         ),
         (
             "task.a.b.work=1ms",
-            "the program of a.b has 2 steps `work`; say which: work.1 to work.2",
+            "the program of a.b has 2 steps `work`; choose one of work.1 to work.2",
         ),
-        ("task.a.b.work.3=1ms", "has no step `work` 3; it has 2"),
-        ("task.a.b.work.0=1ms", "has no step `work` 0; it has 2"),
+        (
+            "task.a.b.work.3=1ms",
+            "has no step `work` number 3; it has 2",
+        ),
+        (
+            "task.a.b.work.0=1ms",
+            "has no step `work` number 0; it has 2",
+        ),
         (
             "interrupt.disk.cost=1ms",
-            "it names no interrupt of the scenario",
+            "the scenario has no such interrupt",
         ),
         (
             "interrupt.nic.colour=1",
-            "an interrupt has no `colour`; it has cpu",
+            "an interrupt has no field `colour`; choose from cpu",
         ),
-        ("link.1.ring=1", "it names no link of the scenario"),
-        ("group.x.quota=1ms", "it names no group of the scenario"),
+        ("link.1.ring=1", "the scenario has no such link"),
+        ("group.x.quota=1ms", "the scenario has no such group"),
     ] {
         let error = Axis::parse(axis, &setup).unwrap_err().to_string();
         assert!(error.contains(why), "{axis}: {error}");
@@ -523,18 +531,21 @@ fn invalid_axes_are_reported_by_name() {
 fn conflicting_axes_and_oversized_grids_are_refused() {
     let setup = setup();
     for (axes, why) in [
-        (["hz=1", "hz=2"], "axis hz: it sets the same as the axis hz"),
+        (
+            ["hz=1", "hz=2"],
+            "axis hz: it sets the same value as the axis hz",
+        ),
         (
             ["highres=on", "timers=first-tick"],
-            "axis timers: it sets the same as the axis highres",
+            "axis timers: it sets the same value as the axis highres",
         ),
         (
             ["task.a.b.fifo=1", "task.a.b.round_robin=1"],
-            "sets the same as the axis task.a.b.fifo",
+            "sets the same value as the axis task.a.b.fifo",
         ),
         (
             ["seed=1..1000000/1", "hz=1..1000/1"],
-            "axis seed × hz: 1000000000 points are more than 1000000",
+            "axis seed × hz: 1000000000 points are too many (at most 1000000)",
         ),
         (["seed=1..1000000000/1", "hz=1"], "1000000000 points"),
         (
@@ -556,10 +567,13 @@ fn an_impossible_point_names_the_value() {
             ["policy=fair", "slice=1ms"],
             "slice=1ms: only the policy eevdf",
         ),
-        (["cpus=1", "seed=1"], "interrupt nic: its CPU is not there"),
+        (
+            ["cpus=1", "seed=1"],
+            "interrupt nic: its CPU does not exist",
+        ),
         (
             ["hz=1000", "phase=2ms"],
-            "machine: a phase lies within a tick",
+            "machine: a phase must be between 0 and one tick",
         ),
         (
             ["task.a.b.sleep=1ms", "seed=1"],

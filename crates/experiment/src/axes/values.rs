@@ -51,7 +51,7 @@ impl Item {
 /// Parses a comma-separated list of values and ranges.
 pub(super) fn items(text: &str, kind: Kind) -> Result<Vec<Item>, String> {
     if text.is_empty() {
-        return Err("it has no values".to_owned());
+        return Err("no values given".to_owned());
     }
     text.split(',')
         .map(|part| item(part.trim(), kind))
@@ -67,7 +67,7 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
     };
     let Some((last, step)) = rest.split_once('/') else {
         return Err(format!(
-            "the range `{text}` has no step; write it as {}",
+            "the range `{text}` has no step; write it like {}",
             example(kind)
         ));
     };
@@ -84,11 +84,11 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
     };
     let (first, last, step) = (read(first, kind)?, read(last, kind)?, read(step, any)?);
     if step <= 0 {
-        return Err(format!("the range `{text}` has a step of 0 or less"));
+        return Err(format!("the step of the range `{text}` must be above 0"));
     }
     if last < first {
         return Err(format!(
-            "the range `{text}` is empty: it ends before it begins"
+            "the range `{text}` is empty, because it ends before it starts"
         ));
     }
     Ok(Item::Range {
@@ -139,18 +139,22 @@ mod tests {
     #[test]
     fn errors_name_the_invalid_value() {
         for (text, kind, why) in [
-            ("", HZ, "no values"),
-            ("100,", HZ, "`` is not a whole number"),
-            ("9x", HZ, "`9x` is not a whole number"),
-            ("0", HZ, "0 is not from 1 to 1000000"),
-            ("1..9", HZ, "no step; write it as 1..8/1"),
+            ("", HZ, "no values given"),
+            ("100,", HZ, "`` is not an integer"),
+            ("9x", HZ, "`9x` is not an integer"),
+            ("0", HZ, "0 is out of range: choose 1 to 1000000"),
+            ("1..9", HZ, "no step; write it like 1..8/1"),
             ("1ms..9ms", Kind::Duration, "1ms..5ms/1ms"),
             ("9..1/1", HZ, "`9..1/1` is empty"),
-            ("1..9/0", HZ, "step of 0 or less"),
-            ("1ms..2ms/0s", Kind::Duration, "step of 0 or less"),
+            ("1..9/0", HZ, "must be above 0"),
+            ("1ms..2ms/0s", Kind::Duration, "must be above 0"),
             ("3", Kind::Duration, "invalid duration `3`"),
             ("-3ms", Kind::Duration, "invalid duration `-3ms`"),
-            ("c", Kind::Word(&["a", "b"]), "`c` is none of a, b"),
+            (
+                "c",
+                Kind::Word(&["a", "b"]),
+                "unknown word `c`: choose from a, b",
+            ),
         ] {
             let error = read(text, kind).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -137,11 +137,12 @@ impl Case for Walk {
             * 64;
         vec![
             remark(
-                "what the model uses",
+                "parameters of the model",
                 format!(
-                    "k = {} full misses an item at the latency of memory, and nothing else; k is fitted \
-                     to 125 ns on besplex. By levels: the four first touches of an item from the L2 \
-                     where all items fit it, else from memory, and {} touches from the L1",
+                    "an item takes k = {} full misses at memory latency, with k fitted to 125 ns \
+                     on besplex. In the series by levels, the first four touches of an item come \
+                     from the L2 if all items fit, otherwise from memory, and {} touches come \
+                     from the L1",
                     values.get("misses"),
                     TOUCHES.len() as u64 - layout().lines(LINE)
                 ),
@@ -149,9 +150,9 @@ impl Case for Walk {
             remark(
                 "throttled to 150 MHz, ms",
                 format!(
-                    "{:.0} to {:.0} by frequency, whether memory or the CPU takes the time; {:.0} to \
-                     {:.0} with the clock stopped for seven eighths of the time: more than 300 \
-                     needs that, or memory that is slower than this host's",
+                    "{:.0} to {:.0} at reduced frequency, for time spent in memory or in the CPU; \
+                     {:.0} to {:.0} with the clock stopped for seven eighths of the time. More \
+                     than 300 requires a stopped clock, or slower memory than this host's",
                     ms(8, none, all),
                     ms(8, all, none),
                     ms(1, none, all),
@@ -159,8 +160,9 @@ impl Case for Walk {
                 ),
             ),
             remark(
-                "objects of 256 bytes use some sets of the cache more than others",
-                format!("the first misses come by {scattered} items already"),
+                "first cache miss with 256-byte objects",
+                format!("occurs at {scattered} items, because such objects use some cache sets \
+                    more than others"),
             ),
         ]
     }

@@ -74,16 +74,15 @@ impl Case for FrameRate {
             remark(
                 "true CPU use in the model, % by tick rate",
                 format!(
-                    "{}. So the published saving at 200 Hz, and the published increase at 400, are \
-                     consistent with an accounting that does not see the work, with work, phase and \
-                     steps fitted to do so",
+                    "{}. The published saving at 200 Hz and increase at 400 Hz are consistent with \
+                     accounting that misses the work, if work, phase and steps are fitted to that",
                     list(&aligned)
                 ),
             ),
             remark(
-                "the same work at random phase, % as sampled",
+                "CPU use as sampled, same work at random phase, %",
                 format!(
-                    "{}: without the tick's own phase sampling is fair",
+                    "{}: sampling is fair when the work is not in phase with the tick",
                     list(&random)
                 ),
             ),
@@ -94,15 +93,15 @@ impl Case for FrameRate {
         let score = splits(file);
         vec![
             remark(
-                "phase and work fitted to three rates, predicting the others, all 20 ways",
+                "model fitted to three rates and tested on the others, all 20 combinations",
                 format!(
-                    "mean error {:.2} frames/s; a straight line in the rate of the tick: {:.2}",
+                    "mean error {:.2} frames/s; {:.2} for a straight line over the tick rate",
                     score.model, score.line
                 ),
             ),
             remark(
-                "fitted to 1000, 500 and 200 Hz alone, frames/s",
-                format!("off by {}", score.single.join(", ")),
+                "model fitted to 1000, 500 and 200 Hz only, error in frames/s",
+                score.single.join(", "),
             ),
         ]
     }

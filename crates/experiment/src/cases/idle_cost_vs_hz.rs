@@ -94,25 +94,27 @@ impl Case for IdleCost {
         let (tick, wake) = (values.get("tick"), values.get("wake"));
         let contour = [20.0, 40.0, 80.0, 120.0].map(|wakeups| {
             let exits = (NOHZ_MHZ * 1e3 / wakeups - wake) / tick;
-            format!("{wakeups} wake-ups/s with {exits:.1} ticks' worth of exits each")
+            format!("{wakeups} wake-ups/s with exits worth {exits:.1} ticks each")
         });
         vec![
             remark(
                 "the straight line",
-                format!("{base:.1} MHz and {:.0} kcycles a tick", slope * 1e3),
+                format!("{base:.1} MHz and {:.0} kcycles per tick", slope * 1e3),
             ),
-            remark("which model is nearer", nearer(file, modelled)),
+            remark("more accurate model", nearer(file, modelled)),
             remark(
-                "70 MHz without ticks, by the model with batching",
+                "70 MHz without ticks, by the batching model",
                 format!(
-                    "{}, beside the {wake:.0} kcycles that waking up costs; above {:.0} wake-ups/s \
-                     these alone are more. No claim beyond that: the wake-ups were not published",
+                    "{}, in addition to {wake:.0} kcycles per wake-up; above {:.0} wake-ups/s, \
+                     wake-ups alone cost more. Nothing more can be concluded, because the \
+                     wake-ups were not published",
                     contour.join("; "),
                     NOHZ_MHZ * 1e3 / wake
                 ),
             ),
             remark(
-                "wake-ups/s with which batching meets 100 and 40 Hz, both constants fitted anew",
+                "wake-ups/s at which the batching model matches 100 and 40 Hz, both constants \
+                 refitted",
                 passes(file),
             ),
         ]
@@ -134,7 +136,7 @@ fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
             "batching"
         };
         Some(format!(
-            "at {at} Hz {nearer} ({line:.1} MHz by the line, {batching:.1} by batching)"
+            "{nearer} at {at} Hz ({line:.1} MHz by the line, {batching:.1} by batching)"
         ))
     };
     let parts: Vec<String> = ["100", "40"].into_iter().filter_map(at).collect();

@@ -67,8 +67,8 @@ impl Case for Rtc {
         vec![remark(
             "averaging over sets",
             format!(
-                "does not help: the tick keeps its phase from one to the next, so that all sets \
-                 of a boot are off by the same (the mean over boots is {:.2} ms)",
+                "does not help: the tick keeps its phase between sets, so all sets of one boot \
+                 have the same error (mean over boots {:.2} ms)",
                 mean * 1e3
             ),
         )]

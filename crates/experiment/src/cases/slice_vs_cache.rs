@@ -52,8 +52,8 @@ impl Case for Slices {
         let mut remarks = vec![remark(
             "the two lists of build times",
             format!(
-                "means {:.3} and {:.3} s, {:+.2} % (95 % by resampling {:+.2} to {:+.2}), exact \
-                 Mann–Whitney p = {:.4}",
+                "means {:.3} and {:.3} s, {:+.2} % (95 % bootstrap interval {:+.2} to {:+.2}), \
+                 exact Mann–Whitney p = {:.4}",
                 mean(&stock),
                 mean(&patched),
                 (mean(&patched) / mean(&stock) - 1.0) * 100.0,
@@ -65,21 +65,22 @@ impl Case for Slices {
         let order = sorted_by_chance(&stock).zip(sorted_by_chance(&patched));
         if let Some((a, b)) = order {
             remarks.push(remark(
-                "both lists of successive runs ascend strictly",
+                "both lists of successive runs strictly ascend",
                 format!(
-                    "p = {:.1e} if runs are exchangeable: sorted before they were published, or \
-                     the machine drifted; no test of six against six can tell",
+                    "p = {:.1e} if runs are exchangeable: either they were sorted before \
+                     publication, or the machine drifted; no test of six against six can \
+                     distinguish the two",
                     a * b
                 ),
             ));
         }
         for (name, policy) in &POLICIES[..2] {
             remarks.push(remark(
-                &format!("who ran at 100 Hz, {name} ('|' is a tick)"),
+                &format!("running task at 100 Hz, {name} ('|' is a tick)"),
                 pattern(*policy, values),
             ));
             remarks.push(remark(
-                &format!("which hog ran through each tick, {name}"),
+                &format!("hog running at each tick, {name}"),
                 slices(*policy, values),
             ));
         }

@@ -60,11 +60,11 @@ impl Case for Tcp {
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
         vec![remark(
-            "a sampler that interrupts hold up",
+            "sampling delayed by interrupts",
             format!(
-                "sees no interrupt at all, by construction: with {:.0} % of the CPU in interrupts \
-                 and {:.0} % in a process its samples are those of the remaining {:.0} %. A program \
-                 that soaks up what is left finds what really is idle",
+                "a sampler that interrupts delay sees no interrupt at all: with {:.0} % of the CPU \
+                 in interrupts and {:.0} % in a process, it only samples the remaining {:.0} %. \
+                 A program that uses up all unused CPU time finds the true idle share",
                 values.get("irq") * 100.0,
                 values.get("process") * 100.0,
                 (1.0 - values.get("irq")) * 100.0
@@ -88,17 +88,18 @@ impl Case for Tcp {
 /// as the accounts do. Cycles are those of the CPU's counter.
 fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
     if statement.spec.protocol != Protocol::Tcp {
-        return Err("it is of datagrams, and the case is about TCP: leave out --udp".to_owned());
+        return Err("the recording is of UDP, but the case needs TCP: leave out --udp".to_owned());
     }
     let Some(books) = &statement.books else {
         let why = statement
             .no_books
             .as_deref()
             .unwrap_or("nothing was traced");
-        return Err(format!("it has no accounts: {why}"));
+        return Err(format!("the recording has no accounts: {why}"));
     };
     let (Some(hz), bytes @ 1..) = (statement.counter_hz, statement.bytes()) else {
-        let why = "it has no cycles: the CPU's counter could not be trusted, or nothing arrived";
+        let why = "the recording has no cycles: the CPU's counter was not reliable, or nothing \
+            arrived";
         return Err(why.to_owned());
     };
     let cycles = |accounts: &[Account]| {
@@ -112,11 +113,11 @@ fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String>
     ];
     let rows = [
         (
-            "this machine, transmit (the sender)",
+            "this machine, transmit (sender)",
             cycles(&[Account::SenderUser, Account::SenderCall]),
         ),
         (
-            "this machine, receive (the receiver)",
+            "this machine, receive (receiver)",
             cycles(&[Account::ReceiverUser, Account::ReceiverCall]),
         ),
         ("this machine, softirqs of both", cycles(&softirqs)),
@@ -138,16 +139,17 @@ fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String>
 fn source(statement: &NetStatement) -> Remark {
     let over = match &statement.link {
         Link::Veth { mtu, .. } => format!("a veth pair with an MTU of {mtu}"),
-        Link::Loopback { .. } => "the loopback device".to_owned(),
-        Link::Network { peer } => format!("the network, with {peer}"),
+        Link::Loopback { .. } => "loopback".to_owned(),
+        Link::Network { peer } => format!("the network to {peer}"),
     };
     let rate = statement
         .measured()
         .and_then(EndReport::bits_hz)
         .unwrap_or_default();
     let why = format!(
-        "TCP over {over} on {}, {:.3} Gbit/s in calls of up to {} bytes, by ticktax net {}; cycles are those of the \
-         counter, {:.2} GHz. Not comparable with the published where there is no card, no driver, and no interrupt of one",
+        "TCP over {over} on {}, {:.3} Gbit/s in calls of up to {} bytes, measured by ticktax net \
+         {}; cycles of the counter at {:.2} GHz. Comparable with the published values only over \
+         a physical network card",
         statement.host,
         rate / 1e9,
         statement.spec.call_bytes,
@@ -164,18 +166,18 @@ fn here(transfer: &Transfer, clock: &Clock) -> Remark {
     };
     let hz = clock.frequency_hz() as f64;
     let cost = match clock.source() {
-        CounterSource::Monotonic => format!("{ns:.3} ns of CPU time a byte"),
+        CounterSource::Monotonic => format!("{ns:.3} ns of CPU time per byte"),
         _ => format!(
-            "{:.2} cycles a byte ({ns:.3} ns of CPU time at the counter's {:.2} GHz)",
+            "{:.2} cycles per byte ({ns:.3} ns of CPU time at the counter's {:.2} GHz)",
             ns * hz / 1e9,
             hz / 1e9
         ),
     };
     let share = |time: Nanos| 100.0 * time.share_of(transfer.sending + transfer.receiving);
     let why = format!(
-        "{cost} for both ends together, {:.0} % of it the sender's; {:.2} GB/s for {}, in writes of \
-         {} KB. Not comparable with the published: no card, no driver, no interrupt, and packets as \
-         large as the loopback device takes them",
+        "{cost} for both ends together, {:.0} % of it in the sender; {:.2} GB/s for {}, in writes \
+         of {} KB. Not comparable with the published values: loopback has no card, driver or \
+         interrupts, and uses the largest possible packets",
         share(transfer.sending),
         transfer.bytes as f64 / transfer.elapsed.0 as f64,
         transfer.elapsed,

@@ -39,7 +39,7 @@ impl CaseFile {
         }
         let rows = self.rows().count();
         if rows > MAX_ROWS {
-            let why = format!("{rows} rows: at most {MAX_ROWS}");
+            let why = format!("too many rows ({rows}): give at most {MAX_ROWS}");
             return Err(Fault::new(["[[series".to_owned()], why));
         }
         let mut names = BTreeSet::new();
@@ -49,7 +49,7 @@ impl CaseFile {
                 Fault::new([place.clone()], format!("series {}: {why}", series.name))
             })?;
             if !names.insert(&series.name) {
-                let why = format!("series {}: there are two of this name", series.name);
+                let why = format!("series {}: duplicate name", series.name);
                 return Err(Fault::new([place], why));
             }
             let mut rows = BTreeSet::new();
@@ -60,7 +60,7 @@ impl CaseFile {
                 };
                 check_row(row).map_err(row_fault)?;
                 if !rows.insert(&row.at) {
-                    return Err(row_fault("there are two such rows".to_owned()));
+                    return Err(row_fault("duplicate row".to_owned()));
                 }
             }
         }
@@ -71,7 +71,7 @@ impl CaseFile {
                 .values()
                 .any(|parameter| parameter.fit.is_some())
         {
-            let why = "parameters are to be fitted, and no row has `fit = true`".to_owned();
+            let why = "some parameters are to be fitted, but no row has `fit = true`".to_owned();
             return Err(Fault::new(["[parameters".to_owned()], why));
         }
         if let Some(design) = &self.design {
@@ -84,31 +84,31 @@ impl CaseFile {
 
     fn check_parameter(&self, name: &str, parameter: &Parameter) -> Result<(), String> {
         if !parameter.value.is_finite() {
-            return Err("its value is not a finite number".to_owned());
+            return Err("its value must be finite".to_owned());
         }
         if let Some([low, high]) = parameter.fit {
             let goes_up = low.is_finite() && high.is_finite() && low < high;
             if !goes_up || !(2..=1000).contains(&parameter.steps) {
                 return Err(format!(
-                    "it cannot be fitted from {low} to {high} in {} steps: a range that goes up, and \
-                     2 to 1000 steps",
+                    "cannot fit from {low} to {high} in {} steps: give an ascending range, and 2 \
+                     to 1000 steps",
                     parameter.steps
                 ));
             }
             if !(low..=high).contains(&parameter.value) {
-                return Err(format!("its value is not from {low} to {high}"));
+                return Err(format!("its value must be between {low} and {high}"));
             }
             if parameter.quote.is_some() {
-                return Err("it is published, so it is not fitted".to_owned());
+                return Err("a published value cannot be fitted".to_owned());
             }
         } else if parameter.from.is_empty() && parameter.quote.is_none() {
             return Err(
-                "say where it is from: `quote` if published, `fit` if fitted, `from` if assumed"
+                "give its origin: `quote` if published, `fit` if fitted, `from` if assumed"
                     .to_owned(),
             );
         }
         if let Some(value) = parameter.others.iter().find(|value| !value.is_finite()) {
-            return Err(format!("try: {value} is not a finite number"));
+            return Err(format!("try: {value} must be finite"));
         }
         let unknown = parameter.refit.iter().find(|other| {
             let known = self.parameters.get(*other);
@@ -127,12 +127,15 @@ impl CaseFile {
         ] {
             if !is_tolerance(tolerance) {
                 return Err(format!(
-                    "{name} is {tolerance}: it has to be a number from 0 on"
+                    "{name} is {tolerance}, but must be a number of at least 0"
                 ));
             }
         }
         if !series.scale.is_finite() {
-            return Err(format!("scale is {}: it has to be a number", series.scale));
+            return Err(format!(
+                "scale is {}, but must be a finite number",
+                series.scale
+            ));
         }
         if series.rows.is_empty() {
             return Err("no rows".to_owned());
@@ -146,22 +149,24 @@ impl CaseFile {
 
 fn check_row(row: &Published) -> Result<(), String> {
     if row.value.is_some() && row.range.is_some() {
-        return Err("a value or a range, not both".to_owned());
+        return Err("give either a value or a range, not both".to_owned());
     }
     if let Some(value) = row.value.filter(|value| !value.is_finite()) {
-        return Err(format!("its value is {value}: it has to be a number"));
+        return Err(format!("its value is {value}, but must be a number"));
     }
     if let Some([low, high]) = row.published()
         && (low > high || low.is_nan() || high.is_nan())
     {
-        return Err(format!("the range goes from {low} to {high}"));
+        return Err(format!(
+            "invalid range {low} to {high}: give the smaller number first"
+        ));
     }
     if row.fit && row.target().is_none() {
-        return Err("it calibrates, and has no number".to_owned());
+        return Err("it has `fit = true`, but no number to fit to".to_owned());
     }
     match row.tolerance.filter(|&tolerance| !is_tolerance(tolerance)) {
         Some(tolerance) => Err(format!(
-            "its tolerance is {tolerance}: it has to be a number from 0 on"
+            "its tolerance is {tolerance}, but must be a number of at least 0"
         )),
         None => Ok(()),
     }

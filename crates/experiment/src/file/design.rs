@@ -25,10 +25,10 @@ impl Design {
     pub(super) fn check(&self) -> Result<(), String> {
         let switches: BTreeSet<&String> = self.switches.iter().collect();
         if switches.is_empty() || switches.len() > Self::MAX {
-            return Err(format!("design: 1 to {} switches", Self::MAX));
+            return Err(format!("design: give 1 to {} switches", Self::MAX));
         }
         if switches.len() < self.switches.len() {
-            return Err("design: a switch is there twice".to_owned());
+            return Err("design: duplicate switch".to_owned());
         }
         let needed = self.effects.iter();
         let mut needed =

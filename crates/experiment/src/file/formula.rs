@@ -45,7 +45,10 @@ impl TryFrom<Text> for Derived {
         let range = [values[0], values[values.len() - 1]];
         if range[0] > range[1] {
             let [low, high] = range;
-            return Err(format!("derived: the range goes from {low} down to {high}"));
+            return Err(format!(
+                "derived: invalid range {low} to {high}: give the smaller number \
+                first"
+            ));
         }
         Ok(Self { formula, range })
     }
@@ -54,10 +57,10 @@ impl TryFrom<Text> for Derived {
 /// Evaluates a formula: numbers, `+ - * / ^`, parentheses, and functions such as `sqrt`.
 fn value(formula: &str) -> Result<f64, String> {
     let value = exmex::eval_str::<f64>(formula)
-        .map_err(|error| format!("derived: `{formula}` is no formula: {}", error.msg()))?;
+        .map_err(|error| format!("derived: `{formula}` is not a formula: {}", error.msg()))?;
     if value.is_finite() {
         Ok(value)
     } else {
-        Err(format!("derived: `{formula}` is not a finite number"))
+        Err(format!("derived: the value of `{formula}` must be finite"))
     }
 }

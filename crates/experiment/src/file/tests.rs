@@ -20,39 +20,43 @@ fn errors_are_reported_with_their_line() {
         (
             "[parameters.a]\nvalue = 3\nfit = [1, 2]\n".to_owned(),
             5,
-            "is not from 1 to 2",
+            "must be between 1 and 2",
         ),
         (
             "[parameters.a]\nvalue = 1\n".to_owned(),
             5,
-            "say where it is from",
+            "give its origin",
         ),
         (
             "[parameters.a]\nvalue = 1\nfit = [1, 2]\n".to_owned(),
             5,
             "no row has `fit",
         ),
-        (rows("{ at = \"1\", fit = true },\n"), 9, "has no number"),
+        (
+            rows("{ at = \"1\", fit = true },\n"),
+            9,
+            "no number to fit to",
+        ),
         (
             rows("{ at = \"1\", value = 1, range = [1, 2] },\n"),
             9,
             "not both",
         ),
-        (rows("{ at = \"1\", range = [2, 1] },\n"), 9, "from 2 to 1"),
+        (rows("{ at = \"1\", range = [2, 1] },\n"), 9, "range 2 to 1"),
         (
             rows("{ at = \"1\", derived = \"3 +\" },\n"),
             9,
-            "`3 +` is no formula",
+            "`3 +` is not a formula",
         ),
         (
             rows("{ at = \"1\", derived = \"1 / 0\" },\n"),
             9,
-            "not a finite number",
+            "must be finite",
         ),
         (
             rows("{ at = \"1\" },\n{ at = \"1\" },\n"),
             9,
-            "two such rows",
+            "duplicate row",
         ),
         (rows(""), 6, "no rows"),
         (

@@ -22,7 +22,7 @@ pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<Fo
     let column = match chosen {
         Some(chosen) => place(chosen, &names).ok_or_else(|| {
             let all = listed(&names);
-            Problem::Choice(format!("it has no column `{chosen}`, but {all}"))
+            Problem::Choice(format!("it has no column `{chosen}`; choose from {all}"))
         })?,
         None => table.only_column(has_names, &names)?,
     };
@@ -83,7 +83,7 @@ impl Table<'_> {
             _ if names.len() == 1 => Ok(0),
             _ => {
                 let all = listed(names);
-                let why = format!("choose one of its columns with --column NAME: {all}");
+                let why = format!("choose a column with --column NAME: {all}");
                 Err(Problem::Choice(why))
             }
         }

@@ -34,26 +34,27 @@ pub(super) fn results(text: &str) -> Option<Value> {
 /// Reads the times of the chosen result, or else of the only one. Failed runs are left out.
 pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Problem> {
     let results = Vec::<Timed>::deserialize(results)
-        .map_err(|error| Problem::Content(format!("it is no export of hyperfine: {error}")))?;
+        .map_err(|error| Problem::Content(format!("not a hyperfine export: {error}")))?;
     let names: Vec<String> = results
         .iter()
         .map(|result| result.command.clone())
         .collect();
     let all = listed(&names);
     let place = match (chosen, results.len()) {
-        (_, 0) => return Err(Problem::Content("it has no results".to_owned())),
-        (Some(chosen), _) => place(chosen, &names)
-            .ok_or_else(|| Problem::Choice(format!("it has no result `{chosen}`, but {all}")))?,
+        (_, 0) => return Err(Problem::Content("it contains no results".to_owned())),
+        (Some(chosen), _) => place(chosen, &names).ok_or_else(|| {
+            Problem::Choice(format!("it has no result `{chosen}`; choose from {all}"))
+        })?,
         (None, 1) => 0,
         (None, _) => {
             return Err(Problem::Choice(format!(
-                "choose one of its results with --result N, or one for each file with two of these: {all}"
+                "choose a result with --result N (give it twice for one per file): {all}"
             )));
         }
     };
     let result = &results[place];
     let Some(times) = &result.times else {
-        let why = "it has no single runs: export with --export-json";
+        let why = "it has no times of individual runs; export them with --export-json";
         return Err(Problem::Content(why.to_owned()));
     };
     let failed = |run: usize| {

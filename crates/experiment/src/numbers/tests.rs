@@ -95,29 +95,29 @@ fn invalid_lists_are_reported_with_line_and_reason() {
         compare(&a, &b, &question).unwrap_err().to_string()
     };
     for (name, text, why) in [
-        ("a.txt", "1\n2 ms\n", "line 2: `2 ms` is no number"),
-        ("a.txt", "1\n\n# x\n3,5\n", "line 4: `3,5` is no number"),
+        ("a.txt", "1\n2 ms\n", "line 2: `2 ms` is not a number"),
+        ("a.txt", "1\n\n# x\n3,5\n", "line 4: `3,5` is not a number"),
         ("a.txt", "1\nNaN\n", "line 2: `NaN` is not finite"),
         ("a.txt", "inf\n", "line 1: `inf` is not finite"),
         ("a.txt", "1e999\n", "not finite"),
-        ("a.txt", "1\n-1e300\n", "it holds -1e300"),
-        ("a.txt", "1\n1e-300\n", "it holds 1e-300"),
-        ("a.txt", "", "no number"),
-        ("a.txt", "# nothing\n", "no number"),
-        ("a.csv", "", "no number"),
-        ("a.csv", "time\n", "no number"),
+        ("a.txt", "1\n-1e300\n", "it contains -1e300"),
+        ("a.txt", "1\n1e-300\n", "it contains 1e-300"),
+        ("a.txt", "", "no numbers"),
+        ("a.txt", "# nothing\n", "no numbers"),
+        ("a.csv", "", "no numbers"),
+        ("a.csv", "time\n", "no numbers"),
         ("a.csv", "a,b\n1,2\n3,4\n", "--column NAME: 1 a, 2 b"),
         ("a.csv", "1,2\n3,4\n", "1 column 1, 2 column 2"),
         ("a.csv", "a,b\n1,2\n3\n", "line: 3"),
-        ("a.csv", "a\n1\nx\n", "line 3: `x` is no number"),
+        ("a.csv", "a\n1\nx\n", "line 3: `x` is not a number"),
         ("a.csv", "a\n1\nnan\n", "line 3: `nan` is not finite"),
-        ("a.csv", "a\n1\n\"x\ny\"\n", "`x y` is no number"),
+        ("a.csv", "a\n1\n\"x\ny\"\n", "`x y` is not a number"),
         ("a.json", r#"{"results": []}"#, "no results"),
-        ("a.json", EXPORT, "no result `3`, but 1 make"),
+        ("a.json", EXPORT, "no result `3`; choose from 1 make"),
         (
             "a.json",
             r#"{"results": [{"command": "a"}, {}]}"#,
-            "no export of hyperfine",
+            "not a hyperfine export",
         ),
     ] {
         let error = error_text(name, text);
@@ -130,7 +130,7 @@ fn invalid_lists_are_reported_with_line_and_reason() {
     assert!(compare(&a, &b, &question()).is_err());
     fs::write(&b, [0xff, 0xfe]).unwrap();
     let error = compare(&a, &b, &question()).unwrap_err();
-    assert!(error.to_string().contains("not text"), "{error}");
+    assert!(error.to_string().contains("not a text file"), "{error}");
     fs::remove_file(&b).unwrap();
     let error = are_numbers(&a, &b).unwrap_err();
     assert!(error.to_string().contains("no such file"), "{error}");

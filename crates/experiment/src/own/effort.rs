@@ -55,12 +55,12 @@ impl OwnCase {
             return Ok(());
         }
         let what = match asked {
-            Asked::Run => "or fewer rows or values to `try`",
-            Asked::Fit => "or fewer `steps`",
+            Asked::Run => "or use fewer rows or values to `try`",
+            Asked::Fit => "or use fewer `steps`",
         };
         Err(self.error(&format!(
-            "it takes about {} million simulated events, and {} are the most: take a shorter `length` in the \
-             scenario, {what}",
+            "it takes about {} million simulated events, but at most {} are allowed: shorten the \
+             scenario's `length`, {what}",
             total.div_ceil(1_000_000),
             MAX_EVENTS / 1_000_000
         )))
@@ -86,8 +86,8 @@ impl OwnCase {
             let report = report.map_err(|why| self.error(&why.to_string()))?;
             let Some(report) = report else {
                 return Err(self.error(&format!(
-                    "its rows take more than {} million simulated events: take a shorter `length` in the \
-                     scenario, or fewer rows",
+                    "its rows take more than {} million simulated events: shorten the scenario's \
+                     `length`, or use fewer rows",
                     MAX_EVENTS / 1_000_000
                 )));
             };

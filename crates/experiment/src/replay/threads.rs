@@ -61,9 +61,10 @@ fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, Strin
             })
             .collect();
         let ended = threads.into_iter().map(|started| {
-            let thread = started.map_err(|error| format!("no thread: {}", error.kind()))?;
+            let thread =
+                started.map_err(|error| format!("cannot start its thread: {}", error.kind()))?;
             let result = thread.join();
-            result.unwrap_or_else(|_| Err("its thread ended".to_owned()))
+            result.unwrap_or_else(|_| Err("its thread crashed".to_owned()))
         });
         ended.collect()
     })

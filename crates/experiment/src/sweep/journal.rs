@@ -120,7 +120,7 @@ impl Journal {
             .ok_or_else(|| SweepError::Journal {
                 verb: "read",
                 path: self.path.clone(),
-                why: "another program has written to it".to_owned(),
+                why: "another program wrote to it".to_owned(),
                 kept: self.done,
             })
     }
@@ -169,7 +169,7 @@ impl Journal {
             })
         };
         let Some(theirs) = disk::read_checked_line::<Identity>(&first) else {
-            return other("is not a journal of a sweep, or its first line is damaged".to_owned());
+            return other("is not a sweep's journal, or its first line is damaged".to_owned());
         };
         if let Some(what) = difference(&theirs, ours) {
             return other(format!("belongs to a sweep {what}"));
@@ -255,18 +255,18 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
 pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
     if theirs.sweep != ours.sweep || theirs.ticktax != ours.ticktax {
         return Some(format!(
-            "by ticktax {}, and this is {}",
+            "by ticktax {} (this is {})",
             theirs.ticktax, ours.ticktax
         ));
     }
     if theirs.axes != ours.axes {
         let axes = theirs.axes.join(" ");
         let axes = if axes.is_empty() {
-            "no axis".to_owned()
+            "none".to_owned()
         } else {
             axes
         };
-        return Some(format!("over other axes ({axes})"));
+        return Some(format!("with other axes ({axes})"));
     }
     (theirs.scenario != ours.scenario).then(|| "of another scenario".to_owned())
 }

@@ -21,7 +21,7 @@ pub enum PlanError {
     #[error(transparent)]
     Axis(#[from] AxisError),
     /// The column does not exist or is not numeric.
-    #[error("no numeric column `{column}`; known: {known}")]
+    #[error("no numeric column `{column}`; choose from {known}")]
     Column {
         /// Requested name.
         column: String,

@@ -78,7 +78,7 @@ pub fn statement(
 pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -> Option<String> {
     let value_of = |key: &str| metadata.get(key).cloned().unwrap_or_default();
     let Some(Ok(sweep)) = metadata.get("ticktax.sweep").map(|text| text.parse()) else {
-        return Some("is there already, and no results of a sweep".to_owned());
+        return Some("exists, and does not contain results of a sweep".to_owned());
     };
     let theirs = Identity {
         sweep,
@@ -86,7 +86,7 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
         axes: serde_json::from_str(&value_of("ticktax.axes")).unwrap_or_default(),
         scenario: value_of("ticktax.scenario"),
     };
-    journal::difference(&theirs, ours).map(|what| format!("has the results of a sweep {what}"))
+    journal::difference(&theirs, ours).map(|what| format!("contains the results of a sweep {what}"))
 }
 
 /// Reads the results of a sweep, and ranks them by `column` if it is given.

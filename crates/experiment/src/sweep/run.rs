@@ -77,11 +77,11 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
         })
     };
     match std::fs::metadata(results) {
-        Ok(facts) if facts.is_dir() => return create("it is a folder; name a file in it"),
+        Ok(facts) if facts.is_dir() => return create("it is a folder; give a file in it"),
         Ok(facts) if !facts.is_file() => {
-            return create("it is a device or a pipe, not a file; name a file");
+            return create("it is a device or pipe; give a regular file");
         }
-        _ if results.file_name().is_none() => return create("name a file"),
+        _ if results.file_name().is_none() => return create("give a file name"),
         _ => {}
     }
     let there = TableReader::open(results)
@@ -89,7 +89,7 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
     let what = match there {
         Ok(Some(Some(what))) => Some(what),
         Err(error) => Some(format!(
-            "is there already, and no results of a sweep ({})",
+            "exists, and does not contain results of a sweep ({})",
             error.why
         )),
         Ok(Some(None)) => {
@@ -237,7 +237,7 @@ impl Sweep {
                         error: Some(why), ..
                     }) => Err(why),
                     Some(record) => Ok(record.cells),
-                    None => Err("it was not run".to_owned()),
+                    None => Err("the point was not run".to_owned()),
                 };
                 rows.push(plan.row(point, outcome));
             }
@@ -268,8 +268,8 @@ fn work(
         let outcome = outcome.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().copied();
             let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            let text = text.unwrap_or("it does not say why").replace('\n', " ");
-            Err(format!("the model broke off: {text}"))
+            let text = text.unwrap_or("no reason given").replace('\n', " ");
+            Err(format!("the simulation crashed: {text}"))
         });
         let (cells, error, events) = match outcome {
             Ok((cells, events)) => (cells, None, events),

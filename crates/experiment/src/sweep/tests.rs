@@ -254,7 +254,7 @@ fn another_sweep_with_the_same_file_is_refused_and_changes_nothing() {
     let before = fs::read(&journal).unwrap();
     let error = refused(plan(&AXES[..2]), &results);
     assert!(
-        error.contains("x.parquet.journal belongs to a sweep over other axes (hz=100,250,1000 "),
+        error.contains("x.parquet.journal belongs to a sweep with other axes (hz=100,250,1000 "),
         "{error}"
     );
     assert!(error.contains("name another file"), "{error}");
@@ -267,7 +267,7 @@ fn another_sweep_with_the_same_file_is_refused_and_changes_nothing() {
     let bytes = run_completely(plan(&AXES), &results, 2);
     assert!(
         refused(other(), &results)
-            .contains("x.parquet has the results of a sweep of another scenario")
+            .contains("x.parquet contains the results of a sweep of another scenario")
     );
     assert!(matches!(begin(plan(&AXES), &results), Ok(Begun::Complete)));
     assert!(!journal.exists());
@@ -286,7 +286,7 @@ fn another_version_of_the_tool_is_another_sweep() {
     fs::write(&journal, format!("{head}\n{rest}")).unwrap();
     let error = refused(plan(&AXES), &results);
     assert!(
-        error.contains("belongs to a sweep by ticktax 9.8.7, and this is"),
+        error.contains("belongs to a sweep by ticktax 9.8.7 (this is"),
         "{error}"
     );
 }
@@ -318,15 +318,15 @@ fn foreign_files_are_left_alone() {
     let (folder, results) = folder();
     let journal = journal_of(&results);
     fs::write(&journal, "my diary\n").unwrap();
-    assert!(refused(plan(&AXES), &results).contains("is not a journal of a sweep"));
+    assert!(refused(plan(&AXES), &results).contains("is not a sweep's journal"));
     assert_eq!(fs::read(&journal).unwrap(), b"my diary\n");
     fs::write(&journal, "my diary").unwrap();
-    assert!(refused(plan(&AXES), &results).contains("is not a journal of a sweep"));
+    assert!(refused(plan(&AXES), &results).contains("is not a sweep's journal"));
     fs::remove_file(&journal).unwrap();
     fs::write(&results, "my thesis").unwrap();
     let error = refused(plan(&AXES), &results);
     assert!(
-        error.contains("x.parquet is there already, and no results of a sweep"),
+        error.contains("x.parquet exists, and does not contain results of a sweep"),
         "{error}"
     );
     assert_eq!(fs::read(&results).unwrap(), b"my thesis");
@@ -379,8 +379,15 @@ fn failed_points_are_reported_and_the_others_run() {
     assert_eq!((found.failed, found.failures.len()), (4, 3));
     assert_eq!(found.failures[0].point, 1);
     assert_eq!(found.failures[0].values, ["250", "0s", "2"]);
-    assert_eq!(found.failures[0].why, "the model broke off: no such luck");
-    assert!(found.failures[2].why.contains("a phase lies within a tick"));
+    assert_eq!(
+        found.failures[0].why,
+        "the simulation crashed: no such luck"
+    );
+    assert!(
+        found.failures[2]
+            .why
+            .contains("a phase must be between 0 and one tick")
+    );
     let ranking = found.ranking.unwrap();
     assert_eq!(
         (ranking.points, ranking.highest.len(), ranking.lowest.len()),

@@ -83,7 +83,7 @@ enum Set {
 
 /// Parses a number of bytes: 4096, 64k, 1M.
 fn bytes(text: &str) -> Result<u32, String> {
-    let wrong = || format!("invalid size `{text}`: bytes, such as 4096, 64k or 1M");
+    let wrong = || format!("invalid size `{text}`: give bytes, such as 4096, 64k or 1M");
     let units = [("k", 10), ("K", 10), ("M", 20)];
     let unit = units.into_iter().find_map(|(unit, shift)| {
         let number = text.strip_suffix(unit)?;
@@ -104,7 +104,7 @@ fn switch(text: &str) -> Result<bool, String> {
     match text {
         "0" | "off" => Ok(false),
         "1" | "on" => Ok(true),
-        _ => Err(format!("`{text}` is neither 0 nor 1")),
+        _ => Err(format!("invalid switch `{text}`: choose 0 or 1")),
     }
 }
 
@@ -125,9 +125,7 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
         return Ok(None);
     }
     let wrong = || {
-        format!(
-            "invalid rate `{text}`: 8 to 10000G bits a second, such as 64k, 100M or 2.5G, or max"
-        )
+        format!("invalid rate `{text}`: give 8 to 10000G bit/s, such as 64k, 100M or 2.5G, or max")
     };
     let units = [("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)];
     let unit = units.into_iter().find_map(|(unit, factor)| {
@@ -150,7 +148,8 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
 pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
     let read = text.parse::<Nanos>().ok();
     let read = if text == "0" { Some(Nanos::ZERO) } else { read };
-    let read = read.ok_or_else(|| format!("invalid delay `{text}`: up to 300ms, such as 20ms"))?;
+    let read =
+        read.ok_or_else(|| format!("invalid delay `{text}`: give up to 300ms, such as 20ms"))?;
     Ok(Some(read).filter(|delay| *delay > Nanos::ZERO))
 }
 
@@ -166,14 +165,14 @@ pub fn loss(text: &str) -> Result<Option<f64>, String> {
     let percent = percent.and_then(|percent| percent.parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     let percent =
-        percent.ok_or_else(|| format!("invalid loss `{text}`: up to 20%, such as 0.1%"))?;
+        percent.ok_or_else(|| format!("invalid loss `{text}`: give up to 20%, such as 0.1%"))?;
     Ok(Some(percent / 100.0).filter(|share| *share > 0.0))
 }
 
 fn protocol(text: &str) -> Result<Protocol, String> {
     let mut all = Protocol::ALL.into_iter();
     all.find(|protocol| protocol.name().eq_ignore_ascii_case(text))
-        .ok_or_else(|| format!("`{text}` is neither tcp nor udp"))
+        .ok_or_else(|| format!("invalid protocol `{text}`: choose tcp or udp"))
 }
 
 const fn by(
@@ -203,7 +202,7 @@ const fn sysctl(
     Factor {
         name,
         place: FactorPlace::Namespace,
-        values: "what the sysctl takes",
+        values: "any value the sysctl accepts",
         about,
         shown_by,
         set: Set::Sysctl(full),
@@ -227,7 +226,7 @@ pub static FACTORS: [Factor; 20] = [
         "size",
         FactorPlace::Traffic,
         "bytes",
-        "bytes of each call; of UDP, of each datagram",
+        "bytes per call, or per datagram with UDP",
         &[],
         |setup, text| {
             setup.size = Some(bytes(text)?);
@@ -238,7 +237,7 @@ pub static FACTORS: [Factor; 20] = [
         "protocol",
         FactorPlace::Traffic,
         "tcp, udp",
-        "a stream, or datagrams",
+        "TCP (stream) or UDP (datagrams)",
         &[],
         |setup, text| {
             setup.protocol = protocol(text)?;
@@ -248,8 +247,8 @@ pub static FACTORS: [Factor; 20] = [
     by(
         "rate",
         FactorPlace::Traffic,
-        "bits a second, or max",
-        "how much is sent",
+        "bit/s, or max",
+        "sending rate",
         &[],
         |setup, text| {
             setup.rate = Some(rate(text)?);
@@ -260,7 +259,7 @@ pub static FACTORS: [Factor; 20] = [
         "mss",
         FactorPlace::Socket,
         "bytes",
-        "the largest data of a TCP segment that either end offers",
+        "maximum TCP segment size that both ends advertise",
         &["segment data"],
         |setup, text| {
             setup.tuning.mss = Some(bytes(text)?);
@@ -271,7 +270,7 @@ pub static FACTORS: [Factor; 20] = [
         "sndbuf",
         FactorPlace::Socket,
         "bytes, or auto",
-        "the sending socket's buffer",
+        "size of the sending socket's buffer",
         &["send buffer"],
         |setup, text| {
             setup.tuning.send_buffer = buffer(text)?;
@@ -282,7 +281,7 @@ pub static FACTORS: [Factor; 20] = [
         "rcvbuf",
         FactorPlace::Socket,
         "bytes, or auto",
-        "the receiving socket's buffer",
+        "size of the receiving socket's buffer",
         &["receive buffer"],
         |setup, text| {
             setup.tuning.receive_buffer = buffer(text)?;
@@ -293,7 +292,7 @@ pub static FACTORS: [Factor; 20] = [
         "nodelay",
         FactorPlace::Socket,
         "0, 1",
-        "whether small segments are sent at once (TCP_NODELAY)",
+        "whether small segments are sent immediately (TCP_NODELAY)",
         &["nodelay"],
         |setup, text| {
             setup.tuning.nodelay = Some(switch(text)?);
@@ -304,7 +303,7 @@ pub static FACTORS: [Factor; 20] = [
         "congestion",
         FactorPlace::Socket,
         "a name, such as cubic",
-        "the sending socket's congestion control",
+        "congestion control of the sending socket",
         &["congestion control"],
         |setup, text| {
             setup.tuning.congestion = Some(text.to_owned());
@@ -315,7 +314,7 @@ pub static FACTORS: [Factor; 20] = [
         "mtu",
         FactorPlace::Device,
         "bytes, 128 to 65535",
-        "the largest packet of the virtual devices",
+        "MTU of the virtual devices",
         &[],
         |setup, text| {
             setup.mtu = Some(bytes(text)?);
@@ -325,8 +324,8 @@ pub static FACTORS: [Factor; 20] = [
     by(
         "link-rate",
         FactorPlace::Device,
-        "bits a second, or max",
-        "what the link carries, each way",
+        "bit/s, or max",
+        "bandwidth of the link in each direction",
         &[],
         |setup, text| {
             setup.link.rate = rate(text)?;
@@ -337,7 +336,7 @@ pub static FACTORS: [Factor; 20] = [
         "delay",
         FactorPlace::Device,
         "a time, such as 20ms, or 0",
-        "how long the link holds up each packet, each way",
+        "delay of the link in each direction",
         &[],
         |setup, text| {
             setup.link.delay = delay(text)?;
@@ -347,8 +346,8 @@ pub static FACTORS: [Factor; 20] = [
     by(
         "loss",
         FactorPlace::Device,
-        "a share, such as 0.1%, or 0",
-        "what share of the packets the link loses, each way",
+        "a percentage, such as 0.1%, or 0",
+        "packet loss of the link in each direction",
         &[],
         |setup, text| {
             setup.link.loss = loss(text)?;
@@ -357,42 +356,42 @@ pub static FACTORS: [Factor; 20] = [
     ),
     offload(
         Offload::Checksum,
-        "checksums of what is sent are the device's work",
+        "whether the device computes the checksums of sent packets",
     ),
     offload(
         Offload::Segmentation,
-        "TCP data is cut into segments by the device: a veth pair hands it over uncut",
+        "whether the device splits TCP data into segments; a veth pair passes it on unsplit",
     ),
     offload(
         Offload::GenericSegmentation,
-        "data is cut into packets as late as can be",
+        "whether the kernel splits data into packets as late as possible",
     ),
     offload(
         Offload::GenericReceive,
-        "received segments are put together again",
+        "whether received segments are merged",
     ),
     sysctl(
         "tcp_timestamps",
         "net.ipv4.tcp_timestamps",
-        "12 bytes of each segment, for round-trip times and old duplicates",
+        "TCP timestamps: 12 bytes per segment, for round-trip times and detecting old duplicates",
         &["timestamps"],
     ),
     sysctl(
         "tcp_window_scaling",
         "net.ipv4.tcp_window_scaling",
-        "windows beyond 64 KiB",
+        "whether windows can exceed 64 KiB",
         &["window scaling", "window scale"],
     ),
     sysctl(
         "tcp_sack",
         "net.ipv4.tcp_sack",
-        "acknowledgements tell what arrived out of order",
+        "selective acknowledgements of data received out of order",
         &["SACK"],
     ),
     sysctl(
         "tcp_congestion_control",
         "net.ipv4.tcp_congestion_control",
-        "the namespaces' usual congestion control",
+        "default congestion control of the namespaces",
         &["congestion control"],
     ),
 ];
@@ -417,7 +416,7 @@ impl Chosen {
     fn read(vary: &Vary) -> Result<Self, VaryError> {
         let values: Vec<String> = vary.values()?;
         if values.len() < 2 {
-            return Err(vary.error(&"one value is no comparison: name two at least"));
+            return Err(vary.error(&"a comparison needs at least two values"));
         }
         let name = vary.name();
         let row = FACTORS
@@ -432,8 +431,8 @@ impl Chosen {
             None => {
                 let known: Vec<&str> = FACTORS.iter().map(|row| row.name).collect();
                 return Err(vary.error(&format_args!(
-                    "nothing of this name can be varied: {}, or a sysctl of a network namespace by its full name, such \
-                     as net.ipv4.tcp_rmem",
+                    "unknown factor: choose from {}, or the full name of a network namespace's \
+                     sysctl, such as net.ipv4.tcp_rmem",
                     known.join(", ")
                 )));
             }
@@ -501,8 +500,8 @@ impl Factors {
             let factor = Chosen::read(vary)?;
             if let Some(other) = chosen.iter().find(|other| other.full() == factor.full()) {
                 return Err(match &other.name {
-                    name if *name == factor.name => vary.error(&"it is varied twice"),
-                    name => vary.error(&format_args!("{name} is the same: it is varied twice")),
+                    name if *name == factor.name => vary.error(&"it is already varied"),
+                    name => vary.error(&format_args!("it is already varied, as {name}")),
                 });
             }
             for value in &factor.values {
@@ -512,7 +511,7 @@ impl Factors {
             cells = cells.saturating_mul(factor.values.len());
             if cells > MOST_CELLS {
                 return Err(vary.error(&format_args!(
-                    "that makes more than {MOST_CELLS} combinations: vary less at a time"
+                    "more than {MOST_CELLS} combinations: give fewer factors or values"
                 )));
             }
             chosen.push(factor);

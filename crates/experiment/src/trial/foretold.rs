@@ -14,14 +14,15 @@ pub enum ForetoldError {
     #[error("cannot read it: {0}")]
     Read(String),
     /// The file is not a prediction.
-    #[error("it is not what `ticktax sim --format json` writes")]
+    #[error("not a prediction from `ticktax sim --format json`")]
     Other,
     /// The first row is not about the present settings.
-    #[error("it predicts nothing for the settings as they are; `ticktax sim` begins with them")]
+    #[error("it contains no prediction for the unchanged settings, which `ticktax sim` puts first")]
     NoFirstArm,
     /// The number of predicted settings differs from the number of arms.
     #[error(
-        "it predicts {predicted} other settings, and {arms} arms stand beside A; predict one setting for each, in their order"
+        "it predicts {predicted} changed settings, but the trial has {arms} arms other than A; \
+         predict one setting per arm, in the same order"
     )]
     Arms {
         /// Number of predicted settings.
@@ -30,7 +31,7 @@ pub enum ForetoldError {
         arms: usize,
     },
     /// It predicts none of the trial's metrics.
-    #[error("it predicts none of {metrics}: of a trial's metrics a model knows fps, lost and cpu")]
+    #[error("it predicts none of {metrics}: a model predicts only fps, lost and cpu")]
     Metrics {
         /// The trial's metrics.
         metrics: String,

@@ -133,19 +133,24 @@ impl Prepared {
     pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
-            return Err(TryError::Senseless("--blocks: name 1 at least".to_owned()));
+            return Err(TryError::Senseless(
+                "invalid --blocks 0: give at least 1".to_owned(),
+            ));
         }
         match &plan.subject {
             Subject::Command(command) => {
                 let name = command.first().ok_or_else(|| {
-                    TryError::Senseless("name a command after `--`, or --pid N".to_owned())
+                    TryError::Senseless(
+                        "no subject: give a command after `--`, or --pid N".to_owned(),
+                    )
                 })?;
                 require_program(name, plan.search.as_deref())?;
             }
             Subject::Process { pid, each } => {
                 if plan.metrics.contains(&TrialMetric::Time) {
                     return Err(TryError::Senseless(
-                        "--metric time is of a command: a process is watched for as long as asked"
+                        "--metric time requires a command: with --pid, the trial sets how long \
+                         each run takes"
                             .to_owned(),
                     ));
                 }

@@ -103,7 +103,7 @@ mod tests {
             ("sleep=", "sleep: "),
             ("sleep=nap", "sleep: `nap` is none of nanosleep"),
             ("rate=0", "rate: "),
-            ("rate=35,60,35", "rate: `35` is there twice"),
+            ("rate=35,60,35", "rate: duplicate value `35`"),
             ("work=3", "work: invalid duration `3`"),
             ("speed=3", "not taken"),
             ("rate=35,,60", "rate: "),
@@ -112,7 +112,7 @@ mod tests {
             assert!(error.contains(why), "{wrong}: {error}");
         }
         let error = read(&["rate=35", "rate=60"]).unwrap_err();
-        assert_eq!(error, "rate: it is varied twice");
+        assert_eq!(error, "rate: it is already varied");
     }
 
     #[test]

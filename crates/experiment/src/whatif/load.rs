@@ -22,7 +22,7 @@ pub enum LoadError {
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// The recording contains no work.
-    #[error("cannot take the work from {file}: {why}")]
+    #[error("cannot take the workload from {file}: {why}")]
     NoWorkload {
         /// The recording.
         file: String,
@@ -33,7 +33,7 @@ pub enum LoadError {
     #[error("{0}")]
     Scenario(String),
     /// A period was given for a scenario.
-    #[error("a scenario says itself when its frames are due")]
+    #[error("--asked is only for recordings: a scenario defines when its frames are due")]
     Asked,
 }
 
@@ -96,7 +96,7 @@ fn from_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     if let (Some(wanted), None) = (&asked.program, task) {
         let names: Vec<&str> = setup.tasks.iter().map(|task| &*task.name).collect();
         let names = names.join(", ");
-        let why = format!("{file}: no task `{wanted}`; known: {names}");
+        let why = format!("{file}: no task `{wanted}`; choose from {names}");
         return Err(LoadError::Scenario(why));
     }
     Ok(Loaded {
@@ -132,7 +132,10 @@ fn from_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let mut assumed = work.assumed.clone();
     let unverified = Limitation::NotVerified;
     if header.coverage.limitations.contains(&unverified) {
-        assumed.push("the file is intact: it is not verified, as it has no checksums".to_owned());
+        assumed.push(
+            "the file is intact; this could not be verified, because it has no checksums"
+                .to_owned(),
+        );
     }
     assumed.extend(assumed_of_machine);
     assumed.extend(words::standing(&work));

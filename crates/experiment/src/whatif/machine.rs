@@ -21,7 +21,7 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
         Ok(_) => like(facts, work, &mut assumed),
         Err(why) => {
             assumed.push(format!(
-                "a real machine: the settings of the simulated one cannot be read ({why})"
+                "a real machine, because the simulated machine's settings are unreadable ({why})"
             ));
             like(facts, work, &mut assumed)
         }
@@ -42,7 +42,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let hz = facts.hz_configured.filter(|&hz| hz > 0);
     if hz.is_none() {
         assumed.push(format!(
-            "a tick of {COMMON_HZ} Hz: the recording does not say which"
+            "a {COMMON_HZ} Hz tick, because the recording does not contain the rate"
         ));
     }
     let policy = policy(facts, cpus, assumed);
@@ -58,7 +58,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
         },
         Some(mode) => mode.clone(),
         None => {
-            assumed.push("a tick that stops while a CPU idles".to_owned());
+            assumed.push("a tick that stops while the CPU is idle".to_owned());
             TickMode::NohzIdle
         }
     };
@@ -88,13 +88,15 @@ fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
                 return eevdf;
             };
             assumed.push(format!(
-                "a slice of {slice}, the kernel's own for so many CPUs, and the scheduler of \
-                 mainline"
+                "a slice of {slice}, the kernel's default for this number of CPUs, and the \
+                 mainline scheduler"
             ));
             eevdf
         }
         _ => {
-            assumed.push("the scheduler of Linux 6.6 and later: the release is not known".into());
+            assumed.push(
+                "the scheduler of Linux 6.6 and later, because the release is unknown".into(),
+            );
             eevdf
         }
     }

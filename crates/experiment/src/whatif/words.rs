@@ -10,18 +10,19 @@ const NAMED: usize = 4;
 
 /// Effects that the model ignores, although they can matter.
 pub(super) const LEFT_OUT: [&str; 5] = [
-    "getting into and out of the kernel around a handler, which in a virtual machine can take \
-     longer than the handler",
-    "what it costs to wake a task on another CPU, and balancing beyond taking from the longest queue",
-    "ticks that a kernel lets go on in short idling, because stopping them would not pay",
-    "caches, frequencies and idle states: a burst takes as long as it did",
+    "kernel entry and exit around handlers, which in a virtual machine can take longer than the \
+     handler",
+    "the cost of waking a task on another CPU, and load balancing other than pulling from the \
+     longest queue",
+    "ticks that the kernel keeps during short idle periods, when stopping them does not pay",
+    "caches, frequencies and idle states: each burst takes as long as recorded",
     "ticktax's own threads",
 ];
 
 /// Describes what was taken from a scenario.
 pub(super) fn of_scenario(setup: &Setup) -> String {
     format!(
-        "{} tasks and {} interrupts, as the scenario says; each run has another seed",
+        "{} tasks and {} interrupts from the scenario; each run uses a different seed",
         setup.tasks.len(),
         setup.sources.len()
     )
@@ -33,12 +34,11 @@ pub(super) fn taken(work: &Workload, machine: &Machine) -> Vec<String> {
     taken.push(threads(work));
     taken.push(interrupts(work));
     taken.push(format!(
-        "what a tick costs, {} and {} of softirqs behind it in the mean of {}; {} for another \
-         interrupt of the timer",
+        "cost of a tick: {} plus {} of softirqs, average of {}; {} for other timer interrupts",
         work.tick.interrupt, work.tick.softirqs, work.tick.count, work.timer
     ));
     taken.push(format!(
-        "a machine with {}",
+        "machine settings: {}",
         settings::told(machine).join(" ")
     ));
     taken
@@ -50,8 +50,8 @@ fn frames(paced: &PacedLoad) -> String {
     let works: Nanos = paced.frames.iter().map(|frame| frame.work).sum();
     let count = i64::try_from(paced.frames.len()).unwrap_or(i64::MAX).max(1);
     format!(
-        "{} frames of {} ({}, {}): due every {} by the rule {}, with {} of work in the mean, \
-         and woken {} late in the middle",
+        "{} frames of {} ({}, {}): due every {} by the rule {}, average work {}, median lateness \
+         {}",
         paced.frames.len(),
         paced.thread,
         paced.program,
@@ -68,8 +68,8 @@ fn threads(work: &Workload) -> String {
     let names = work.threads.iter().take(NAMED);
     let names: Vec<&str> = names.map(|thread| &*thread.name).collect();
     format!(
-        "the bursts and waits of {} other threads, {ran} of work in {}: {}, …; those with less \
-         than {} % of a CPU are one a CPU",
+        "bursts and waits of {} other threads, which ran {ran} in {}: {}, …; threads below {} % of \
+         a CPU are combined into one per CPU",
         work.threads.len(),
         work.elapsed,
         names.join(", "),
@@ -87,7 +87,7 @@ fn interrupts(work: &Workload) -> String {
         }
     }
     format!(
-        "{count} interrupts but for the timer's, {time} with their softirqs: {}, …",
+        "{count} interrupts other than the timer's, {time} including their softirqs: {}, …",
         names.join(", ")
     )
 }
@@ -95,24 +95,24 @@ fn interrupts(work: &Workload) -> String {
 /// Assumptions that apply to every recording.
 pub(super) fn standing(work: &Workload) -> Vec<String> {
     let mut assumed = vec![
-        "every program would have the same work to do, and wait as long for what is outside"
+        "every program has the same work and waits as long for external events"
             .to_owned(),
-        "of a thread that was not followed: it slept until it was woken (in a recording without \
-         wake-ups: where its CPU idled between two of its runs), and was ready to run otherwise"
+        "a thread that was not followed slept until it was woken, and was runnable otherwise; \
+         without wake-ups in the recording, it slept if its CPU was idle between two of its runs"
             .to_owned(),
-        "a wait that a timer ended was asked for as long as it took; every other is as long, \
-         whatever the kernel"
+        "a wait ended by a timer had its full requested length; all other waits take as long under \
+         any kernel"
             .to_owned(),
-        "interrupts come at the recorded rate and at any time; each tick costs the same, its \
-         softirqs included, however many there are"
+        "interrupts arrive at the recorded rate at random times; all ticks cost the same, softirqs \
+         included, at any tick rate"
             .to_owned(),
     ];
     if work.paced.is_some() {
         assumed.insert(
             1,
-            "of the loop: its earliest tenth of wakeups was in time, and what the others were \
-             later, as by a hypervisor, comes on top of any timer (--asked says better when its \
-             frames were due)"
+            "the earliest tenth of the loop's wake-ups was on time; any additional lateness of the \
+             others, for example from a hypervisor, is added to any timer (use --asked to set \
+             when frames were due)"
                 .to_owned(),
         );
     }

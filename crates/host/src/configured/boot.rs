@@ -1,10 +1,10 @@
-//! Build options of the kernel that boot parameters depend on.
+//! Kernel build options that boot parameters depend on.
 
 use std::collections::BTreeMap;
 
 use super::super::facts::config_value;
 
-/// Options that decide whether a parameter can have an effect.
+/// Options without which some boot parameters have no effect.
 const OPTIONS: [&str; 9] = [
     "CPU_ISOLATION",
     "HIGH_RES_TIMERS",

@@ -1,5 +1,5 @@
-//! Obstacles between an fsync and the disk: write caches that are not flushed, and programs whose
-//! fsync does nothing.
+//! Finds what can keep an fsync from reaching the disk: write caches that are not flushed, and
+//! programs whose fsync does nothing.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -9,13 +9,13 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// More disks than any machine has.
+/// Limit on the disks to check, more than any machine has.
 const MAX_DISKS: usize = 4_096;
-/// The library that replaces fsync with a function that does nothing.
+/// Library that replaces fsync with a function that does nothing.
 const FSYNC_LIBRARY: &str = "libeatmydata";
 
-/// Write caches of SCSI and ATA disks. Other disks do not report their own cache type, only the
-/// kernel's view of it.
+/// Write caches of SCSI and ATA disks. Other disks report only the kernel's view of their cache
+/// type, not their own.
 pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     let disks = reading.names("sys/block").into_iter().take(MAX_DISKS);
     let mut cache = |disk: String| {
@@ -48,7 +48,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
         };
         let program = String::from_utf8_lossy(file("comm").trim_ascii_end()).into_owned();
         let by = if is_preloaded(&file("environ")) {
-            // A static program may have the variable without using the library.
+            // A static program may have the variable set but not use the library.
             library(&file("maps"))
         } else {
             argument(&program, &file("cmdline"))
@@ -61,7 +61,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     found
 }
 
-/// A file of a process, up to 1 MiB.
+/// Contents of a process's file, up to 1 MiB.
 fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(reading.path(path))?;
@@ -69,14 +69,14 @@ fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether an environment preloads the library.
+/// Whether the environment `environ` preloads the library.
 fn is_preloaded(environ: &[u8]) -> bool {
     let variables = environ.split(|&byte| byte == 0);
     let mut preloads = variables.filter_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
     preloads.any(|libraries| String::from_utf8_lossy(libraries).contains(FSYNC_LIBRARY))
 }
 
-/// The library's path, if it is mapped.
+/// The library's path, if `maps` shows that it is mapped.
 fn library(maps: &[u8]) -> Option<FsyncOffBy> {
     let maps = String::from_utf8_lossy(maps);
     let path = maps.lines().find_map(|line| {
@@ -86,7 +86,7 @@ fn library(maps: &[u8]) -> Option<FsyncOffBy> {
     path.map(FsyncOffBy::Library)
 }
 
-/// The argument that makes a database skip fsync.
+/// The argument that makes a database skip fsync, if there is one.
 fn argument(program: &str, cmdline: &[u8]) -> Option<FsyncOffBy> {
     let text = String::from_utf8_lossy(cmdline);
     let arguments: Vec<&str> = text.split('\0').skip(1).collect();

@@ -6,29 +6,29 @@ use ticktax_model::configured::{FstabLine, Mounted, OtherMount};
 
 use super::reading::Reading;
 
-/// More lines than any machine has.
+/// Limit on the lines of a file, more than any machine has.
 const MAX_LINES: usize = 4_096;
 
-/// Maximum number of unlisted mounts kept.
+/// Maximum number of mounts without a line that are kept.
 const MAX_OTHERS: usize = 64;
 
-/// File systems with an option that decides what an fsync guarantees.
+/// File systems with an option that determines what an fsync guarantees.
 const KEEP_DATA: [&str; 8] = [
     "btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay",
 ];
 
-/// The lines of `fstab` with the actual mount of each, and the mounts without a line.
+/// The lines of `fstab`, each with its actual mount, and the mounts without a line.
 pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     let fstab = reading.text("etc/fstab").unwrap_or_default();
     let Some(mounts) = reading.text("proc/mounts") else {
-        // Without it, all mounts would seem to be missing.
+        // Without the list of mounts, all of them would seem to be missing.
         return (Vec::new(), Vec::new());
     };
     let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();
     let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MAX_LINES).collect();
     let others = others(reading, &mounts, &lines);
     let line = |[device, place, kind, options]: [String; 4]| {
-        // If two are mounted at one place, the later one is on top.
+        // If a place has two mounts, the later one is on top.
         let mut above = mounts.iter().rev();
         let mounted = above.find(|mount| same_place(&mount[1], &place));
         FstabLine {
@@ -42,13 +42,13 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     (lines.into_iter().map(line).collect(), others)
 }
 
-/// Unlisted mounts that keep data: one for each device, type and set of options.
+/// Mounts without a line that keep data: one for each combination of device, type and options.
 fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
     let mut seen = BTreeSet::new();
     let mut others = Vec::new();
     let is_listed = |place: &str| lines.iter().any(|line| same_place(&line[1], place));
     let listed = mounts.iter().filter(|mount| is_listed(&mount[1]));
-    // Another view of a listed file system is not a separate one.
+    // A bind mount or subvolume of a listed file system is not a separate one.
     let devices: BTreeSet<&String> = listed.map(|mount| &mount[0]).collect();
     let unlisted = mounts.iter().filter(|[device, place, kind, _]| {
         let is_view = kind != "overlay" && devices.contains(device);
@@ -59,7 +59,7 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
             break;
         }
         let mut mounted = mounted_as(reading, mount);
-        // Ignore the folders of overlays: a machine with containers has hundreds of them.
+        // Ignore the directories of overlays: a machine with containers has hundreds of them.
         mounted.options.retain(|option| !option.contains("dir="));
         let key = (
             mounted.device.clone(),
@@ -84,15 +84,15 @@ fn mounted_as(reading: &mut Reading, [device, _, kind, options]: &[String; 4]) -
     }
 }
 
-/// The options that ext file systems omit from the list of mounts because they are defaults, such
-/// as `data=ordered`.
+/// Options that ext file systems omit from the list of mounts because they are defaults, such as
+/// `data=ordered`.
 fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<String> {
     let name = device.rsplit('/').next().unwrap_or_default();
     if name.is_empty() || !matches!(kind, "ext2" | "ext3" | "ext4") {
         return Vec::new();
     }
     let mut folder = |driver: &str| reading.text(&format!("proc/fs/{driver}/{name}/options"));
-    // Since 4.3 a single driver handles all three, with its own folder.
+    // Since Linux 4.3, a single driver handles all three types and has one directory for them.
     let options = folder(kind).or_else(|| folder("ext4")).unwrap_or_default();
     options
         .lines()

@@ -10,7 +10,7 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Maximum number of open files checked to find a device's holder; enough for about ten thousand
+/// Maximum number of open files to check for the holders of a device; enough for about ten thousand
 /// programs.
 const MAX_FILES: usize = 50_000;
 
@@ -37,12 +37,13 @@ pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
     policies.filter_map(&mut read).collect()
 }
 
-/// Reads the limit from the device. Opening it for reading does not request a limit.
+/// Reads the limit on wake-up latency from its device. Opening the device for reading does not
+/// request a limit.
 pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     const DEVICE: &str = "dev/cpu_dma_latency";
     let path = reading.path(DEVICE);
     let mut bytes = [0; 4];
-    // Non-blocking, in case something else has taken the device's place.
+    // Non-blocking, in case something else is at the device's path.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -64,7 +65,7 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     })
 }
 
-/// The programs that have `device` open, as far as this process may see them.
+/// The programs known to have `device` open.
 fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     let mut holders = Vec::new();
     let mut looked = 0;
@@ -97,11 +98,11 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// Above this number, affinities are read only if they are sure to matter, because each needs two
-/// files.
+/// Number of interrupts up to which affinities are always read. Each affinity takes two files, so
+/// more are read only if they are sure to matter.
 const FEW_INTERRUPTS: usize = 256;
 
-/// The CPUs that each device interrupt is sent to. Empty if there are many interrupts, unless
+/// The CPUs to which each device interrupt is routed. Empty if there are many interrupts, unless
 /// `even_many`.
 pub(super) fn interrupt_cpus(reading: &mut Reading, even_many: bool) -> BTreeMap<String, String> {
     let mut cpus = BTreeMap::new();

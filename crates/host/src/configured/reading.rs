@@ -1,4 +1,4 @@
-//! Reads files of unknown size and content, and keeps a list of those that cannot be read.
+//! Reads files of unknown size and content, and lists those that cannot be read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use ticktax_model::limitation::{Limitation, Unreadable};
 
-/// Maximum number of bytes read per file. Settings files have a few kB.
+/// Maximum number of bytes to read per file. Settings files have a few kB.
 const MAX: u64 = 1 << 20;
 
-/// The system's reason, without the error number.
+/// The system's reason for `error`, without the error number.
 fn failed(error: &std::io::Error) -> Unreadable {
     Unreadable::Failed(error.kind().to_string())
 }
 
-/// Reads the files of one machine.
+/// Reads a machine's files and notes those that cannot be read.
 #[derive(Debug)]
 pub(super) struct Reading {
     root: PathBuf,
@@ -31,19 +31,19 @@ impl Reading {
         }
     }
 
-    /// A path of the machine as a path of this process.
+    /// Converts a path on the machine to a path for this process.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// A file's text. Invalid UTF-8 is replaced, and text beyond 1 MiB is dropped and reported.
-    /// `None` if the file does not exist or cannot be read.
+    /// The text of a file. Invalid UTF-8 is replaced, and text beyond 1 MiB is dropped and
+    /// reported. `None` if the file does not exist or cannot be read.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         let file = self.open(path)?;
         let mut bytes = Vec::new();
         if let Err(error) = file.take(MAX + 1).read_to_end(&mut bytes) {
-            // A parameter that cannot be read (write-only, or for absent hardware) is not a setting
-            // to compare.
+            // A parameter that cannot be read, because it is write-only or its hardware is absent,
+            // is not a setting to compare.
             if !path.starts_with("proc/sys/") {
                 self.missed(path, failed(&error));
             }
@@ -57,7 +57,7 @@ impl Reading {
     }
 
     fn open(&mut self, path: &str) -> Option<File> {
-        // Anything except a regular file, such as a pipe without a writer, could block the audit.
+        // Anything but a regular file, such as a pipe without a writer, could block the audit.
         let full = self.path(path);
         let opened = fs::metadata(&full).and_then(|data| {
             if data.is_file() {
@@ -80,9 +80,9 @@ impl Reading {
         }
     }
 
-    /// The sorted names in a folder. Empty if it does not exist or cannot be read.
+    /// The sorted names in a directory. Empty if it does not exist or cannot be read.
     pub(super) fn names(&mut self, path: &str) -> Vec<String> {
-        /// More than any settings folder has.
+        /// Limit on the names, more than any settings directory has.
         const MAX_NAMES: usize = 65_536;
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,
@@ -106,7 +106,7 @@ impl Reading {
         self.unread.entry(why).or_default().push(format!("/{path}"));
     }
 
-    /// The unreadable paths, one limitation for each reason.
+    /// The paths that could not be read, as one limitation per reason.
     pub(super) fn unread(self) -> Vec<Limitation> {
         /// Maximum number of paths listed per limitation.
         const NAMED: usize = 4;

@@ -1,11 +1,11 @@
-//! Receive packet steering: the CPUs that queues pass their packets to.
+//! Receive packet steering (RPS): the CPUs to which receive queues pass their packets.
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::{Cpu, CpuList};
 
 use super::reading::Reading;
 
-/// Maximum number of queues checked. A device may have one per CPU.
+/// Maximum number of queues to check. A device may have one per CPU.
 const MAX_QUEUES: usize = 4_096;
 
 /// The receive queues that pass packets to other CPUs.
@@ -34,7 +34,7 @@ pub(super) fn queues(reading: &mut Reading) -> Vec<SteeredQueue> {
     found
 }
 
-/// Parses a CPU mask as printed by the kernel: 32-bit words in hexadecimal, highest first.
+/// Parses a CPU mask as the kernel prints it: 32-bit words in hexadecimal, highest word first.
 fn mask(text: &str) -> Option<CpuList> {
     let words: Option<Vec<u32>> = text
         .split(',')

@@ -1,9 +1,9 @@
-//! Reads `sysctl.conf` and `sysctl.d` like the loaders of systemd and procps.
+//! Reads `sysctl.conf` and `sysctl.d` as the loaders of systemd and procps do.
 //!
-//! Of two files with the same name, the one in the first folder counts; a link to `/dev/null` hides
-//! the others. All files are read in the order of their names. The last setting wins, and an exact
-//! key wins over a pattern. Loaders differ in whether they read `/etc/sysctl.conf`, and then read
-//! it last. The value without that file is therefore kept in addition.
+//! If several directories contain a file with the same name, the first directory counts; a link to
+//! `/dev/null` hides such files. Files are read in the order of their names. The last setting wins,
+//! and an exact key wins over a pattern. Some loaders also read `/etc/sysctl.conf`, after all other
+//! files, so the value without that file is kept too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// In order of precedence.
+/// Directories, in order of precedence.
 const FOLDERS: [&str; 5] = [
     "etc/sysctl.d",
     "run/sysctl.d",
@@ -27,15 +27,15 @@ const FOLDERS: [&str; 5] = [
 
 const FILE: &str = "etc/sysctl.conf";
 
-/// Maximum number of settings kept: several times what the largest machines have.
+/// Maximum number of settings to keep: several times what the largest machines have.
 const MAX: usize = 4_096;
 
 /// A line with a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
-    /// The parameter's path below `/proc/sys`, possibly a pattern.
+    /// Path of the parameter below `/proc/sys`, possibly a pattern.
     path: String,
-    /// With `None`, patterns do not apply to this parameter.
+    /// Value; `None` to exclude the parameter from patterns.
     value: Option<String>,
     place: String,
 }
@@ -99,7 +99,7 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
             Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
             None => (line, None),
         };
-        // A leading dash suppresses errors. Without a value it excludes the key from patterns.
+        // A leading dash suppresses errors. A dashed key without a value is excluded from patterns.
         let excluded = name.strip_prefix('-');
         if value.is_none() && excluded.is_none() {
             return None;
@@ -110,8 +110,8 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
     numbered.filter_map(line).collect()
 }
 
-/// The path of a key. If a slash comes before the first dot, slashes separate and dots are part of
-/// the names; otherwise dots separate.
+/// The path of a key. If a slash comes before the first dot, slashes separate the parts and dots
+/// belong to them; otherwise dots separate the parts.
 fn path_of(key: &str) -> Option<String> {
     let first = key.find(['.', '/'])?;
     let path = if key.as_bytes()[first] == b'/' {
@@ -136,7 +136,7 @@ fn path_of(key: &str) -> Option<String> {
     is_valid.then_some(path)
 }
 
-/// The key of a path, as `sysctl` prints it.
+/// The key for `path`, as `sysctl` prints it.
 fn dotted(path: &str) -> String {
     let swapped = path.chars().map(|c| match c {
         '/' => '.',
@@ -146,7 +146,7 @@ fn dotted(path: &str) -> String {
     swapped.collect()
 }
 
-/// The winning value of each parameter, and its place.
+/// Each parameter's winning value, and the place where it is set.
 fn winners(reading: &mut Reading, lines: &[Line]) -> BTreeMap<String, (String, String)> {
     let exact: BTreeSet<&str> = lines
         .iter()
@@ -207,15 +207,15 @@ fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
     found
 }
 
-/// Whether a name matches a shell pattern of `*` and `?`. A pattern with brackets matches nothing
-/// here: a missing finding is better than a wrong one.
+/// Whether `name` matches a shell pattern of `*` and `?`. Patterns with brackets never match: a
+/// missing finding is better than a wrong one.
 fn fits(name: &str, pattern: &str) -> bool {
     if pattern.contains('[') {
         return false;
     }
     let (name, pattern): (Vec<char>, Vec<char>) =
         (name.chars().collect(), pattern.chars().collect());
-    // The last star's position, and how much of the name it has matched so far.
+    // Position of the last star, and how much of the name it has matched so far.
     let (mut at, mut next, mut star) = (0, 0, None);
     while at < name.len() {
         match pattern.get(next) {
@@ -240,9 +240,9 @@ fn fits(name: &str, pattern: &str) -> bool {
     pattern[next..].iter().all(|&c| c == '*')
 }
 
-/// The current value of a parameter, if it exists and can be both read and set.
+/// The current value of a parameter, if it exists and is both readable and writable.
 fn live(reading: &mut Reading, path: &str) -> Option<String> {
-    // Reading this one makes every CPU do work.
+    // Reading this parameter makes every CPU do work.
     if path == "vm/stat_refresh" {
         return None;
     }

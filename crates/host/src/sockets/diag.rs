@@ -14,7 +14,7 @@ const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 const UDP: u8 = 17;
 
-/// The attribute with a socket's memory, and its bit in a request.
+/// Attribute with a socket's memory. Its number is also its bit in a request.
 const MEMORY: u16 = 7;
 const ASK_MEMORY: u8 = 1 << (MEMORY - 1);
 
@@ -24,14 +24,14 @@ const REQUEST: usize = 56;
 const MESSAGE: usize = 72;
 const AT_INODE: usize = 68;
 
-/// Indexes of words in the attribute (`SK_MEMINFO_…`).
+/// Indexes of words in the memory attribute (`SK_MEMINFO_…`).
 const CHARGED: usize = 0;
 const BUFFER: usize = 1;
 
 /// The receive side of a socket's memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// The limit: `SO_RCVBUF` doubled.
+    /// Limit: the `SO_RCVBUF` setting, doubled.
     pub(super) buffer: u64,
     /// Memory charged to the socket: queued data and recently read data.
     pub(super) charged: u64,
@@ -48,12 +48,12 @@ fn listed() -> nix::Result<BTreeMap<u64, Memory>> {
     let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
     for family in [IPV4, IPV6] {
         let mut request = vec![family, UDP, ASK_MEMORY, 0];
-        // Sockets in any state.
+        // Requests sockets in any state.
         request.extend_from_slice(&u32::MAX.to_ne_bytes());
         request.resize(REQUEST, 0);
         match netlink.list(BY_FAMILY, &Body(request)) {
             Ok(sockets) => found.extend(sockets.iter().filter_map(|message| socket(message))),
-            // A kernel without IPv6.
+            // The kernel has no IPv6.
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),
         }
@@ -93,7 +93,7 @@ mod tests {
         let inode = fstat(receiver.as_fd()).unwrap().st_ino;
         let found = memory();
         if found.is_empty() {
-            // A kernel without udp_diag.
+            // The kernel has no `udp_diag`.
             return;
         }
         let own = found[&inode];

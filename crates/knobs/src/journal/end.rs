@@ -1,10 +1,10 @@
-//! The end of a journal, and unreadable lines.
+//! Deals with unreadable lines of a journal.
 //!
-//! A killed run can leave half a line, and a failing disk can damage the last lines. Both lie after
-//! the last readable line. They are copied to a file next to the journal and cut off.
+//! A killed session can leave half a line, and a failing disk can damage the last lines. If only
+//! the end of the journal is unreadable, it is copied to a file next to the journal and cut off.
 //!
-//! Unreadable lines *between* readable ones may name settings that are now unknown. The journal
-//! then stays unchanged until a person has inspected it.
+//! If unreadable lines lie *between* readable ones, they may contain settings that nobody knows any
+//! more. The journal then stays unchanged until a person has inspected it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -13,21 +13,20 @@ use ticktax_store::disk::{self, Folder};
 
 use super::{Contents, Record};
 
-/// Number of bytes searched for the end of a file's first line.
+/// Maximum length of a journal's first line, in bytes.
 pub(super) const LONGEST_FIRST: u64 = 1 << 16;
-/// Number of digits of a line's checksum.
+/// Length of a line's checksum, in hexadecimal digits.
 const CHECKSUM: usize = 8;
-/// Text after the checksum in every first line.
+/// Text that follows the checksum in the first line of every journal.
 const BEGINNING: &[u8] = b" {\"began\":{";
-/// Number of copies kept next to a journal. The oldest is deleted first.
+/// Number of copies to keep. A new copy replaces the oldest.
 const COPIES: u32 = 4;
 
-/// Result of parsing a journal.
 pub(super) struct Parsed {
     pub(super) contents: Contents,
-    /// Length up to the end of the last readable line.
+    /// Number of bytes up to the end of the last readable line.
     pub(super) readable: usize,
-    /// Number of unreadable lines before that.
+    /// Number of unreadable lines before the last readable one.
     pub(super) between: u64,
 }
 
@@ -46,7 +45,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
             parsed.readable = length;
             parsed.between = *damaged;
         } else if line.ends_with(b"\n") {
-            // A line without a newline was not on disk when its writer was killed, so nothing is
+            // Don't count a line without a newline: it had not reached the disk, so nothing is
             // lost.
             *damaged += 1;
         }
@@ -54,7 +53,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
     parsed
 }
 
-/// Whether a file with this first line is a journal. For a partial line, its beginning decides.
+/// Whether a file with this first line is a journal. An incomplete line need only start like one.
 pub(super) fn begins_journal(first: &[u8]) -> bool {
     let is_record = || matches!(disk::read_checked_line(first), Some(Record::Began { .. }));
     let is_half = || {
@@ -67,7 +66,8 @@ pub(super) fn begins_journal(first: &[u8]) -> bool {
     first.is_empty() || is_record() || is_half()
 }
 
-/// Copies the unreadable end of a journal to a new file next to it, and returns the file's name.
+/// Copies the unreadable end of a journal to a new file in the same directory. Returns the file's
+/// name.
 pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result<OsString> {
     let name = |number: u32| {
         let mut name = journal.to_owned();
@@ -83,7 +83,7 @@ pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result
     let newest = name(1);
     let mut file = folder.create_new(&newest, 0o600)?;
     if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
-        // A partial copy would be mistaken for a complete one.
+        // Remove a partial copy, which would look like a complete one.
         let _ = folder.remove(&newest);
         return Err(error);
     }
@@ -108,7 +108,7 @@ mod tests {
         let line = checked_line(&began).unwrap();
         assert!(begins_journal(&line));
         assert!(begins_journal(b""));
-        // The state after half a write.
+        // Half of a first line, as a killed session leaves it.
         assert!(begins_journal(&line[..line.len() / 2]));
         let mut damaged = line.clone();
         damaged[line.len() / 2] ^= 1;

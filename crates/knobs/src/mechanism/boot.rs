@@ -1,4 +1,4 @@
-//! Boot parameters, as found on the kernel's command line.
+//! Kernel parameters from the boot command line.
 
 use ticktax_model::machine::{kernel_words, parameter};
 

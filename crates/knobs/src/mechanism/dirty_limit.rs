@@ -1,5 +1,5 @@
-//! A limit on dirty memory: a percentage in one file, or bytes in another. Writing either sets the
-//! other to 0. Since 0 bytes cannot be written, the two files cannot be restored independently.
+//! Limits on dirty memory, in percent in one file or in bytes in another. Writing one sets the
+//! other to 0. The kernel rejects 0 bytes, so the two files cannot be restored independently.
 
 use crate::error::Trouble;
 use crate::system::System;

@@ -1,5 +1,5 @@
-//! `/dev/cpu_dma_latency`: a limit on CPU wake-up latency. It lasts while the process that wrote it
-//! keeps the device open; the kernel resets it however that process ends.
+//! `/dev/cpu_dma_latency`: a limit on CPU wake-up latency, in effect as long as the process that
+//! wrote it keeps the device open. The kernel resets it even if that process is killed.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use crate::system::System;
 
 pub(super) const DEVICE: &str = "dev/cpu_dma_latency";
 
-/// Reads the combined limit of all holders of the device, in µs.
+/// Reads the effective limit in µs, which combines the requests of all processes.
 pub(super) fn read(system: &System) -> Result<String, Trouble> {
     let mut bytes = [0; 4];
     let opened = OpenOptions::new().read(true).open(system.path(DEVICE));

@@ -1,4 +1,4 @@
-//! A file that holds the value of a setting.
+//! Files that contain the value of a setting.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::error::Trouble;
 use crate::system::System;
 use crate::target::Target;
 
-/// Reads the file of a target. A cgroup's file, `{}/NAME`, is opened through the handle of its
-/// folder.
+/// Reads the file at `path` for `target`. A cgroup's file, `{}/NAME`, is opened through a handle of
+/// the cgroup's directory.
 pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<String, Trouble> {
     match in_cgroup(target, path) {
         Some(file) => file.read(system),
@@ -16,7 +16,7 @@ pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<St
     }
 }
 
-/// Writes the file of a target, opened in the same way.
+/// Writes the file at `path` for `target`, opened as for reading.
 pub(super) fn write_of(
     system: &System,
     target: &Target,
@@ -29,7 +29,7 @@ pub(super) fn write_of(
     }
 }
 
-/// Whether the file exists.
+/// Whether the file at `path` exists for `target`.
 pub(super) fn is_there(system: &System, target: &Target, path: &str) -> bool {
     match in_cgroup(target, path) {
         Some(file) => Cgroup::open(system, file.folder).is_ok_and(|group| group.has(file.name)),
@@ -71,7 +71,7 @@ impl CgroupFile<'_> {
         written.map_err(|error| Trouble::of_file(&self.path(), &error))
     }
 
-    /// Its path for messages, without the leading slash that they add.
+    /// Returns the path for error messages, which add the leading slash.
     fn path(&self) -> String {
         let path = self.folder.join(self.name).display().to_string();
         path.trim_start_matches('/').to_owned()

@@ -1,4 +1,4 @@
-//! The disabled idle states of a CPU: one file per state.
+//! The set of a CPU's idle states that are disabled. Each state has a file.
 
 use ticktax_model::{Cpu, CpuList};
 
@@ -7,9 +7,9 @@ use crate::system::System;
 use crate::target::Target;
 use crate::values::Form;
 
-/// Folder of a CPU's states.
+/// Directory of a CPU's idle states.
 pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
-/// Value that stands for no state.
+/// Value for an empty set.
 const NONE: &str = "none";
 
 pub(crate) const FORM: Form = Form {
@@ -27,7 +27,7 @@ fn parse(text: &str) -> Result<String, String> {
     }
 }
 
-/// Numbers of a CPU's states, sorted.
+/// Lists the numbers of a CPU's idle states, sorted.
 fn states(system: &System, folder: &str) -> Result<Vec<u32>, Trouble> {
     let names = system.names(folder).into_iter();
     let numbers = names.filter_map(|name| name.strip_prefix("state")?.parse().ok());
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(machine.text(&file(3)), "1\n");
         assert_eq!(read(&machine.system(), &cpu).unwrap(), "2-3");
         let error = write(&machine.system(), &cpu, "4").unwrap_err();
-        assert!(error.to_string().contains("no state 4"), "{error}");
+        assert!(error.to_string().contains("no idle state 4"), "{error}");
         write(&machine.system(), &cpu, "none").unwrap();
         assert_eq!(read(&machine.system(), &cpu).unwrap(), "none");
         assert_eq!(parse("3,2").unwrap(), "2-3");

@@ -1,4 +1,4 @@
-//! A file that holds CPUs as a bit mask: 32-bit words in hexadecimal, highest CPUs first.
+//! Files that contain a set of CPUs as a bit mask: 32-bit words in hexadecimal, highest CPUs first.
 
 use ticktax_model::{Cpu, CpuList};
 

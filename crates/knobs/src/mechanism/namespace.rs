@@ -1,5 +1,5 @@
-//! A file that differs in each network namespace. A thread inside the namespace reads and writes
-//! it.
+//! Files that are different in each network namespace. A thread enters the namespace to read or
+//! write them.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,8 +27,8 @@ pub(super) fn write(
     within(system, target, || super::file::write(system, path, value))
 }
 
-/// Runs `act` in the namespace. A separate thread enters it and then ends, so that other threads
-/// stay where they are.
+/// Runs `act` in the target's network namespace. A temporary thread enters it, so that the other
+/// threads stay in theirs.
 fn within<T: Send>(
     system: &System,
     target: &Target,
@@ -37,7 +37,7 @@ fn within<T: Send>(
     let Target::Net(place) = target else {
         return Err(Trouble::new(format!("{target} is not a network namespace")));
     };
-    // A thread that is already inside needs no privilege to enter.
+    // If this thread is already in the namespace, entering would need a privilege for nothing.
     if target.presence(system) == Target::Net("/proc/self/ns/net".into()).presence(system) {
         return act();
     }
@@ -68,8 +68,8 @@ fn enter(place: &Path) -> Result<(), Trouble> {
         .map_err(|errno| cannot(Trouble::of_call(errno).to_string()))
 }
 
-/// Opens a file of a namespace. Opening some devices and pipes has side effects. So an `O_PATH`
-/// handle is checked first, to see that the file is on the namespaces' file system.
+/// Opens a namespace file. Opening a device or a pipe can have side effects, so first check through
+/// an `O_PATH` handle that the file is on the namespace file system.
 fn open(place: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
@@ -94,12 +94,12 @@ mod tests {
     fn only_namespace_files_are_opened() {
         open(Path::new("/proc/self/ns/net")).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        // Opening a pipe without a writer would block the caller forever.
+        // Opening a pipe would block until somebody writes to it.
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         for path in [&*pipe, folder.path(), Path::new("/proc/version")] {
             let why = open(path).unwrap_err().to_string();
-            assert!(why.contains("not a namespace"), "{why}");
+            assert!(why.contains("not a network namespace"), "{why}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The CPU time that a cgroup may use in each period: one file in version 2, two in version 1.
+//! A cgroup's CPU quota per period: one file in v2, two files in v1.
 
 use crate::error::Trouble;
 use crate::system::System;
@@ -13,7 +13,7 @@ const DEFAULT_PERIOD: u64 = 100_000;
 /// Periods that the kernel accepts, in µs.
 const PERIODS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 const MIN_QUOTA: u64 = 1_000;
-/// The kernel's own limit is longer and depends on its version.
+/// Below the kernel's own limit, which depends on its version.
 const MAX_QUOTA: u64 = 1 << 40;
 const NONE: &str = "max";
 
@@ -62,7 +62,8 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     if is_v2(system, target) {
         return write(V2, &format!("{quota} {period}"));
     }
-    // Remove the limit first: the old quota in the new period may exceed the parent's limit.
+    // Remove the limit first, because the old quota with the new period might exceed the parent's
+    // limit.
     write(V1_QUOTA, "-1")?;
     write(V1_PERIOD, period)?;
     if quota == NONE {

@@ -1,4 +1,4 @@
-//! The CPUs that a task may run on.
+//! The set of CPUs that a task may run on.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;

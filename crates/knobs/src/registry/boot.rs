@@ -1,4 +1,4 @@
-//! Boot parameters of the kernel. They are read-only here, and can be tried in `ticktax lab`.
+//! Kernel parameters. They cannot be changed at run time, but `ticktax lab` can try them.
 
 use ticktax_model::knob::KnobScope::Machine;
 

@@ -1,4 +1,4 @@
-//! Disks.
+//! Block devices.
 
 use ticktax_model::knob::KnobScope::Disk;
 
@@ -17,7 +17,7 @@ pub(super) static KNOBS: [Knob; 6] = [
     )
     .words(
         "I/O scheduler of a disk",
-        "none costs the least CPU time; mq-deadline and kyber bound waits; bfq is fair to programs.",
+        "none costs least CPU time; mq-deadline and kyber bound waits, bfq is fair to programs.",
     )
     .also(&["disk.requests", "disk.writeback_latency"])
     .from("2.6.10 and later", "block/switching-sched.rst"),

@@ -1,4 +1,4 @@
-//! The network: settings of the machine, and of each network namespace.
+//! Networking, machine-wide and per network namespace.
 
 use ticktax_model::knob::KnobScope::{Machine, Net};
 

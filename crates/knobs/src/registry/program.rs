@@ -10,7 +10,7 @@ use crate::values::Values::{Cpus, Form, Integer};
 pub(super) static KNOBS: [Knob; 10] = [
     knob("proc.nice", Task, Nice, Integer(-20, 19))
         .words(
-            "a thread's scheduling weight: each step changes its CPU time by a factor of about 1.25",
+            "a thread's scheduling weight; each step changes its CPU time by about a quarter",
             "Lower values get more of a busy CPU and leave less to others, within the thread's \
              cgroup and session only.",
         )
@@ -22,7 +22,10 @@ pub(super) static KNOBS: [Knob; 10] = [
         )
         .careful("A real-time loop that never sleeps keeps ordinary tasks off its CPU.")
         .also(&["proc.timer_slack"])
-        .from("2.6 and later; batch since 2.6.16, idle since 2.6.23", "man 7 sched"),
+        .from(
+            "2.6 and later; batch since 2.6.16, idle since 2.6.23",
+            "man 7 sched",
+        ),
     knob("proc.slice", Task, Slice, Form(SLICE))
         .unit("ns")
         .words(
@@ -33,7 +36,7 @@ pub(super) static KNOBS: [Knob; 10] = [
     knob("proc.affinity", Task, TaskAffinity, Cpus)
         .words(
             "CPUs that a thread may run on",
-            "A thread alone on a CPU never waits for others, but cannot move when that CPU is busy.",
+            "A thread alone on a CPU waits for nobody, but cannot move when that CPU is busy.",
         )
         .from("2.6 and later", "man 2 sched_setaffinity"),
     knob(
@@ -56,7 +59,10 @@ pub(super) static KNOBS: [Knob; 10] = [
              period.",
         )
         .careful("A small quota stalls every thread of the group.")
-        .from("3.2 and later, with CONFIG_CFS_BANDWIDTH", "scheduler/sched-bwc.rst"),
+        .from(
+            "3.2 and later, with CONFIG_CFS_BANDWIDTH",
+            "scheduler/sched-bwc.rst",
+        ),
     knob(
         "cgroup.cpu_weight",
         Cgroup,
@@ -67,7 +73,10 @@ pub(super) static KNOBS: [Knob; 10] = [
         "a cgroup's share of a busy CPU, relative to its siblings; the default is 100",
         "A larger share leaves less to its siblings.",
     )
-    .from("4.15 and later, cgroup version 2", "admin-guide/cgroup-v2.rst"),
+    .from(
+        "4.15 and later, cgroup version 2",
+        "admin-guide/cgroup-v2.rst",
+    ),
     knob(
         "cgroup.cpu_shares",
         Cgroup,
@@ -78,7 +87,10 @@ pub(super) static KNOBS: [Knob; 10] = [
         "a cgroup's share of a busy CPU, relative to its siblings; the default is 1024",
         "A larger share leaves less to its siblings.",
     )
-    .from("2.6.24 and later, cgroup version 1", "scheduler/sched-design-CFS.rst"),
+    .from(
+        "2.6.24 and later, cgroup version 1",
+        "scheduler/sched-design-CFS.rst",
+    ),
     knob(
         "cgroup.cpu_idle",
         Cgroup,
@@ -91,16 +103,14 @@ pub(super) static KNOBS: [Knob; 10] = [
     )
     .also(&["cgroup.cpu_weight", "cgroup.cpu_shares"])
     .from("5.15 and later", "admin-guide/cgroup-v2.rst"),
-    knob(
-        "cgroup.cpuset_cpus",
-        Cgroup,
-        File("{}/cpuset.cpus"),
-        Cpus,
-    )
-    .words(
-        "CPUs that the threads of a cgroup may run on",
-        "Separated groups do not disturb each other, but cannot use each other's idle CPUs.",
-    )
-    .careful("It narrows the affinity of the group's current and future threads.")
-    .from("2.6.24 and later; cgroup version 2 since 5.0", "admin-guide/cgroup-v2.rst"),
+    knob("cgroup.cpuset_cpus", Cgroup, File("{}/cpuset.cpus"), Cpus)
+        .words(
+            "CPUs that the threads of a cgroup may run on",
+            "Separated groups do not disturb each other, but cannot use each other's idle CPUs.",
+        )
+        .careful("It narrows the affinity of the group's current and future threads.")
+        .from(
+            "2.6.24 and later; cgroup version 2 since 5.0",
+            "admin-guide/cgroup-v2.rst",
+        ),
 ];

@@ -1,4 +1,4 @@
-//! The scheduler, clocks, and watchdogs of CPUs.
+//! The scheduler, clocks and lockup watchdogs.
 
 use ticktax_model::knob::KnobScope::Machine;
 
@@ -101,7 +101,7 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .words(
         "whether hung CPUs are detected, by both the soft and the NMI watchdog",
-        "Off saves a timer and a thread per CPU, but hangs are no longer reported.",
+        "Off saves a timer and a thread per CPU, but hangs go unreported.",
     )
     .careful("A hung machine is neither reported nor rebooted.")
     .also(&["kernel.nmi_watchdog", "kernel.soft_watchdog"])
@@ -115,7 +115,7 @@ pub(super) static KNOBS: [Knob; 17] = [
     .words(
         "whether CPUs that hang with interrupts disabled are detected",
         "Off saves an NMI per CPU every few seconds and frees a performance counter, but such \
-         hangs are no longer reported.",
+         hangs go unreported.",
     )
     .careful("A hung machine is neither reported nor rebooted.")
     .also(&["kernel.watchdog"])
@@ -131,7 +131,7 @@ pub(super) static KNOBS: [Knob; 17] = [
     )
     .words(
         "whether CPUs stuck in one kernel task are detected",
-        "Off saves a timer and a thread per CPU, but such hangs are no longer reported.",
+        "Off saves a timer and a thread per CPU, but such hangs go unreported.",
     )
     .careful("A stuck CPU is not reported.")
     .also(&["kernel.watchdog"])

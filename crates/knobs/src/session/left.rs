@@ -1,10 +1,10 @@
-//! Settings and cgroups that a journal's records leave to be restored.
+//! Settings and cgroups that remain to be restored, according to the records of a journal.
 
 use crate::group::Place;
 use crate::journal::Record;
 use crate::target::Target;
 
-/// A setting that must still be restored.
+/// A setting that remains to be restored.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) knob: String,
@@ -12,27 +12,27 @@ pub(super) struct Pending {
     pub(super) identity: String,
     /// Value before ticktax first changed it.
     pub(super) original: String,
-    /// Value when it was last read back.
+    /// Value that was last read back.
     pub(super) last: String,
-    /// Value that was about to be written but was not read back.
+    /// Value that was about to be written. `None` once the setting has been read back.
     pub(super) unread: Option<String>,
-    /// Whether the kernel changes it along with another setting, so that any value found came from
-    /// us.
+    /// Whether the kernel changed the setting as a side effect of another change. Any value found
+    /// is then considered ours.
     pub(super) along: bool,
     pub(super) boot: String,
 }
 
-/// Everything that must still be restored.
+/// Everything that remains to be restored.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    /// In the order of their first change.
+    /// Settings, in the order in which they were first changed.
     pub(super) settings: Vec<Pending>,
-    /// Created cgroups, each with the id of its boot.
+    /// Created cgroups, each with the boot id at that time.
     pub(super) groups: Vec<(Place, String)>,
 }
 
 impl Left {
-    /// Replays a journal.
+    /// Replays the records of a journal.
     pub(super) fn of(records: &[Record]) -> Self {
         let mut left = Self::default();
         let mut latest = "";
@@ -45,13 +45,13 @@ impl Left {
         left
     }
 
-    /// Index of a setting in the list.
+    /// Returns the index of a setting in `settings`.
     pub(super) fn position(&self, knob: &str, target: &Target) -> Option<usize> {
         let mut places = self.settings.iter();
         places.position(|pending| pending.knob == knob && pending.target == *target)
     }
 
-    /// Applies a record that was written during the given boot.
+    /// Applies a record from the boot with id `boot`.
     pub(super) fn apply(&mut self, boot: &str, record: Record) {
         match record {
             Record::Began { .. } => {}
@@ -69,7 +69,7 @@ impl Left {
                 new,
                 along,
             } => {
-                // The kernel changes a companion; nothing was about to be written to it.
+                // ticktax does not write to a setting that changes as a side effect.
                 let unread = Some(new).filter(|_| !along);
                 if let Some(at) = self.position(&knob, &target) {
                     self.settings[at].unread = unread;

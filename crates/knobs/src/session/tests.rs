@@ -1,5 +1,5 @@
-//! Changing and restoring settings on machines that are folders, after runs were killed at any
-//! point and settings changed in the meantime.
+//! Tests changing and restoring settings on simulated machines, including sessions killed at any
+//! point and settings changed by other programs.
 
 mod damage;
 mod planted;
@@ -40,7 +40,7 @@ fn set(session: &mut Session, id: &str, target: &Target, value: &str) -> Result<
     Ok(change.got)
 }
 
-/// Writes a journal as a killed run leaves it.
+/// Writes a journal as a killed session leaves it.
 fn left_behind(machine: &Machine, records: &[Record]) {
     let began = Record::Began {
         boot: "boot-1".to_owned(),
@@ -190,10 +190,10 @@ fn settings_changed_by_another_program_are_left_alone() {
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     set(&mut session, "vm.stat_interval", &Target::Machine, "9").unwrap();
     machine.put(SWAPPINESS, "33\n");
-    // Detected before the next change and at the end.
+    // The session notices before the next change, and when it ends.
     let error = set(&mut session, "vm.swappiness", &Target::Machine, "20").unwrap_err();
     assert!(
-        error.to_string().contains("is 33, and was left at 10"),
+        error.to_string().contains("changed from 10 to 33"),
         "{error}"
     );
     machine.put("proc/sys/vm/stat_interval", "7\n");
@@ -270,7 +270,7 @@ fn settings_of_an_offline_cpu_stay_in_the_journal() {
     let statement = session.undo();
     assert_eq!(outcomes(&statement), [UndoOutcome::Offline]);
     assert!(!statement.is_complete());
-    // A later run keeps the record too.
+    // Later sessions keep the record too.
     let mut later = begin(&machine);
     set(&mut later, "vm.swappiness", &Target::Machine, "1").unwrap();
     drop(later);
@@ -312,7 +312,7 @@ fn companion_settings_are_restored_after_the_main_one() {
     let mut session = begin(&machine);
     machine.put(&queue("scheduler"), "[none] bfq\n");
     set(&mut session, "disk.scheduler", &disk, "bfq").unwrap();
-    // Simulates the kernel.
+    // Do what the kernel does when the scheduler is changed.
     machine.put(&queue("scheduler"), "none [bfq]\n");
     machine.put(&queue("nr_requests"), "256\n");
     let statement = session.undo();
@@ -337,7 +337,7 @@ fn a_held_device_is_released() {
     machine.put("dev/cpu_dma_latency", "\0\u{64}\0\0");
     let mut session = begin(&machine);
     let got = set(&mut session, "cpu.dma_latency", &Target::Machine, "20");
-    // An ordinary file keeps the value; the device would forget it.
+    // Unlike the device, a regular file keeps the value.
     assert!(got.is_ok(), "{got:?}");
     assert_eq!(outcomes(&session.undo()), [UndoOutcome::Released]);
 }
@@ -369,13 +369,13 @@ fn a_truncated_journal_is_read_up_to_its_end() {
         let lines = complete.split_inclusive(|&byte| byte == b'\n');
         lines.take(2).map(<[u8]>::len).sum()
     };
-    // A shorter beginning is not recognized as a journal.
+    // Shorter prefixes are not recognized as a journal.
     let beginning = "xxxxxxxx {\"began\":{".len();
     for length in (beginning..=complete.len()).chain([0]) {
         let machine = machine();
         machine.folder("journal");
         fs::write(journal(&machine), &complete[..length]).unwrap();
-        // The setting only changes once the complete line is on disk.
+        // The setting is changed only after the complete line has reached the disk.
         let begun = length >= announced;
         machine.put(SWAPPINESS, if begun { "10\n" } else { "60\n" });
         let statement = undone(&machine);
@@ -395,17 +395,17 @@ fn changes_to_settings_that_must_stay_are_detected() {
     );
     let is =
         |session: &mut Session, knob, left| session.require_unchanged(knob, &Target::Machine, left);
-    // Detected whether this session changed it or not.
+    // Changes are detected whether or not the session itself has changed the setting.
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     is(&mut session, swappiness, "10").unwrap();
     is(&mut session, interval, "1").unwrap();
     machine.put(SWAPPINESS, "33\n");
     machine.put("proc/sys/vm/stat_interval", "7\n");
     let why = is(&mut session, interval, "1").unwrap_err().to_string();
-    assert!(why.contains("is 7, and was left at 1"), "{why}");
+    assert!(why.contains("changed from 1 to 7"), "{why}");
     let why = is(&mut session, swappiness, "10").unwrap_err().to_string();
-    assert!(why.contains("is 33, and was left at 10"), "{why}");
-    // It is left alone from then on.
+    assert!(why.contains("changed from 10 to 33"), "{why}");
+    // The session no longer touches these settings.
     assert_eq!(session.undo().settings, []);
     assert_eq!(machine.text(SWAPPINESS), "33\n");
     assert_eq!(length(&machine), 0);
@@ -424,7 +424,7 @@ fn settings_of_ended_tasks_are_forgotten() {
     set(&mut session, "proc.timer_slack", &Target::Task(7), "1").unwrap();
     session.forget_gone().unwrap();
     assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
-    // Another task now has this id, and its slack must not be touched.
+    // A new task now has the same id. The session must not touch its slack.
     task(200);
     session.forget_gone().unwrap();
     assert_eq!(session.undo().settings, []);
@@ -432,7 +432,7 @@ fn settings_of_ended_tasks_are_forgotten() {
     assert_eq!(length(&machine), 0);
 }
 
-/// A machine with a version 2 cgroup that delegates CPU time and contains this process.
+/// A machine with a v2 cgroup that delegates the CPU controller and contains this process.
 fn with_cgroups() -> Machine {
     let machine = machine();
     machine.put("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
@@ -476,7 +476,7 @@ fn a_group_left_by_a_killed_run_is_removed() {
         };
         left_behind(&machine, &[making]);
         assert!(undone(&machine).is_complete());
-        // A group of another boot no longer exists. A group with its name is not ours.
+        // A cgroup does not survive a reboot. One with the same name is not ours.
         assert_eq!(machine.path(&group()).exists(), boot == "boot-2");
         assert_eq!(length(&machine), 0);
     }
@@ -487,7 +487,8 @@ fn a_group_that_stays_is_reported_and_retried() {
     let machine = with_cgroups();
     let mut session = begin(&machine);
     session.make_group(Controller::Cpu).unwrap();
-    // A folder with a file in it cannot be removed, just like a group with a process.
+    // rmdir fails on this directory, which contains a file, like on a cgroup that contains a
+    // process.
     let file = format!("{}/x", group());
     machine.put(&file, "");
     let statement = session.undo();

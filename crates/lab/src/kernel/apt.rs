@@ -1,5 +1,5 @@
-//! Package sources for apt: this machine's lists, or separate lists of the lab for another
-//! architecture or another Debian suite. Nothing on the machine changes.
+//! Where apt gets packages from: this machine's package lists, or the lab's own lists for another
+//! architecture or Debian suite. The machine's configuration stays unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use super::tool::run;
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// Debian's archive, for suites that are not configured on this machine.
+/// Debian's archive, used for suites that are not configured on this machine.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
-/// Debian's keys, with which apt verifies the archive (package `debian-archive-keyring`).
+/// Debian's keys, which apt uses to verify the archive (package `debian-archive-keyring`).
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Maximum age of the lab's lists.
+/// Age at which the lab's own package lists are updated.
 const FRESH: Duration = Duration::from_hours(24);
 
-/// A source of packages.
+/// A Debian suite and architecture. Without a suite, this machine's own sources apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     arch: Arch,
@@ -28,8 +28,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Splits `SUITE:PACKAGE` into the source and the package's name. Without a suite, the source
-    /// is this machine's.
+    /// Splits `SUITE:PACKAGE` into the package's source and its name. `SUITE:` is optional.
     pub(super) fn of(name: &'a str, arch: Arch) -> (Self, &'a str) {
         match name.split_once(':') {
             Some((suite, name)) => (
@@ -43,7 +42,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// An `apt-get` command that uses this source.
+    /// Returns an `apt-get` command that uses this source.
     pub(super) fn apt_get(self, cache: &Cache) -> Result<Command, LabError> {
         let mut apt = helper("apt-get");
         apt.args(["-qq", "-o", "APT::Sandbox::User=root"]);
@@ -53,7 +52,7 @@ impl<'a> Place<'a> {
         Ok(apt)
     }
 
-    /// Updates the lab's lists; the machine's lists stay unchanged.
+    /// Updates the lab's own package lists, if this source uses them.
     pub(super) fn update(self, cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<(), LabError> {
         let Some(folder) = self.folder(cache)? else {
             return Ok(());
@@ -76,7 +75,8 @@ impl<'a> Place<'a> {
         fs::write(&stamp, "").map_err(LabError::file("write", &stamp))
     }
 
-    /// Folder of the lab's lists, if this source uses them.
+    /// Returns the directory of the lab's own package lists, or `None` if the machine's lists
+    /// suffice.
     fn folder(self, cache: &Cache) -> Result<Option<PathBuf>, LabError> {
         if self.suite.is_none() && self.arch == Arch::HOST {
             return Ok(None);
@@ -114,7 +114,7 @@ impl std::fmt::Display for Place<'_> {
     }
 }
 
-/// Time since a file was written; `None` if it does not exist.
+/// Returns the time since `file` was modified, or `None` if it does not exist.
 fn age(file: &Path) -> Option<Duration> {
     let written = fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()

@@ -22,39 +22,38 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::sys::end_with_parent;
 
-/// Configuration of the lab's kernels on top of `tinyconfig`, for every architecture.
+/// Configuration for the lab's kernels on every architecture, on top of `tinyconfig`.
 const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
-/// Additional configuration per architecture.
+/// Additional configuration for each architecture.
 const AMD64: &str = include_str!("../../kernel/amd64.config");
 const ARM64: &str = include_str!("../../kernel/arm64.config");
-/// Rates that Linux itself offers.
+/// Tick rates that Linux offers in its configuration.
 const OFFERED: [u32; 4] = [100, 250, 300, 1000];
-/// Rates that the lab can build.
+/// Tick rates that the lab can build, in Hz.
 const RATES: std::ops::RangeInclusive<u32> = 24..=2000;
-/// Debian packages required for a build.
+/// Debian packages required for every build.
 const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 
-/// A requested build.
+/// A build request, apart from the tick rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
     /// Architecture of the kernel.
     pub arch: Arch,
-    /// The source.
+    /// Kernel source.
     pub source: &'a KernelSource,
-    /// Additional configuration, as lines `CONFIG_X=y`.
+    /// Additional configuration: lines such as `CONFIG_X=y`.
     pub fragment: &'a str,
-    /// Name of the additional configuration; the kernels are then named `hz250+NAME`. A suffix
-    /// marks another architecture than this machine's.
+    /// Name of the additional configuration, which becomes part of the kernel's name: `hz250+NAME`.
     pub variant: Option<&'a str>,
-    /// Number of parallel compilers.
+    /// Number of parallel compiler processes.
     pub jobs: usize,
 }
 
-/// Builds a kernel for each of these tick rates in turn, as [`build`] does.
+/// Calls [`build`] for each of the tick rates, one after another.
 ///
 /// # Errors
-/// An impossible rate is refused before the first build. After other errors, the kernels already
-/// built stay in the cache.
+/// Rates that cannot be built are rejected before the first build. After any other error, kernels
+/// already built remain in the cache.
 pub fn build_all(
     rates: &[u32],
     building: &Building<'_>,
@@ -70,11 +69,11 @@ pub fn build_all(
         .collect()
 }
 
-/// Builds the kernel with this tick rate, or finds it in the cache. An interrupted build is
-/// continued. `tell` receives progress, `stop` returns whether to abort.
+/// Builds the kernel with tick rate `hz`, or takes it from the cache. Continues an interrupted
+/// build. `stop` returns `true` to cancel, and `tell` receives progress messages.
 ///
 /// # Errors
-/// A required tool is missing, the source is invalid, or it does not compile.
+/// A required tool is missing, the source is invalid, or compilation fails.
 pub fn build(
     hz: u32,
     building: &Building<'_>,
@@ -128,19 +127,19 @@ pub fn build(
         config: &fs::read(&config).map_err(LabError::file("read", &config))?,
     })?;
     let kernel = cache.kernel(&name)?;
-    let kernel = kernel
-        .ok_or_else(|| LabError::NoKernel(format!("{name} has gone from the cache meanwhile")))?;
+    let kernel =
+        kernel.ok_or_else(|| LabError::NoKernel(format!("{name} disappeared from the cache")))?;
     Ok(built(kernel, true))
 }
 
-/// Time since boot.
+/// Returns the monotonic time.
 fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     let time = time.map_or(Duration::ZERO, Duration::from);
     Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Rejects a tick rate that kernels cannot be built with.
+/// Rejects tick rates that the lab cannot build.
 fn require_rate(hz: u32) -> Result<(), LabError> {
     if RATES.contains(&hz) {
         return Ok(());
@@ -152,7 +151,7 @@ fn require_rate(hz: u32) -> Result<(), LabError> {
     )))
 }
 
-/// Name of a kernel, with which it can be requested.
+/// Returns the name under which users request the kernel.
 fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> {
     let bare = match variant {
         None => format!("hz{hz}"),
@@ -174,7 +173,7 @@ fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> 
     Ok(built_name(&bare, arch))
 }
 
-/// Configuration on top of `tinyconfig`.
+/// Returns the complete configuration on top of `tinyconfig`. `more` comes last.
 fn fragment(hz: u32, arch: Arch, more: &str) -> String {
     let arch_fragment = match arch {
         Arch::X86 => AMD64,
@@ -190,7 +189,7 @@ fn fragment(hz: u32, arch: Arch, more: &str) -> String {
     format!("{FRAGMENT}{arch_fragment}{more}{end}{rate}")
 }
 
-/// Short digest of everything that a build depends on.
+/// Returns a short digest of everything that affects the build.
 fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> {
     let (compiler, packages) = compiler(arch);
     let compiler = run(helper(compiler).arg("--version"), &packages)?;
@@ -200,13 +199,13 @@ fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> 
     Ok(sha256(all.join("\n").as_bytes())[..12].to_owned())
 }
 
-/// The compiler for an architecture, and the Debian packages required for a build.
+/// Returns the compiler's name, and the Debian packages that a build requires.
 fn compiler(arch: Arch) -> (String, String) {
     if arch == Arch::HOST {
         return ("gcc".to_owned(), TOOLS.to_owned());
     }
     let package = format!("gcc-{}", arch.compilers().trim_end_matches('-'));
-    // Debian's package names contain no underscore.
+    // Unlike the compiler's prefix, Debian package names contain no underscores.
     let package = package.replace('_', "-");
     (
         format!("{}gcc", arch.compilers()),
@@ -225,7 +224,7 @@ fn require_tools(arch: Arch) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A source, the folder for its objects, and the architecture.
+/// The inputs of `make`: source, build directory and architecture.
 struct BuildTree<'a> {
     source: &'a Source,
     objects: &'a Path,
@@ -233,8 +232,8 @@ struct BuildTree<'a> {
 }
 
 impl BuildTree<'_> {
-    /// The `make` command, with settings that make the kernel's version text independent of who
-    /// builds it and when.
+    /// Returns a `make` command. Its settings keep the build's date, user and host out of the
+    /// kernel's version string.
     fn make(&self) -> Command {
         let mut make = helper("make");
         make.arg("-C")
@@ -257,7 +256,8 @@ impl BuildTree<'_> {
         let wanted = objects.join("fragment.config");
         fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
         run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
-        // tinyconfig's own fragment would override KCONFIG_ALLCONFIG.
+        // tinyconfig's own fragment would override KCONFIG_ALLCONFIG, so merge the lab's
+        // configuration afterwards.
         let config = objects.join(".config");
         let mut merge = helper(self.source.folder.join("scripts/kconfig/merge_config.sh"));
         merge
@@ -304,7 +304,7 @@ impl BuildTree<'_> {
         let mut steps = 0;
         if let Some(output) = child.stdout.take() {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // Such as `  CC      kernel/fork.o`.
+                // Count lines such as `  CC      kernel/fork.o`.
                 if line.starts_with("  ") {
                     steps += 1;
                     tell(&format!(
@@ -315,7 +315,7 @@ impl BuildTree<'_> {
                 if stop() {
                     interrupted = true;
                     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-                    // It may have ended on its own.
+                    // This fails harmlessly if make has already exited.
                     let _ = killpg(group, Signal::SIGTERM);
                     break;
                 }
@@ -339,9 +339,9 @@ impl BuildTree<'_> {
     }
 }
 
-/// First option of a fragment that the final configuration does not have. If the fragment sets an
-/// option repeatedly, the last line counts. In the final configuration, an unset option has either
-/// a comment or no line at all.
+/// Returns the first option of `fragment` that `config` does not contain. If the fragment sets an
+/// option more than once, only the last line counts. In `config`, an option that is off appears as
+/// a comment or not at all.
 fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
     let mut last: Vec<&str> = Vec::new();
     for line in fragment.lines().filter(|line| line.starts_with("CONFIG_")) {

@@ -1,4 +1,4 @@
-//! The cache of kernels: one folder per kernel, with a manifest that contains digests of its files.
+//! A cache of kernels on disk: one directory per kernel, with a manifest of its files' digests.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,20 +13,20 @@ use super::tool::{sha256, sha256_of};
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// File in a kernel's folder that describes the others.
+/// Name of the manifest.
 const MANIFEST: &str = "manifest";
-/// File with the image.
+/// Name of the kernel image.
 const IMAGE: &str = "vmlinuz";
-/// File with the configuration.
+/// Name of the build configuration.
 const CONFIG: &str = "config";
 
-/// A folder with kernels, their sources and their builds.
+/// A directory with kernels, kernel sources and builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// A kernel to store.
+/// A kernel to be stored in the cache.
 pub(super) struct Keep<'a> {
     pub(super) name: &'a str,
     pub(super) release: &'a str,
@@ -35,17 +35,17 @@ pub(super) struct Keep<'a> {
     pub(super) config: &'a [u8],
 }
 
-/// A lock on something in the cache while it is being made.
+/// A lock on a cache entry, held while the entry is created.
 pub struct Held(#[expect(dead_code, reason = "dropping it releases the lock")] Flock<File>);
 
 impl Cache {
-    /// The cache in a folder, which need not exist yet.
+    /// Uses the directory `root`, which need not exist yet.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// The lab's part of a user's cache (XDG Base Directory Specification), from the values of
-    /// `XDG_CACHE_HOME` and `HOME`.
+    /// Returns the lab's cache below the user's cache directory (XDG Base Directory Specification).
+    /// The arguments are the values of `XDG_CACHE_HOME` and `HOME`.
     ///
     /// # Errors
     /// Neither is set.
@@ -62,7 +62,7 @@ impl Cache {
         Ok(Self::at(folder.join("ticktax/lab")))
     }
 
-    /// All cached kernels, sorted by name, without checking their digests.
+    /// Lists all cached kernels by name. Does not verify their digests.
     pub fn list(&self) -> KernelList {
         let kernels = self.root.join("kernels");
         let Ok(listing) = fs::read_dir(&kernels) else {
@@ -90,10 +90,10 @@ impl Cache {
         KernelList { kernels: all }
     }
 
-    /// The kernel with this name, if it is in the cache.
+    /// Returns the kernel called `name`, if it is in the cache.
     ///
     /// # Errors
-    /// Its files have changed since they were stored, or another user can change them.
+    /// The files have changed since they were stored, or another user can modify them.
     pub fn kernel(&self, name: &str) -> Result<Option<Kernel>, LabError> {
         let folder = self.folder_of(name);
         if !folder.exists() {
@@ -127,13 +127,13 @@ impl Cache {
         }))
     }
 
-    /// Whether the cached kernel was made from `origin`.
+    /// Whether the cached kernel `name` was made from `origin`.
     pub(super) fn is_from(&self, name: &str, origin: &str) -> bool {
         let text = fs::read_to_string(self.folder_of(name).join(MANIFEST));
         text.is_ok_and(|text| value(&text, "origin") == Some(origin))
     }
 
-    /// Stores a kernel, replacing one of the same name.
+    /// Stores a kernel, and replaces any other with the same name.
     pub(super) fn keep(&self, kernel: &Keep<'_>) -> Result<(), LabError> {
         let folder = self.folder_of(kernel.name);
         let fresh = self.folder("fresh")?.join(kernel.name);
@@ -157,21 +157,22 @@ impl Cache {
         fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
     }
 
-    /// A folder for a part of the cache, created if necessary. Programs run in it, so only the
-    /// lab's user may own it: `sudo` sometimes keeps the HOME of an ordinary user.
+    /// Returns the directory `part` of the cache, and creates it if necessary. The lab executes
+    /// programs from there, so no other user may own it. With `sudo`, `HOME` may be another user's.
     ///
     /// # Errors
-    /// It cannot be created, or another user can change it.
+    /// The directory cannot be created, or another user can modify it.
     pub fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
         Folder::make_trusted(&folder, 0o755).map_err(LabError::file("create", &folder))?;
         Ok(folder)
     }
 
-    /// Locks something, so that other processes do not make it too, until the result is dropped.
+    /// Locks the cache entry `what` until the result is dropped, so that no other process creates
+    /// it.
     ///
     /// # Errors
-    /// Another process holds the lock, or it cannot be created.
+    /// Another process holds the lock, or the lock file cannot be created.
     pub fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("create", &path))?;
@@ -179,7 +180,7 @@ impl Cache {
         held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
     }
 
-    /// Path of a part of the cache, whether it exists or not.
+    /// Returns the path of `part` in the cache, whether or not it exists.
     pub fn place(&self, part: &str) -> PathBuf {
         self.root.join(part)
     }
@@ -189,13 +190,13 @@ impl Cache {
     }
 }
 
-/// The rest of the line that starts with `key`.
+/// Returns the rest of the manifest line that starts with `key`.
 fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = manifest.lines();
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
 }
 
-/// Tick rate in a configuration.
+/// Returns the tick rate in a kernel configuration.
 pub(super) fn hz(config: &str) -> Option<u32> {
     let mut lines = config.lines();
     lines.find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())

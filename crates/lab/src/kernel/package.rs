@@ -1,4 +1,4 @@
-//! Debian packages, fetched by apt, which verifies them against the archive's signature.
+//! Fetches and unpacks Debian packages. apt verifies them against the archive's signature.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ use super::tool::{run, text};
 use crate::arch::Arch;
 use crate::error::{LabError, NO_SPACE};
 
-/// A package that was fetched and unpacked.
+/// An unpacked package.
 #[derive(Debug)]
 pub struct Unpacked {
-    /// Its name.
+    /// Name of the package.
     pub name: String,
-    /// Its version.
+    /// Version of the package.
     pub version: String,
-    /// Folder with its files.
+    /// Directory with the package's files.
     pub files: PathBuf,
-    /// Its dependencies.
+    /// Contents of the package's `Depends` field.
     depends: String,
-    /// Temporary folder, removed on drop.
+    /// Temporary directory, removed on drop.
     _folder: tempfile::TempDir,
 }
 
-/// Fetches a kernel's package into the cache, under the name `kept`.
+/// Fetches the kernel package `name` and stores the kernel in the cache as `kept`.
 pub(super) fn fetch_kernel(
     name: &str,
     kept: &str,
@@ -39,8 +39,8 @@ pub(super) fn fetch_kernel(
     let (place, name) = Place::of(name, arch);
     let package = fetch_from(place, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];
-    // Since 6.19, the package has no files. It depends on one package with the image and one with
-    // the configuration.
+    // Since 6.19, the package itself is empty. It depends on one package with the image and another
+    // with the configuration.
     for part in ["linux-binary-", "linux-base-"] {
         let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
         if let Some(name) = depends.map(str::to_owned) {
@@ -75,7 +75,8 @@ pub(super) fn fetch_kernel(
         .ok_or_else(|| LabError::NoKernel(format!("{kept} disappeared from the cache")))
 }
 
-/// Fetches a package. If it has no files but depends on a package with `prefix`, fetches that one.
+/// Fetches the package `name`. If it depends on a package whose name starts with `prefix`, fetches
+/// that one instead.
 pub(super) fn fetch(
     name: &str,
     prefix: &str,
@@ -86,7 +87,7 @@ pub(super) fn fetch(
     fetch_from(place, name, prefix, cache, tell)
 }
 
-/// [`fetch`] from any source.
+/// Like [`fetch`], but from `place`.
 fn fetch_from(
     place: Place<'_>,
     name: &str,
@@ -96,7 +97,7 @@ fn fetch_from(
 ) -> Result<Unpacked, LabError> {
     place.update(cache, tell)?;
     let mut name = name.to_owned();
-    // Such as linux-source → linux-source-6.1, and linux-image-rt-amd64 →
+    // Follow dependencies such as linux-source → linux-source-6.1, or linux-image-rt-amd64 →
     // linux-image-6.1.0-9-rt-amd64.
     for _ in 0..3 {
         tell(&format!("fetching {name} with apt"));
@@ -114,8 +115,8 @@ fn fetch_from(
     )))
 }
 
-/// Fetches these packages and the libraries that they depend on, directly or indirectly. The C
-/// library is left out: a guest has the host's, which ticktax itself needs.
+/// Fetches the packages `names` and all libraries that they depend on, directly or indirectly. The
+/// C library is omitted: the guest already has the host's, because ticktax needs it.
 ///
 /// # Errors
 /// apt or a package is missing, or a package cannot be unpacked.
@@ -140,8 +141,8 @@ pub fn fetch_with_libraries(
     Ok(all)
 }
 
-/// Library packages in a list such as `libc6 (>= 2.34), libnuma1, python3 | perl`. The first of
-/// several alternatives counts.
+/// Returns the library packages in a `Depends` field such as
+/// `libc6 (>= 2.34), libnuma1, python3 | perl`. Only the first of several alternatives counts.
 fn libraries_in(depends: &str) -> Vec<String> {
     let first = |choice: &str| {
         let word = choice
@@ -154,13 +155,13 @@ fn libraries_in(depends: &str) -> Vec<String> {
     names.filter(library).collect()
 }
 
-/// Package names in a list of dependencies, without versions.
+/// Lists the package names in a `Depends` field, without version constraints.
 fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
     let each = depends.split([',', '|']);
     each.filter_map(|word| word.split_whitespace().next())
 }
 
-/// Dependencies of a package.
+/// Returns the package's `Depends` field.
 fn depends(package: &Download) -> Result<String, LabError> {
     let field = helper("dpkg-deb")
         .arg("-f")
@@ -171,7 +172,7 @@ fn depends(package: &Download) -> Result<String, LabError> {
     Ok(text(&field))
 }
 
-/// File of a package, and the temporary folder that contains it.
+/// A downloaded package file, and the temporary directory that contains it.
 type Download = (PathBuf, tempfile::TempDir);
 
 fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
@@ -224,7 +225,7 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
     })
 }
 
-/// Finds the kernel among the files of a package: its release, and its image.
+/// Finds the kernel in an unpacked package. Returns its release and the path of its image.
 fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
     let names = |folder: &str| {
         let entries = fs::read_dir(files.join(folder))

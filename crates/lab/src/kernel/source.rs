@@ -1,4 +1,5 @@
-//! Kernel sources: a distribution's package, a tarball or a folder, copied into the cache once.
+//! Kernel sources from Debian packages, tarballs or directories. Each is copied into the cache
+//! once.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,19 +14,19 @@ use super::package;
 use super::tool::{run, sha256, sha256_of, text};
 use crate::error::LabError;
 
-/// Origin of a kernel's source.
+/// Where to get a kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelSource {
-    /// A Debian package with a tarball, or one that depends on such a package.
+    /// A Debian package that contains a source tarball or depends on one that does.
     Package(String),
-    /// A tarball, or a folder with an unpacked source. It is copied and stays unchanged.
+    /// A tarball, or a directory with an unpacked source. It is copied, never modified.
     Path(PathBuf),
 }
 
 impl FromStr for KernelSource {
     type Err = String;
 
-    /// A text with a `/` is a folder or a tarball, and all others are packages.
+    /// Parses text with a `/` as a path, and other text as a package.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
@@ -47,11 +48,11 @@ impl std::fmt::Display for KernelSource {
     }
 }
 
-/// The source file that defines the available rates.
+/// The file in the kernel source that defines the selectable tick rates.
 const RATES: &str = "kernel/Kconfig.hz";
 
-/// The lab's additions to [`RATES`], one at the end of the choice and one at its values. They make
-/// any rate available.
+/// The lab's additions to [`RATES`], which make any rate selectable. Each pair is a line to find
+/// and the text to insert there: the first at the end of the choice, the second among its values.
 const CHOICE: (&str, &str) = (
     "endchoice\n",
     "\tconfig HZ_OTHER\n\t\tbool \"another rate, HZ_VALUE\"\n\nendchoice\n\n\
@@ -66,15 +67,15 @@ const VALUE: (&str, &str) = (
 /// A source that is ready to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// Its folder.
+    /// Directory of the source.
     pub(super) folder: PathBuf,
-    /// Its release, and a digest of its origin.
+    /// Release of the source, and a digest of its origin.
     pub(super) identity: String,
-    /// Its release.
+    /// Release of the source.
     pub(super) release: String,
 }
 
-/// Prepares a source: fetches, checks, unpacks and extends it, unless that is already done.
+/// Fetches, verifies, unpacks and extends a source, unless the cache already contains it.
 pub(super) fn ready(
     from: &KernelSource,
     cache: &Cache,
@@ -99,7 +100,7 @@ pub(super) fn ready(
     }
 }
 
-/// The source from a package that was unpacked earlier.
+/// Returns the source from `package`, if it has been unpacked before.
 fn known(package: &str, cache: &Cache) -> Result<Option<Source>, LabError> {
     let note = cache.folder("source")?.join(format!("{package}.is"));
     let Ok(name) = fs::read_to_string(note) else {
@@ -141,7 +142,7 @@ fn from_folder(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
-    // Rejects folders without a kernel's source before anything is copied.
+    // Reject directories without a kernel source before copying anything.
     release_of(folder)?;
     let digest = state_of(folder)?;
     tell("copying the kernel source");
@@ -151,7 +152,7 @@ fn from_folder(
             .arg(folder.join("."))
             .arg(fresh);
         run(&mut copy, "coreutils")?;
-        // Remove build results, which would disturb a build elsewhere.
+        // Remove the copy's build results, which would prevent builds in a separate directory.
         run(
             helper("make")
                 .arg("-s")
@@ -164,8 +165,7 @@ fn from_folder(
     })
 }
 
-/// Digest that changes whenever the folder does, from its path and the sizes and times of all its
-/// files.
+/// Returns a digest of the directory's path and the sizes and modification times of its files.
 fn state_of(folder: &Path) -> Result<String, LabError> {
     let failed = LabError::file("read", folder);
     let place = fs::canonicalize(folder).map_err(failed)?;
@@ -178,7 +178,7 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
             let path = entry.path();
             let about = entry.metadata().map_err(LabError::file("inspect", &path))?;
             if about.is_dir() {
-                // A repository's own files do not affect the build.
+                // Skip .git, which does not affect the build.
                 if entry.file_name() != ".git" {
                     open.push(path);
                 }
@@ -196,7 +196,8 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
     Ok(sha256(lines.join("\n").as_bytes()))
 }
 
-/// Moves a filled folder to its place in the cache, so that a partial source is never there.
+/// Fills a temporary directory, then renames it into the cache, so that the cache never contains an
+/// incomplete source.
 fn settle(
     digest: &str,
     cache: &Cache,
@@ -229,7 +230,7 @@ fn source_in(folder: PathBuf) -> Result<Source, LabError> {
     })
 }
 
-/// Makes any tick rate available.
+/// Makes any tick rate selectable in the source's configuration.
 fn extend(source: &Path) -> Result<(), LabError> {
     let file = source.join(RATES);
     let text = fs::read_to_string(&file).map_err(LabError::file("read", &file))?;
@@ -254,7 +255,7 @@ fn with_any_rate(text: &str) -> Option<String> {
     }))
 }
 
-/// The lab's additions, as part of a build's identity.
+/// Returns the text of the lab's additions, for the digest that identifies a build.
 pub(super) fn extension() -> String {
     [CHOICE.1, VALUE.1].concat()
 }

@@ -1,4 +1,4 @@
-//! Runs the programs that are required for fetching and building.
+//! Runs the external programs that fetch and build kernels.
 
 use std::fmt::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use crate::error::{LabError, NO_SPACE};
 use crate::sys::die_with_parent;
 
-/// Runs a program to its end. `packages` are the Debian packages that contain it. Ctrl-C at a
-/// terminal also reaches and ends the program.
+/// Runs a program and waits for it to exit. `packages` are the Debian packages that contain it.
+/// Ctrl-C in the terminal also terminates the program.
 pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = die_with_parent(command)
@@ -28,7 +28,7 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     {
         return Err(LabError::Interrupted);
     }
-    // Show the last arguments, which name the action, but not options and temporary files.
+    // Include the last arguments, which name the action, but no options or temporary files.
     let arguments = command
         .get_args()
         .map(|argument| argument.to_string_lossy());
@@ -43,12 +43,13 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     })
 }
 
-/// The line that explains why a program failed: the first that mentions an error, else the last.
+/// Returns the line that best explains why a program failed: the first that mentions an error, or
+/// else the last.
 pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     for bytes in [errors, output] {
         let text = String::from_utf8_lossy(bytes);
         let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-        // If the disk fills up in the middle of a block, tar prints the second message.
+        // Tar prints the second message if the disk fills up in the middle of a block.
         let says_full =
             |line: &str| line.contains("No space left") || line.contains(": Wrote only ");
         let full = lines().find(|line| says_full(line));
@@ -63,21 +64,21 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     "it gave no reason".to_owned()
 }
 
-/// A program's trimmed output.
+/// Returns a program's standard output without surrounding whitespace.
 pub(super) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// SHA-256 as hexadecimal digits.
+/// Returns the SHA-256 digest of `bytes` in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digits(&digest)
 }
 
-/// SHA-256 of a file.
+/// Returns the SHA-256 digest of a file in hexadecimal.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn sha256_of(file: &Path) -> Result<String, LabError> {
     let failed = || LabError::file("read", file);
     let mut open = std::fs::File::open(file).map_err(failed())?;
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn digests_match_published_values() {
-        // FIPS 180-2, appendix B.1.
+        // Test vector of FIPS 180-2, appendix B.1.
         assert_eq!(
             sha256(b"abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -113,7 +114,7 @@ mod tests {
         let words = b"cc1: note\nfoo.c:3: error: no\nmake: *** [x] Error 1\n";
         assert_eq!(last_words(words, b""), "foo.c:3: error: no");
         assert_eq!(last_words(b"\n", b"a\nb\n"), "b");
-        assert_eq!(last_words(b"", b""), "it did not say why");
+        assert_eq!(last_words(b"", b""), "it gave no reason");
         let full = b"tar: x: Cannot write: No space left on device\ntar: Error is not recoverable";
         assert_eq!(last_words(full, b""), NO_SPACE);
     }

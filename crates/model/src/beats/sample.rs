@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// A sample of a source's events, whether or not they belong to its period. The events are divided
-/// into runs of equal length, and one is drawn at random from each.
+/// A random sample of a source's events, including those that do not fit its period. The events are
+/// divided into consecutive groups of equal length, and one event is drawn from each group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventSample {
     /// CPU of the events, if the period was found on a single CPU.
@@ -28,8 +28,8 @@ impl EventSample {
     /// Maximum number of periodic sources per statement with a sample.
     pub const BEATS: usize = 8;
 
-    /// Distance of an event at `time` from the nearest point of the grid with the given `period`,
-    /// in ns; negative if the event came before it. 0 if the period is invalid.
+    /// Distance in ns of an event at `time` from the nearest point of the grid with the given
+    /// `period`; negative if the event came before that point. 0 if the period is invalid.
     pub fn phase(&self, time: Nanos, period: f64) -> f64 {
         if !period.is_finite() || period <= 0.0 {
             return 0.0;
@@ -39,8 +39,8 @@ impl EventSample {
     }
 }
 
-/// Periods that stand out among the events, according to the statistic that selects candidates. The
-/// lists have one element per period, in ascending order of the period.
+/// Periods that stand out among the events, according to the statistic that selects candidates.
+/// Each list has one element per period, in ascending order of the period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PeriodSpectrum {
     /// Sources whose events were examined.
@@ -59,7 +59,7 @@ pub struct PeriodSpectrum {
     /// Chernoff's bound. Integer fractions of a true period (a half, a third) stand out with it.
     #[serde(rename = "strength_nats")]
     pub strengths: Vec<f64>,
-    /// Index in `sources` of the source with this period.
+    /// For each period, the index in `sources` of the source that has it.
     #[serde(rename = "source_place")]
     pub of: Vec<u64>,
 }

@@ -10,7 +10,7 @@ use super::{CaseHead, Constant, Remark};
 pub struct CaseFit {
     /// Case.
     pub head: CaseHead,
-    /// Result; `None` if the case has no fitted constants.
+    /// Outcome of the fit; `None` if the case has no fitted constants.
     pub outcome: Option<FitOutcome>,
 }
 
@@ -30,29 +30,30 @@ pub struct FitOutcome {
 /// Sensitivity of the results to one free parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sensitivity {
-    /// Parameter.
+    /// Name of the parameter.
     pub parameter: String,
     /// Unit.
     pub unit: String,
-    /// Parameters that were fitted again at each value. The others kept their values.
+    /// Parameters that were fitted again at each tested value. All other parameters kept their
+    /// values.
     pub refitted: Vec<String>,
     /// Tested values, in ascending order.
     pub points: Vec<SensitivityPoint>,
-    /// Rows whose outcome depends on the parameter, as pairs of series and row.
+    /// Rows whose outcome depends on the parameter, each as (series, row).
     pub rows: Vec<(String, String)>,
 }
 
-/// One value of the parameter.
+/// Results for one value of the parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SensitivityPoint {
-    /// Value.
+    /// Value of the parameter.
     pub value: f64,
-    /// Whether it is the value in the case's file.
+    /// Whether the case's file uses this value.
     pub used: bool,
-    /// Number of comparable rows that are met.
+    /// Number of comparable rows for which the model is close enough.
     pub met: usize,
     /// Number of comparable rows.
     pub of: usize,
-    /// Result for each of [`Sensitivity::rows`], and whether it is met.
+    /// For each of [`Sensitivity::rows`], the result and whether it is close enough.
     pub outcomes: Vec<(f64, bool)>,
 }

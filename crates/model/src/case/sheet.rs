@@ -14,11 +14,11 @@ pub struct Constant {
     pub value: f64,
     /// Unit.
     pub unit: String,
-    /// Publication of the value, in the source's words; `None` if the value is ours.
+    /// Published text that gives the value, in the source's words; `None` if the value is ours.
     pub quote: Option<String>,
-    /// Why it has this value; empty for a published or fitted one.
+    /// Why the constant has this value; empty for a published or fitted one.
     pub from: String,
-    /// Range that is searched for the best fit, if it is fitted.
+    /// Range to search for the best fit; `None` if the constant is not fitted.
     pub fit: Option<[f64; 2]>,
 }
 
@@ -44,7 +44,7 @@ pub struct PublishedRow {
     pub published: Option<Ends>,
     /// Number derived from published ones.
     pub derived: Option<Ends>,
-    /// Formula of the derived number, or the two formulas of a range.
+    /// Formula for the derived number, or one formula for each end of a range.
     pub formula: Vec<String>,
     /// Whether the model is fitted to this row.
     pub fit: bool,

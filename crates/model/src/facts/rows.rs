@@ -52,10 +52,10 @@ pub struct Row {
     cells: Vec<Cell>,
 }
 
-/// A period of similar incidents.
+/// The periods at which similar incidents recur.
 #[derive(Clone, Copy, Debug)]
 pub struct BeatFact<'a> {
-    /// Time of the search, in ms since 1970.
+    /// Time of the search for periods, in ms since 1970.
     pub time_unix_ms: i64,
     /// The similar incidents.
     pub group: &'a IncidentGroup,
@@ -64,8 +64,8 @@ pub struct BeatFact<'a> {
 /// Properties of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostFact {
-    /// Time from which they apply, in ms since 1970: the agent's start, or the detection of a
-    /// change.
+    /// Time from which the properties apply, in ms since 1970: the agent's start, or the detection
+    /// of a change.
     pub time_unix_ms: i64,
     /// Start of the agent, in ms since 1970.
     pub began_unix_ms: i64,
@@ -78,7 +78,7 @@ pub struct HostFact {
 }
 
 impl HostFact {
-    /// Whether another host's properties are the same, ignoring times.
+    /// Whether `other` has the same properties, ignoring times.
     pub fn is_like(&self, other: &Self) -> bool {
         self.row().cells[2..] == other.row().cells[2..]
     }
@@ -229,7 +229,7 @@ impl Window {
         accounts.chain(ticks)
     }
 
-    /// The columns from `time` on.
+    /// The values of `sum` for the columns from `time` on.
     fn sums(&self, sum: &IntervalSum) -> [Cell; 5] {
         [
             Cell::Number(self.begin_unix_ms),
@@ -381,7 +381,7 @@ mod tests {
             assert_eq!(row.time_unix_ms, 5);
             assert_fits(row);
         }
-        // Without the lists, the last two columns are left out.
+        // Without the lists, the last two columns are missing; the host is never in `cells`.
         let bare: Vec<Row> = window.rows(false).collect();
         assert_eq!(bare[0].cells.len() + 3, bare[0].table.columns().len());
         assert_fits(&bare[0]);

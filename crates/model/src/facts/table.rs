@@ -45,11 +45,11 @@ pub enum ColumnKind {
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
-    /// The type of its values.
+    /// Type of the column's values.
     pub kind: ColumnKind,
-    /// Whether a row can have no value in it.
+    /// Whether a row can lack a value in this column.
     pub optional: bool,
 }
 
@@ -74,7 +74,7 @@ use ColumnKind::{Bytes, Few, Int, List, Long, Real, Short, Text, Time};
 /// The first column of every table.
 const HOST: Column = column("host", Text);
 
-/// The last two columns are optional.
+/// Columns of the account tables. The last two can be missing from a file.
 const ACCOUNTS: [Column; 11] = [
     HOST,
     column("name", Text),
@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// All columns of the table. A file can lack the last ones.
+    /// All columns of the table. The last ones can be missing from a file.
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_documentation_names_every_column() {
-        let page = include_str!("../../../../docs/data.md");
+        let page = include_str!("../../../../docs/reference/data.md");
         for table in Table::EVERY {
             assert!(
                 page.contains(&format!("`{}`", table.name())),

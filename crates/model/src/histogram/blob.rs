@@ -10,7 +10,7 @@ use super::Histogram;
 /// Version of the encoding.
 const VERSION: u8 = 1;
 
-/// Reason why bytes are not a histogram.
+/// Why bytes could not be decoded as a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
     /// The first byte is not a known version.

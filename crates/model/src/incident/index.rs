@@ -22,7 +22,7 @@ pub enum IndexLine {
         /// Time, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// An incident. If it names a recording, a later line gives the outcome of that recording.
+    /// An incident. If it names a recording, a later line reports whether that recording was kept.
     Incident(Box<IncidentEntry>),
     /// A recording was written completely.
     Recorded {
@@ -45,7 +45,7 @@ pub enum IndexLine {
         /// Reason.
         cause: LossCause,
     },
-    /// Something else was not kept.
+    /// Something other than a recording was not kept.
     Lost {
         /// Reason.
         cause: LossCause,
@@ -54,17 +54,18 @@ pub enum IndexLine {
     },
 }
 
-/// More incidents than one recording can contain, because incidents are some seconds apart.
+/// Upper limit on the incidents in one recording. Fewer fit in practice, because incidents are some
+/// seconds apart.
 const SHARED: usize = 16;
 
 /// Contents of an index, including incidents that were missing from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentIndex {
-    /// Lines in order, followed by incidents from recordings that the index lacks.
+    /// Lines of the file in order, followed by incidents that were only found in recordings.
     pub lines: Vec<IndexLine>,
     /// Number of incidents that the index lacked.
     pub found_again: u64,
-    /// Unreadable lines.
+    /// Number of unreadable lines.
     pub damaged: u64,
 }
 
@@ -85,7 +86,7 @@ impl IncidentIndex {
             IndexLine::NotRecorded { recording, cause } => (recording, Err(*cause)),
             _ => return self.lines.push(line),
         };
-        // These incidents are among the latest.
+        // Only the latest incidents can refer to this recording.
         let entries = self.lines.iter_mut().rev().filter_map(IndexLine::entry_mut);
         for entry in entries.take(SHARED).filter(|entry| entry.names(name)) {
             entry.settle(outcome);
@@ -110,12 +111,12 @@ impl IndexLine {
 }
 
 impl IncidentEntry {
-    /// Whether this is the name of its existing or planned recording.
+    /// Whether `recording` names this incident's existing or planned recording.
     pub fn names(&self, recording: &str) -> bool {
         self.recording.as_deref() == Some(recording)
     }
 
-    /// Stores the outcome of its recording: the file size, or why it was not kept.
+    /// Stores the outcome of this incident's recording: the file size, or why it was not kept.
     pub fn settle(&mut self, outcome: Result<u64, LossCause>) {
         match outcome {
             Ok(bytes) => self.bytes = bytes,
@@ -129,15 +130,15 @@ impl IncidentEntry {
 pub struct IncidentEntry {
     /// Number in the directory, from 1.
     pub number: u64,
-    /// File name of its recording, if that was kept or is still in progress. Incidents in close
-    /// succession share a recording.
+    /// File name of the incident's recording, if it was kept or is still in progress. Incidents in
+    /// close succession share a recording.
     pub recording: Option<String>,
-    /// Size of that file; 0 before it exists.
+    /// Size of the recording's file; 0 before it exists.
     pub bytes: u64,
     /// Why the recording was not kept, if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<LossCause>,
-    /// Analysis of its rows.
+    /// Analysis of the recorded rows.
     pub incident: Incident,
 }
 
@@ -147,11 +148,11 @@ pub struct IncidentEntry {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum LossCause {
-    /// Limit of recordings per hour.
+    /// The limit on recordings per hour was reached.
     PerHour,
-    /// Limit of recordings.
+    /// The limit on the number of recordings was reached.
     Count,
-    /// Limit of bytes.
+    /// The limit on the size of all recordings was reached.
     Bytes,
     /// The disk was full.
     DiskFull,

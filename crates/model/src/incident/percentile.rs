@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Millionths in one.
 const MILLION: u32 = 1_000_000;
 
 /// A percentile from p50 to p99.9999, as typed and printed. 99.9 % of values are below `p99.9`.
@@ -23,15 +22,15 @@ pub struct Percentile {
 }
 
 impl Percentile {
-    /// Expected number of values above it that are needed for a stable estimate.
+    /// Number of values expected above a percentile that makes its estimate stable.
     const BEYOND: u32 = 10;
 
-    /// Share of values below it, 0 to 1.
+    /// Share of values below the percentile, 0 to 1.
     pub fn share(self) -> f64 {
         f64::from(self.millionths) / f64::from(MILLION)
     }
 
-    /// Number of values needed to estimate it, so that ten of them are expected above it.
+    /// Minimum number of values for an estimate, so that ten are expected above the percentile.
     pub fn enough(self) -> u64 {
         u64::from((Self::BEYOND * MILLION).div_ceil(MILLION - self.millionths))
     }
@@ -90,12 +89,12 @@ impl fmt::Display for Percentile {
     }
 }
 
-/// A percentile of the last hour that a delay exceeded.
+/// A percentile of the last hour's values that a delay exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbovePercentile {
     /// Percentile.
     pub percentile: Percentile,
-    /// Its value.
+    /// Value of the percentile.
     #[serde(rename = "limit_ns")]
     pub limit: Nanos,
 }

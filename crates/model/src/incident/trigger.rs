@@ -33,7 +33,7 @@ pub enum TriggerKind {
     Frame,
     /// The recorder received a signal.
     Signal,
-    /// A program or person requested it.
+    /// A program or person requested a recording.
     Mark,
 }
 
@@ -71,13 +71,13 @@ impl TriggerKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether a duration is compared with a threshold. The other kinds are requests at one
+    /// Whether this kind compares a duration with a threshold. The other kinds are requests at one
     /// instant.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::Signal | Self::Mark)
     }
 
-    /// Whether it concerns the delay of a thread.
+    /// Whether this kind concerns a thread's delay.
     pub const fn is_of_thread(self) -> bool {
         matches!(
             self,
@@ -104,17 +104,17 @@ pub struct Trigger {
     /// CPU on which it fired: where the thread then ran, or where the stretch occurred. `None` for
     /// a signal or mark.
     pub cpu: Option<Cpu>,
-    /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if it is not a
-    /// thread, such as an interrupt.
+    /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if something
+    /// other than a thread ran, such as an interrupt.
     pub tid: i32,
-    /// Process id of that thread; 0 without a thread.
+    /// Process id of that thread; 0 if there is none.
     pub pid: i32,
     /// Name of that thread or interrupt. For a mark, its text; may be empty.
     pub comm: String,
     /// Length of the delay when the trigger fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile that it exceeded, if the trigger was defined that way.
+    /// Percentile that the delay exceeded, if the trigger was defined that way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
 }
@@ -122,7 +122,7 @@ pub struct Trigger {
 impl Trigger {
     /// Start of the delay.
     pub fn begin(&self) -> Nanos {
-        // Saturating: a file can contain any times.
+        // Saturates, because a file can contain any times.
         Nanos(self.time.0.saturating_sub(self.lasted.0))
     }
 }
@@ -130,7 +130,7 @@ impl Trigger {
 /// The threads or CPUs whose delays fire a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TriggerTarget {
-    /// All.
+    /// All threads and CPUs.
     #[default]
     Any,
     /// Threads of the process with this id.
@@ -146,8 +146,8 @@ pub enum TriggerTarget {
 /// Threshold of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerLimit {
-    /// No threshold: the trigger is a request or, for frames, a delay of a whole period, which lost
-    /// a frame.
+    /// No threshold: the trigger is a request, or it fires on frames that are late by a whole
+    /// period, so that a frame is lost.
     None,
     /// A duration.
     Time(Nanos),
@@ -169,9 +169,9 @@ pub enum TriggerLimit {
 pub struct TriggerSpec {
     /// Kind.
     pub kind: TriggerKind,
-    /// Threads or CPUs whose delays fire it.
+    /// Threads or CPUs whose delays fire the trigger.
     pub target: TriggerTarget,
-    /// Threshold. It fires on longer delays.
+    /// Threshold: the trigger fires on longer delays.
     pub over: TriggerLimit,
 }
 
@@ -180,11 +180,11 @@ impl TriggerSpec {
     pub const MIN: Nanos = Nanos::from_micros(10);
     /// Largest threshold.
     pub const MAX: Nanos = Nanos::from_secs(60);
-    /// Length of a thread's name in the kernel, in bytes.
+    /// Maximum length of a thread's name in the kernel, in bytes.
     pub const NAME_MAX: usize = 15;
 }
 
-/// Error of an invalid trigger.
+/// Why a trigger could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid trigger `{text}`: {why}")]
 pub struct TriggerSpecError {
@@ -221,9 +221,9 @@ impl fmt::Display for TriggerSpec {
     }
 }
 
-/// Parses a trigger, or returns what is wrong with it.
+/// Parses a trigger. The error says what is wrong with it.
 fn parse(text: &str) -> Result<TriggerSpec, String> {
-    // A name can contain the separators, but a threshold cannot. Hence the split at the last `>`.
+    // A name can contain `>`, but a threshold cannot, so split at the last one.
     let (subject, over) = match text.rsplit_once('>') {
         Some((subject, over)) => (subject, Some(over)),
         None => (text, None),
@@ -275,7 +275,7 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
     })
 }
 
-/// Parses a frame trigger, or returns what is wrong with it.
+/// Parses a frame trigger's target and threshold.
 fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec, String> {
     let is_program = |text: &&str| {
         let named = text.split_once('=');
@@ -295,7 +295,6 @@ fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec,
     })
 }
 
-/// Parses a threshold, or returns what is wrong with it.
 fn parse_limit(text: &str) -> Result<TriggerLimit, String> {
     if text.starts_with('p') {
         let percentile = text.parse::<Percentile>();
@@ -310,7 +309,6 @@ fn parse_limit(text: &str) -> Result<TriggerLimit, String> {
     Ok(TriggerLimit::Time(over))
 }
 
-/// Parses the target of a gap trigger, or returns what is wrong with it.
 fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
     let cpus = text.strip_prefix("cpu=").map(str::parse::<CpuList>);
     match cpus {
@@ -322,7 +320,7 @@ fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
     }
 }
 
-/// Parses a target of threads, or returns what is wrong with it.
+/// Parses a target that selects threads.
 fn parse_target(text: &str) -> Result<TriggerTarget, String> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if value.is_empty() || value.contains('\0') {

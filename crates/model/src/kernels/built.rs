@@ -21,9 +21,9 @@ pub struct CachedKernel {
     pub release: String,
     /// A package with its version, or a source with what was built from it.
     pub origin: String,
-    /// Tick rate, if its configuration shows it.
+    /// Tick rate in Hz, if the kernel's configuration shows it.
     pub hz: Option<u32>,
-    /// Size of its image.
+    /// Size of the kernel image.
     pub image_bytes: u64,
 }
 
@@ -45,13 +45,13 @@ pub struct BuiltKernel {
     pub name: String,
     /// Release, as in `uname -r`.
     pub release: String,
-    /// Tick rate.
+    /// Tick rate, in Hz.
     pub hz: u32,
     /// The unpacked source, and a digest of all inputs of the build.
     pub origin: String,
-    /// Image.
+    /// Path of the kernel image.
     pub image: String,
-    /// Whether it was compiled in this run; otherwise it came from the cache.
+    /// Whether this invocation compiled the kernel; otherwise it came from the cache.
     pub compiled: bool,
     /// Build time, including the time to unpack the source.
     #[serde(rename = "took_ns")]

@@ -7,7 +7,7 @@ use super::GuestClock;
 use crate::Nanos;
 use crate::pace::{PaceRule, SleepMethod};
 
-/// Loops on kernels and in the model, cell by cell.
+/// Loops measured on kernels and predicted by the model, cell by cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelComparison {
     /// Command that ran in each guest, with its arguments.
@@ -16,7 +16,7 @@ pub struct KernelComparison {
     pub clock: GuestClock,
     /// Largest acceptable deviation of the model.
     pub tolerance: Tolerance,
-    /// Cells in the order in which they ran. Each is one loop on one kernel.
+    /// Cells in the order in which they were measured. Each is one loop on one kernel.
     pub cells: Vec<KernelCell>,
     /// Published figures of a different loop at the same tick rates, highest rate first.
     pub published: Vec<PublishedLoop>,
@@ -25,18 +25,18 @@ pub struct KernelComparison {
 /// Largest acceptable deviations from the model's range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tolerance {
-    /// Frame rate, as a share of itself.
+    /// For the frame rate, as a share of the predicted rate.
     pub rate_share: f64,
-    /// Mean wait, as a share of the period.
+    /// For the mean wait, as a share of the period.
     pub wait_period_share: f64,
-    /// Sampled CPU time, as a share of a CPU.
+    /// For the sampled CPU time, as a share of a CPU.
     pub sampled_share: f64,
 }
 
 /// One loop on one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelCell {
-    /// Kernel.
+    /// Name of the kernel.
     pub kernel: String,
     /// Tick rate, in Hz, if known.
     pub hz: Option<u32>,
@@ -67,11 +67,12 @@ pub struct CellFigures {
     pub rate_hz: f64,
     /// Mean delay of a frame after its due time.
     pub wait_ns: f64,
-    /// Steps per second that no frame reached in time (overshot).
+    /// Schedule steps per second that no frame reached in time (see [`pace`](crate::pace)).
     pub overshot_hz: f64,
-    /// Share of a CPU that it used, 0 to 1.
+    /// Share of a CPU that the loop used, 0 to 1.
     pub used_share: f64,
-    /// Share of a CPU according to samples at ticks; `None` if the kernel did not report it.
+    /// Share of a CPU that the loop used according to samples at ticks; `None` if the kernel did
+    /// not report it.
     pub sampled_share: Option<f64>,
 }
 
@@ -81,13 +82,14 @@ pub struct CellFigures {
 pub struct PredictedCell {
     /// Frames per second.
     pub rate_hz: (f64, f64),
-    /// Mean wait.
+    /// Mean delay of a frame after its due time.
     pub wait_ns: (f64, f64),
-    /// Steps per second that no frame reaches in time.
+    /// Schedule steps per second that no frame reaches in time.
     pub overshot_hz: (f64, f64),
-    /// Share of a CPU according to samples at ticks.
+    /// Share of a CPU that the loop uses according to samples at ticks.
     pub sampled_share: (f64, f64),
-    /// Whether the range of the wait or of the samples is wider than twice the tolerance.
+    /// Whether the predicted range of the wait or of the sampled share is wider than twice the
+    /// tolerance.
     pub wide: bool,
 }
 

@@ -5,12 +5,12 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A value of a setting that is worth testing against the current one (`ticktax try`).
+/// A value of a setting that is worth testing against the current one with `ticktax try`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobProposal {
-    /// Setting.
+    /// Name of the setting.
     pub knob: String,
-    /// Value.
+    /// Value to test.
     pub value: String,
     /// Interrupt line, if the setting belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,9 +22,9 @@ pub struct KnobProposal {
 }
 
 impl KnobProposal {
-    /// Settings that can be proposed, and whether each is dangerous. The registry of settings is
-    /// part of the code that changes machines, which the analysis of recordings does not depend on.
-    /// A test there checks this list.
+    /// Settings that can be proposed, and whether each is dangerous. The full registry is part of
+    /// the code that changes machines, which the analysis of recordings does not depend on. A test
+    /// there checks this list.
     pub const KNOBS: [(&str, bool); 33] = [
         ("clock.source", false),
         ("cpu.governor", false),
@@ -87,7 +87,7 @@ impl KnobProposal {
 impl fmt::Display for KnobProposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, value, .. } = self;
-        // Values that contain a comma are separated by a semicolon.
+        // Quoted, with a semicolon as separator, because the value contains a comma.
         if value.contains(',') {
             write!(f, "'{knob}=now;{value}'")?;
         } else {

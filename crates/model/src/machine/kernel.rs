@@ -17,7 +17,7 @@ pub enum TickMode {
     Periodic,
     /// While the CPU idles (`CONFIG_NO_HZ_IDLE`).
     NohzIdle,
-    /// While the CPU idles. On some CPUs also while only one task is runnable (`nohz_full=`).
+    /// While the CPU idles and, on some CPUs, while only one task is runnable (`nohz_full=`).
     NohzFull {
         /// CPUs whose tick also stops while they are busy.
         cpus: CpuList,
@@ -75,15 +75,16 @@ pub enum MachineFact {
     Preemption,
 }
 
-/// Source of a fact about a kernel, other than its build configuration.
+/// How a fact about a kernel was established, if not from its build configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Known {
-    /// The running kernel reports it, through the resolution of its clocks or its version string.
+    /// The running kernel reports the fact, through the resolution of its clocks or its version
+    /// string.
     Running,
-    /// The functions in the kernel's type information (BTF).
+    /// The functions in the kernel's type information (BTF) imply the fact.
     Functions,
-    /// The kernel's behaviour in a self-test.
+    /// The kernel's behaviour in a self-test shows the fact.
     SelfTest {
         /// Number of ticks in the self-test.
         ticks: u32,
@@ -110,7 +111,8 @@ pub enum Preemption {
     Voluntary,
     /// Anywhere except in sections that forbid it (`PREEMPT`).
     Full,
-    /// Like full for real-time threads, but at the next tick for others (`PREEMPT_LAZY`).
+    /// As in full preemption for real-time threads, but only at the next tick for others
+    /// (`PREEMPT_LAZY`).
     Lazy,
     /// Almost everywhere, including interrupt handlers (`PREEMPT_RT`).
     Rt,

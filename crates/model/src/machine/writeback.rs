@@ -1,10 +1,10 @@
-//! Data that the kernel writes from memory to disks, swap and servers.
+//! Data that the kernel writes from memory to disks, swap and NFS servers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Write counters from `/proc/vmstat` and `/proc/self/mountstats`. The first two count since boot
-/// or mount; the others are the current state.
+/// Write counters from `/proc/vmstat` and `/proc/self/mountstats`. `swapped_out_bytes` and
+/// `nfs_sent_bytes` count since boot or mount; the others are the current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Writeback {
     /// Program memory written to swap.

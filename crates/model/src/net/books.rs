@@ -1,4 +1,4 @@
-//! CPU accounts of a host during traffic.
+//! A host's CPU accounts during traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,9 +37,9 @@ pub enum TrafficAccount {
     Program,
     /// ticktax itself, which drains the tracer's buffers.
     Tool,
-    /// Stolen time reported by the hypervisor, as far as rows show it.
+    /// Stolen time reported by the hypervisor, if rows show it.
     Steal,
-    /// Remaining time in which a soaker ran, at the lowest priority.
+    /// Remaining time, used by a soaker at the lowest priority.
     Soaker,
     /// Remaining time in which nothing ran.
     Idle,
@@ -68,7 +68,7 @@ impl TrafficAccount {
         Self::Unexplained,
     ];
 
-    /// Whether it is work for the traffic. `NET_RX` may include other traffic.
+    /// Whether the account is work for the traffic. `NET_RX` may include other traffic.
     pub const fn is_of_traffic(self) -> bool {
         matches!(
             self,
@@ -82,7 +82,7 @@ impl TrafficAccount {
         )
     }
 
-    /// Whether it is CPU time that nothing else needed.
+    /// Whether the account is CPU time that nothing else needed.
     pub const fn is_left(self) -> bool {
         matches!(self, Self::Soaker | Self::Idle)
     }
@@ -98,24 +98,25 @@ pub struct TrafficTime {
     pub time: Nanos,
 }
 
-/// Activities on one CPU.
+/// One CPU's activities during traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTraffic {
     /// CPU.
     pub cpu: Cpu,
-    /// The sending thread, without interruptions.
+    /// Time of the sending thread, without interruptions.
     #[serde(rename = "sender_ns")]
     pub sender: Nanos,
-    /// The receiving thread, without interruptions.
+    /// Time of the receiving thread, without interruptions.
     #[serde(rename = "receiver_ns")]
     pub receiver: Nanos,
-    /// `NET_RX`, `NET_TX`, and the softirqs in which TCP sends on a timer or after a full queue.
+    /// Time of `NET_RX`, `NET_TX`, and the softirqs in which TCP sends on a timer or after a full
+    /// queue.
     #[serde(rename = "net_softirq_ns")]
     pub net_softirq: Nanos,
-    /// Interrupts and softirqs of all kinds that interrupted the sending thread.
+    /// Time of all interrupts and softirqs that interrupted the sending thread.
     #[serde(rename = "on_sender_ns")]
     pub on_sender: Nanos,
-    /// Interrupts and softirqs of all kinds that interrupted the receiving thread.
+    /// Time of all interrupts and softirqs that interrupted the receiving thread.
     #[serde(rename = "on_receiver_ns")]
     pub on_receiver: Nanos,
     /// Remaining time: idle, or used by a soaker.
@@ -138,17 +139,17 @@ impl CpuTraffic {
     }
 }
 
-/// CPU accounts of a host, from exactly the first byte to the last.
+/// A host's CPU accounts, from the first byte to the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficBooks {
-    /// Elapsed time of all CPUs together.
+    /// Elapsed time, summed over all CPUs.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Accounts with any time. They add up to `elapsed`.
+    /// Accounts that are not zero. They add up to `elapsed`.
     pub accounts: Vec<TrafficTime>,
     /// Activities by CPU.
     pub cpus: Vec<CpuTraffic>,
-    /// Events that did not fit into the tracer's buffers. Their time is unexplained.
+    /// Number of events that did not fit into the tracer's buffers. Their time is unexplained.
     pub events_lost: u64,
 }
 
@@ -162,7 +163,7 @@ impl TrafficBooks {
         matching.map(|entry| entry.time).sum()
     }
 
-    /// The time of all accounts that a sampler would count as `doing`.
+    /// Total time of the accounts that a sampler would count as `doing`.
     pub fn doing(&self, doing: Doing) -> Nanos {
         let matching = self
             .accounts
@@ -171,7 +172,7 @@ impl TrafficBooks {
         matching.map(|entry| entry.time).sum()
     }
 
-    /// The time of all accounts that are work for the traffic.
+    /// Total time of the accounts that are work for the traffic.
     pub fn of_traffic(&self) -> Nanos {
         let matching = self
             .accounts

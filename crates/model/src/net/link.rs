@@ -64,11 +64,11 @@ pub struct Shaping {
     pub asked: LinkSpec,
     /// Restrictions in effect.
     pub effective: LinkSpec,
-    /// Burst that passes faster than the rate (tbf), in bytes.
+    /// Size of a burst that can exceed the rate (tbf), in bytes.
     pub burst_bytes: Option<u64>,
     /// Queue length at which packets are dropped, including the bucket (tbf), in bytes.
     pub queue_bytes: Option<u64>,
-    /// Number of packets held or queued at which packets are dropped (netem).
+    /// Number of delayed or queued packets above which packets are dropped (netem).
     pub queue_packets: Option<u32>,
 }
 

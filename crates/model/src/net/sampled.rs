@@ -37,7 +37,7 @@ impl Doing {
         Self::Left,
     ];
 
-    /// The activity that contains an account.
+    /// The activity under which a sampler counts `account`.
     pub const fn of(account: TrafficAccount) -> Self {
         match account {
             TrafficAccount::SenderUser | TrafficAccount::SenderCall => Self::Sender,
@@ -73,7 +73,7 @@ pub enum SampledCode {
 pub struct Sample {
     /// Time of the sample.
     pub at: Nanos,
-    /// Current thread of the CPU, even if it was interrupted; 0 for idle.
+    /// Current thread of the CPU, even if interrupted; 0 if idle.
     pub tid: i32,
     /// Kind of code that ran.
     pub code: SampledCode,
@@ -84,28 +84,28 @@ pub struct Sample {
 pub struct SampleCount {
     /// Activity.
     pub doing: Doing,
-    /// Number of samples, classified by the running code.
+    /// Number of samples with this activity, by the code that was running.
     pub by_code: u64,
-    /// Number of samples, classified by the current thread. Interrupts and softirqs then count as
-    /// the thread that they interrupted.
+    /// Number of samples with this activity, by the current thread. Interrupts and softirqs then
+    /// count towards the thread that they interrupted.
     pub by_thread: u64,
 }
 
-/// Samples between the first byte and the last, on all CPUs. A timer interrupt takes the samples,
-/// and it has to wait while another interrupt is handled. By construction it finds no interrupts.
+/// Samples between the first byte and the last, on all CPUs. A timer interrupt takes the samples.
+/// It cannot fire while another interrupt is handled, so no sample can find one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
     /// Sampling period on each CPU.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Counts by activity. Both numbers add up to all samples.
+    /// Counts by activity. `by_code` and `by_thread` each add up to all samples.
     pub counts: Vec<SampleCount>,
     /// Samples that did not fit into the buffer.
     pub samples_lost: u64,
 }
 
 impl Sampled {
-    /// Share of samples that found this activity: by code, and by thread.
+    /// Shares of samples that found the activity `doing`: by code, and by thread.
     pub fn shares(&self, doing: Doing) -> (f64, f64) {
         let all: u64 = self.counts.iter().map(|count| count.by_code).sum();
         let share = |count: u64| count as f64 / all.max(1) as f64;

@@ -76,8 +76,8 @@ fn the_places_of_losses_sum_to_the_loss() {
         ..Datagrams::default()
     });
     net.receiver = Some(receiver.clone());
-    // Backlog drops count for the whole machine, so at most the remaining losses are attributed to
-    // them.
+    // Backlog drops are counted for the whole machine, so at most the remaining losses are
+    // attributed to them.
     let places = net.losses().unwrap();
     let at = (
         places.socket_buffer,
@@ -98,7 +98,7 @@ fn the_places_of_losses_sum_to_the_loss() {
         (places.lost, places.send_queue, places.not_placed),
         (10, 10, 0)
     );
-    // The sender did not report a number.
+    // The sender did not report how many datagrams it sent.
     receiver.datagrams = Some(Datagrams::default());
     net.receiver = Some(receiver);
     assert_eq!(net.losses(), None);

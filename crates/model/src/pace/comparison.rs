@@ -37,12 +37,12 @@ pub struct PaceComparison {
     pub rounds: u64,
     /// Variants, in the order of the command line.
     pub rows: Vec<PaceVariant>,
-    /// Quantile of the waits that is shown and compared: the highest one that every row has enough
-    /// frames for. `None` if a row has too few for any.
+    /// Quantile of the waits that is shown and compared: the highest one for which every variant
+    /// has enough frames. `None` if a variant has too few for any.
     pub quantile: Option<f64>,
-    /// Recommendation for each rate and work.
+    /// Recommendation for each combination of rate and work.
     pub choices: Vec<Choice>,
-    /// Why it stopped early, if it did.
+    /// Why the comparison stopped early, if it did.
     pub ended_early: Option<PaceEnd>,
 }
 
@@ -52,24 +52,24 @@ pub struct PaceVariant {
     /// Specification of the loop.
     #[serde(flatten)]
     pub spec: LoopSpec,
-    /// Turns completed.
+    /// Number of turns completed.
     pub turns: u64,
     /// Figures over all turns; `None` if no frame ran.
     pub figures: Option<Figures>,
-    /// CPU time over all turns, by the thread's CPU clock.
+    /// CPU time over all turns, according to the thread's CPU clock.
     #[serde(rename = "cpu_time_ns")]
     pub cpu_time: Nanos,
     /// Wall-clock time of all turns.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// CPU time over all turns, by each clock.
+    /// CPU time over all turns, according to each clock.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
     /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
     /// averaged over the turns. Each turn is calibrated separately.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Results of each turn, which allow differences to be tested against chance.
+    /// Results of each turn, for testing whether differences are due to chance.
     #[serde(default)]
     pub by_turn: Vec<PaceTurn>,
 }
@@ -77,16 +77,16 @@ pub struct PaceVariant {
 /// Results of one turn of a variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceTurn {
-    /// Slots without a frame in time: dropped, slipped or started late.
+    /// Number of slots that no frame served in time: dropped, slipped or started late.
     pub late: u64,
-    /// Number of slots.
+    /// Number of slots in the turn.
     pub wanted: u64,
     /// Delay between due time and start of the frames; `None` if there were no frames.
     pub wait: Option<Distribution>,
-    /// CPU time, by the thread's CPU clock.
+    /// CPU time of the turn, according to the thread's CPU clock.
     #[serde(rename = "cpu_time_ns")]
     pub cpu_time: Nanos,
-    /// Wall-clock time.
+    /// Wall-clock time of the turn.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
 }
@@ -109,18 +109,19 @@ fn wanted(figures: &Figures) -> u64 {
 }
 
 impl PaceVariant {
-    /// Slots without a frame in time: dropped, slipped or started late.
+    /// Number of slots, over all turns, that no frame served in time: dropped, slipped or started
+    /// late.
     pub fn late(&self) -> u64 {
         self.figures.as_ref().map_or(0, Figures::untimely)
     }
 
-    /// Number of slots.
+    /// Number of slots over all turns.
     pub fn wanted(&self) -> u64 {
         self.figures.as_ref().map_or(0, wanted)
     }
 }
 
-/// Recommended variants for one rate and one work.
+/// Recommended variants for one combination of rate and work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// Frames per second.
@@ -129,9 +130,9 @@ pub struct Choice {
     /// CPU time of each frame's work.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// Indices of the best rows. There are several if they cannot be distinguished.
+    /// Indices of the best variants. There are several if they cannot be distinguished.
     pub best: Vec<usize>,
-    /// Criterion that excluded the last of the other rows; `None` if no row was excluded.
+    /// Criterion that excluded the last of the other variants; `None` if none was excluded.
     pub by: Option<Criterion>,
 }
 
@@ -139,7 +140,7 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {
-    /// Fewer slots without a frame in time.
+    /// Fewer slots that no frame served in time.
     LateFrames,
     /// Shorter waits.
     Lateness,

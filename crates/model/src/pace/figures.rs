@@ -8,44 +8,45 @@ use crate::{CpuList, Nanos};
 /// Frame statistics of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
-    /// Period by which slots are counted.
+    /// Period that defines the slots.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Delay after which a step's frame counts as overshot, if requested. By default a step is
+    /// Delay from which a frame's step counts as overshot, if requested. By default, a step is
     /// overshot if no frame started before the next step was due.
     #[serde(rename = "overshot_from_ns")]
     pub overshot_from: Option<Nanos>,
     /// Delay from which a frame counts as late.
     #[serde(rename = "late_from_ns")]
     pub late_from: Nanos,
-    /// Frames started.
+    /// Number of frames that started.
     pub frames: u64,
-    /// Frames that the rate calls for between the first frame's due time and the last frame's
-    /// start; `None` if the rate is unknown.
+    /// Number of frames that the rate calls for between the first frame's due time and the last
+    /// frame's start; `None` if the rate is unknown.
     pub wanted: Option<u64>,
-    /// Slots in which no frame started.
+    /// Number of slots in which no frame started.
     pub dropped: u64,
-    /// Dropped slots that the loop slept through.
+    /// Number of dropped slots that the loop slept through.
     pub slept_through: u64,
-    /// Steps of a fixed schedule that no frame reached in time ([`Schedule`](super::Schedule)).
+    /// Number of steps of a fixed [`Schedule`](super::Schedule) that no frame reached in time.
     pub overshot: u64,
-    /// Frames that started more than `late_from` after they were due.
+    /// Number of frames that started more than `late_from` after they were due.
     pub late: u64,
-    /// Wanted frames that were never due. Under a relative rule each delay postpones all later
-    /// frames. Under [`PaceRule::Fixed`](super::PaceRule::Fixed) so does each frame's work.
+    /// Number of wanted frames that were never due. Under a relative rule, each delay postpones all
+    /// later frames. Under [`PaceRule::Fixed`](super::PaceRule::Fixed), each frame's work does so
+    /// too.
     pub slipped: Option<u64>,
     /// Frames per second, from the start of the first frame to the start of the last; `None` for a
     /// single frame.
     pub average_fps: Option<f64>,
-    /// Number of seconds by frame count, highest count first. The last, incomplete second is left
-    /// out.
+    /// Number of seconds with each frame count, highest frame count first. The last, incomplete
+    /// second is omitted.
     pub fps: Vec<FpsSeconds>,
     /// Time from a frame's due time to the end of its work, including dropped slots.
     pub frame_time: Option<Distribution>,
     /// Time from a frame's due time to its start, including dropped slots.
     pub wait: Option<Distribution>,
-    /// Time from a frame's due time to its start, if the loop slept until then: the delay caused by
-    /// the kernel.
+    /// Time from a frame's due time to its start, for frames before which the loop slept: the delay
+    /// caused by the kernel.
     pub wakeup: Option<Distribution>,
     /// Time from a frame's start to the end of its work.
     pub busy: Option<Distribution>,
@@ -56,15 +57,15 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Slots without a frame in time: dropped, slipped or started late.
+    /// Number of slots that no frame served in time: dropped, slipped or started late.
     pub fn untimely(&self) -> u64 {
         self.dropped + self.slipped.unwrap_or_default() + self.late
     }
 
-    /// Dropped slots whose frames may have run late, in a burst. A loop that is behind and does not
-    /// wait runs several frames per wake-up, and only wake-ups are observed. The estimate rests on
-    /// the CPU time, which must suffice for the additional frames. 0 if the frames themselves are
-    /// known.
+    /// Number of dropped slots whose frames may have run late, in a burst. A loop that is behind
+    /// and does not wait runs several frames per wake-up, but only wake-ups are observed. The
+    /// estimate assumes that the additional frames take the usual CPU time. 0 if the frames
+    /// themselves are known.
     pub fn caught_up(&self) -> u64 {
         let run_into = self.dropped.saturating_sub(self.slept_through);
         let work = self.work.as_ref().filter(|_| self.wanted.is_none());
@@ -77,7 +78,7 @@ impl Figures {
         let cpu_time = |slots: u64| median_work.0 as f64 * (work.count + slots) as f64;
         let total = work.mean.0 as f64 * work.count as f64;
         let extra = (0..=run_into).rev().find(|&slots| cpu_time(slots) <= total);
-        // An excess of less than half of these slots is more likely variation in the work.
+        // Less CPU time than half of these slots would need is more likely variation in the work.
         extra
             .filter(|&extra| 2 * extra >= run_into)
             .unwrap_or_default()
@@ -89,7 +90,7 @@ impl Figures {
 pub struct FpsSeconds {
     /// Frames per second.
     pub fps: u64,
-    /// Number of seconds with this count.
+    /// Number of seconds with this frame count.
     pub seconds: u64,
 }
 
@@ -109,7 +110,7 @@ pub struct Distribution {
     pub max: Nanos,
     /// Whether the quantiles are exact; otherwise they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles that the number of values supports: those whose 95 % upper bound is among the
+    /// Quantiles for which there are enough values: those whose 95 % upper bound is among the
     /// values.
     pub quantiles: Vec<Quantile>,
     /// Histogram without empty buckets.
@@ -140,9 +141,9 @@ impl Distribution {
 /// A quantile of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantile {
-    /// Share of values below it.
+    /// Share of values below the quantile, 0 to 1.
     pub q: f64,
-    /// Value.
+    /// Value of the quantile.
     #[serde(rename = "value_ns")]
     pub value: Nanos,
 }
@@ -160,22 +161,22 @@ pub struct Bucket {
     pub count: u64,
 }
 
-/// CPU time according to several clocks.
+/// A thread's CPU time according to several clocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuStatement {
     /// Readings, most accurate first.
     pub readings: Vec<CpuReading>,
-    /// CPUs that it ran on.
+    /// CPUs on which the thread ran.
     pub cpus: CpuList,
     /// Whether this kernel samples its machine-wide figures at the tick; `None` if unknown.
     pub sampled_at_tick: Option<bool>,
-    /// Effect of sampling at the tick, if the frames keep to fixed phases of the tick.
+    /// Distortion by sampling at the tick, if the frames stay at fixed phases of the tick.
     #[serde(default)]
     pub alias: Option<TickAlias>,
 }
 
-/// Aliasing between a loop and the tick: the frames keep to a few phases of the tick, so the
-/// sampled CPU time depends on the moment at which the loop was started.
+/// Aliasing between a loop and the tick: the frames stay at a few phases of the tick, so the
+/// sampled CPU time depends on when the loop was started.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickAlias {
     /// Tick period.
@@ -188,10 +189,10 @@ pub struct TickAlias {
     /// True share of a CPU used by the frames' work, 0 to 1.
     #[serde(rename = "true_share")]
     pub truth: f64,
-    /// Smallest share that sampling can show.
+    /// Smallest share that sampling can show, 0 to 1.
     #[serde(rename = "min_share")]
     pub min: f64,
-    /// Largest share that sampling can show.
+    /// Largest share that sampling can show, 0 to 1.
     #[serde(rename = "max_share")]
     pub max: f64,
 }
@@ -204,7 +205,7 @@ pub struct CpuReading {
     /// CPU time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time over which it was used.
+    /// Wall-clock time over which the CPU time was used.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
 }
@@ -215,25 +216,25 @@ pub struct CpuReading {
 pub enum CpuClock {
     /// `CLOCK_THREAD_CPUTIME_ID`, read by the thread itself.
     Thread,
-    /// Sum of the thread's runs to the nanosecond, without interruptions.
+    /// Sum of the thread's on-CPU periods, to the nanosecond, without interruptions.
     Runs,
     /// `/proc/PID/task/TID/schedstat`: the scheduler's own sum.
     Schedstat,
     /// User and system time in `/proc/PID/task/TID/stat`, which `top` shows.
     Stat,
-    /// Busy time of its CPUs in `/proc/stat`, including all other programs.
+    /// Busy time in `/proc/stat` of the CPUs that the thread used, including all other programs.
     Machine,
 }
 
 /// Number of wake-ups of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wakeups {
-    /// Time over which they were counted.
+    /// Time over which the wake-ups were counted.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Number of wake-ups.
     pub count: u64,
-    /// Wake-ups of an idle CPU.
+    /// Wake-ups that ended a CPU's idle period, if known.
     pub ended_idle: Option<EndedIdle>,
 }
 
@@ -242,9 +243,9 @@ pub struct Wakeups {
 pub struct EndedIdle {
     /// Number of such wake-ups.
     pub count: u64,
-    /// Whether they are the loop's own. Otherwise the count is the number of exits of its CPU from
-    /// energy-saving idle states, for any reason. That is an upper bound, except for idle periods
-    /// that no sleep of the loop ended.
+    /// Whether `count` contains only the loop's own wake-ups. Otherwise it is how often the loop's
+    /// CPU left an energy-saving idle state, for any reason. That is an upper bound, except for
+    /// idle periods that no sleep of the loop ended.
     pub own: bool,
 }
 
@@ -297,11 +298,11 @@ mod tests {
         // The estimate cannot exceed the slots that the loop ran into.
         assert_eq!(figures(1_600, 90, 5, 4_250_000).caught_up(), 85);
         assert_eq!(figures(1_600, 110, 110, 4_250_000).caught_up(), 0);
-        // Each frame took its usual CPU time, so the slots were skipped.
+        // Each frame took its usual CPU time, so the loop skipped these slots.
         assert_eq!(figures(1_600, 110, 5, 4_000_000).caught_up(), 0);
         // CPU time for only a few more frames is variation in the work.
         assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);
-        // For ticktax's own loop the frames are known.
+        // The frames of ticktax's own loop are known.
         let own = Figures {
             wanted: Some(1_710),
             ..caught_up

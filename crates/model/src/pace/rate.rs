@@ -1,4 +1,4 @@
-//! Frame rate of a loop.
+//! The frame rate of a loop.
 
 use std::str::FromStr;
 
@@ -8,13 +8,13 @@ use crate::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameRate(f64);
 
-/// A text that is not a [`FrameRate`].
+/// Why a text is not a [`FrameRate`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameRateError {
     /// The text is not a number.
     #[error("invalid rate `{0}`: frames a second, as 35 or 59.94")]
     Invalid(String),
-    /// The rate is too high or too low for any loop.
+    /// No loop can run at this rate.
     #[error("no loop keeps {0} frames a second: choose {min} to {max}", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
     OutOfRange(String),
 }

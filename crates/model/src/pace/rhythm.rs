@@ -2,15 +2,15 @@
 
 use crate::Nanos;
 
-/// Relative difference from which two grid periods count as different. Measurements of the same
+/// Relative difference above which two grid periods count as different. Measurements of the same
 /// loop differ by a few ppm. Slots are extrapolated, so errors accumulate.
 const TOLERANCE: f64 = 0.001;
 
-/// The same for loops whose delays accumulate. Their period comes from the shortest intervals,
-/// which vary, and the next due time depends only on the current frame.
+/// As [`TOLERANCE`], for loops whose delays accumulate. Their period comes from the shortest
+/// intervals, which vary, and the next due time depends only on the current frame.
 const TOLERANCE_REARMED: f64 = 0.01;
 
-/// The thread of a program that runs its frames, the wake-ups that start them, and their due times.
+/// Which thread of a program runs its frames, which wake-ups start them, and when they are due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameRhythm {
     /// Thread id.
@@ -24,8 +24,8 @@ pub struct FrameRhythm {
     /// Whether a frame is due one period after the previous frame started, so that delays
     /// accumulate. Otherwise frames are due on a grid.
     pub rearmed: bool,
-    /// For a thread that polls the clock in short sleeps: minimum CPU time after a wake-up for it
-    /// to count as a frame. `None` if every wake-up starts a frame.
+    /// Minimum CPU time after a wake-up for it to count as a frame, for a thread that polls the
+    /// clock in short sleeps. `None` if every wake-up starts a frame.
     pub long_from: Option<Nanos>,
 }
 
@@ -35,8 +35,8 @@ impl FrameRhythm {
         1e9 / self.period.0.max(1) as f64
     }
 
-    /// Whether both describe frames that are due at the same times: the same thread, the same kind
-    /// of frames, and periods within 0.1 %, or 1 % if delays accumulate.
+    /// Whether `self` and `other` describe frames that are due at the same times: the same thread,
+    /// the same kind of frames, and periods within 0.1 %, or 1 % if delays accumulate.
     pub fn is_as(&self, other: &Self) -> bool {
         let tolerance = if self.rearmed {
             TOLERANCE_REARMED

@@ -28,26 +28,26 @@ pub struct PaceStatement {
     /// Time that the loop was watched.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Loop.
+    /// The loop, or the process that runs it.
     pub subject: Subject,
     /// Frame statistics; `None` if no period was found or nothing was observed.
     pub figures: Option<Figures>,
     /// Causes of late frames, if they could be determined.
     #[serde(default)]
     pub late: Option<LateFrames>,
-    /// CPU time, by each clock that measures it.
+    /// CPU time, according to each clock that measures it.
     pub cpu: CpuStatement,
-    /// Wake-ups.
+    /// Wake-ups of the loop.
     pub wakeups: Option<Wakeups>,
     /// Limitations.
     pub limitations: Vec<Limitation>,
-    /// Why it stopped early, if it did.
+    /// Why the observation stopped early, if it did.
     pub ended_early: Option<PaceEnd>,
 }
 
 impl PaceStatement {
-    /// The loop that ticktax ran, as the only variant of a comparison; `None` for another process's
-    /// loop.
+    /// The loop that ticktax ran, as a comparison with a single variant; `None` for another
+    /// process's loop.
     pub fn as_variant(&self) -> Option<PaceVariant> {
         let Subject::Loop(report) = &self.subject else {
             return None;
@@ -66,13 +66,13 @@ impl PaceStatement {
     }
 }
 
-/// The owner of a loop.
+/// The program that runs a loop: ticktax or another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// A loop that ticktax ran.
     Loop(LoopReport),
-    /// An existing process that was only watched.
+    /// An existing process that ticktax only watched.
     Process(ProcessReport),
 }
 
@@ -82,43 +82,43 @@ pub struct LoopReport {
     /// Specification.
     #[serde(flatten)]
     pub spec: LoopSpec,
-    /// CPU.
+    /// CPU on which the loop ran.
     pub cpu: Cpu,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// Timer slack: the delay that the kernel may add to this thread's timers.
+    /// Timer slack: how much the kernel may delay this thread's timers.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
     /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before a frame is due.
     #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Frames that ran but were not reported. They are not included in any figure.
+    /// Number of frames that ran but were not reported. No figure includes them.
     pub frames_lost: u64,
 }
 
-/// A run of a loop in ticktax or in the model.
+/// Results of a loop in ticktax or in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopRun {
-    /// Specification and conditions.
+    /// Specification and conditions of the loop.
     pub report: LoopReport,
-    /// Wall-clock time.
+    /// Wall-clock time of the loop.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// CPU time by each clock that measures it. The thread's own clock comes first.
+    /// CPU time according to each clock that measures it. The thread's own clock comes first.
     pub readings: Vec<CpuReading>,
-    /// Wake-ups.
+    /// Wake-ups of the loop.
     pub wakeups: Option<Wakeups>,
-    /// Why it stopped early, if it failed.
+    /// Why the loop stopped early, if it failed.
     pub error: Option<ProbeFailure>,
 }
 
-/// Reason why a loop was not run or watched for the requested time. Its `id` is stable.
+/// Reason why a loop was not executed or watched for the requested time. Its `id` is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum PaceEnd {
     /// The loop failed.
     Failed {
-        /// Failure.
+        /// Why the loop failed.
         failure: ProbeFailure,
     },
     /// The watched process exited.
@@ -126,11 +126,11 @@ pub enum PaceEnd {
         /// Process id.
         pid: i32,
     },
-    /// It was interrupted.
+    /// The loop was interrupted.
     Interrupted,
     /// A comparison of variants was interrupted.
     InterruptedInTurn {
-        /// Number of the turn, from 1.
+        /// Number of the interrupted turn, from 1.
         turn: u64,
         /// Planned number of turns.
         turns: u64,
@@ -144,7 +144,7 @@ pub struct ProcessReport {
     pub pid: i32,
     /// Process name.
     pub name: String,
-    /// Index in `threads` of the thread whose period was taken as the frames'.
+    /// Index in `threads` of the thread whose period was taken as the frame period.
     pub chosen: Option<usize>,
     /// Observed threads, strongest period first.
     pub threads: Vec<ThreadReport>,
@@ -161,10 +161,10 @@ pub struct ThreadReport {
     pub wakeups: u64,
     /// Number of wake-ups on an idle CPU.
     pub ended_idle: u64,
-    /// CPU time of its runs.
+    /// CPU time of the thread.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
-    /// Periodic events in it, strongest first.
+    /// Periodic events in the thread, strongest first.
     pub rhythms: Vec<RhythmReport>,
     /// Why no periodic events were found, or why they are not taken as the process's frames.
     pub why_none: Option<String>,
@@ -184,7 +184,7 @@ pub enum FrameMark {
 /// A periodic sequence of events in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RhythmReport {
-    /// Kind of events.
+    /// Events that make up the sequence.
     pub mark: FrameMark,
     /// Period and significance.
     #[serde(flatten)]

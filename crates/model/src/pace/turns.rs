@@ -1,4 +1,4 @@
-//! Specifications of loops, and variants of a loop that run in turn.
+//! Specifications of loops, and loop variants that take turns.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl fmt::Display for LoopSpec {
     }
 }
 
-/// Variants of a loop that ran in turn, one after the other in each round.
+/// Loop variants that took turns, one after the other in each round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopTurns {
     /// Planned length of a turn.
@@ -49,7 +49,7 @@ pub struct LoopTurns {
     pub rounds: u64,
     /// Variants in the order of a round, at least one.
     pub variants: Vec<LoopSpec>,
-    /// Results of the turns, in order. There are fewer than planned if the run ended early.
+    /// Results of the turns, in order. There are fewer than planned if `pace` ended early.
     pub runs: Vec<LoopRun>,
 }
 
@@ -60,11 +60,11 @@ impl LoopTurns {
     }
 }
 
-/// Name of the source of frames of all ticktax loops.
+/// Source name of all frames of ticktax's loops.
 const NAME: &str = "pace";
 
-/// The source of the frames of a ticktax loop. If variants run in turn, `turn` is the number of the
-/// turn, from 0.
+/// The source of a ticktax loop's frames. If variants take turns, `turn` is the number of the turn,
+/// from 0.
 pub fn frame_source(turn: Option<u64>) -> Source {
     let detail = turn.map_or_else(String::new, |turn| turn.to_string());
     Source {
@@ -76,7 +76,7 @@ pub fn frame_source(turn: Option<u64>) -> Source {
     }
 }
 
-/// The turn that frames of this source belong to. The inverse of [`frame_source`].
+/// The number of the turn that produced the frames of `source`. The inverse of [`frame_source`].
 pub fn turn_of(source: &Source) -> Option<u64> {
     let ours = source.kind == Kind::Frame && &*source.name == NAME;
     ours.then(|| source.detail.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! The log of a receiver of numbered datagrams.
+//! Log of a receiver of numbered datagrams.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::net::{End, EndReport, Link, TrafficSpec};
 use crate::{Lengths, Nanos};
 
-/// A run of datagrams as stored in a recording. The activity of the CPUs is in the rows.
+/// A transfer of datagrams as stored in a recording. The recording's rows show what the CPUs did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketRun {
     /// Specification of the traffic.
@@ -29,40 +29,40 @@ pub struct PacketRun {
     pub thread: Option<(i32, i32)>,
     /// CPU that the receiver was pinned to.
     pub receiver_cpu: Option<u32>,
-    /// Why nothing was traced.
+    /// Why nothing was traced; `None` if the transfer was traced.
     pub no_trace: Option<String>,
 }
 
-/// A reason of the kernel for dropping datagrams.
+/// Number of datagrams that the kernel dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DropReason {
     /// The kernel's name without `SKB_DROP_REASON_` (`include/net/dropreason-core.h`).
     pub reason: String,
-    /// Number of datagrams.
+    /// Number of datagrams dropped for this reason.
     pub datagrams: u64,
 }
 
 /// The log of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketLog {
-    /// Buffer of its socket.
+    /// Buffer of the receiving socket.
     pub buffer: SocketBuffer,
     /// Bursts of losses, in order.
     pub bursts: Vec<LossBurst>,
-    /// Datagrams lost in bursts that did not fit into the log.
+    /// Number of datagrams lost in bursts that did not fit into the log.
     pub not_kept: u64,
     /// Arrivals and pauses around the bursts, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub courses: Vec<Course>,
-    /// Whether there was no room for some of `courses`.
+    /// Whether some of `courses` did not fit.
     #[serde(default)]
     pub is_course_missing: bool,
     /// Longest pause without losses.
     #[serde(rename = "other_pause_ns", default)]
     pub other_pause: Nanos,
-    /// Datagrams that the socket counted as dropped.
+    /// Number of datagrams that the socket counted as dropped.
     pub socket_drops: u64,
-    /// Lost datagrams that were still in the socket's buffer at the end.
+    /// Number of lost datagrams that were still in the socket's buffer at the end.
     pub never_read: u64,
     /// Time from sending to reading; `None` if the ends have different clocks.
     pub delays: Option<Lengths>,
@@ -83,21 +83,21 @@ pub struct SocketBuffer {
     pub bytes: u64,
     /// Largest size that a program can request without privileges: `net.core.rmem_max`.
     pub max_ask_bytes: Option<u64>,
-    /// Whether the buffer exceeds that limit, through `SO_RCVBUFFORCE`.
+    /// Whether the buffer exceeds `max_ask_bytes`, through `SO_RCVBUFFORCE`.
     pub is_forced: bool,
-    /// Space that a datagram takes, if it was measured.
+    /// Buffer space that a datagram takes, if measured.
     pub charge: Option<Charge>,
 }
 
-/// The kernel's charge for datagrams.
+/// Buffer space that the kernel charges for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Charge {
     /// Bytes charged to the buffer per datagram, including the kernel's own data.
     pub each_bytes: u64,
-    /// Datagrams that fit into the buffer.
+    /// Number of datagrams that fit into the buffer.
     pub datagrams: u64,
-    /// Whether it was measured beforehand by filling a similar buffer over the same link. Otherwise
-    /// it was derived from the first burst of losses.
+    /// Whether the charge was measured beforehand by filling a similar buffer over the same link.
+    /// Otherwise it was derived from the first burst of losses.
     pub is_filled: bool,
 }
 
@@ -106,38 +106,38 @@ pub struct Charge {
 pub struct LossBurst {
     /// Number of the first lost datagram.
     pub first: u64,
-    /// Datagrams lost.
+    /// Number of datagrams lost.
     pub lost: u64,
-    /// Lost datagrams that the socket counted as dropped.
+    /// Number of lost datagrams that the socket counted as dropped.
     pub in_socket: u64,
     /// Sending time of the first lost datagram, relative to the first datagram sent.
     #[serde(rename = "time_ns")]
     pub at: Nanos,
-    /// The same time on the receiver's `CLOCK_MONOTONIC`.
+    /// Sending time of the first lost datagram on the receiver's `CLOCK_MONOTONIC`.
     #[serde(rename = "lost_at_ns", default)]
     pub lost_at: Nanos,
     /// The pause in which the first datagram was lost, if there was one.
     pub pause: Option<Pause>,
 }
 
-/// A time between two reads in which data was waiting.
+/// The time between two reads, if data was waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// Return of the previous read or arrival of the first waiting datagram, the later of the two,
-    /// on the receiver's `CLOCK_MONOTONIC`.
+    /// Start, on the receiver's `CLOCK_MONOTONIC`: when the previous read returned or the first
+    /// waiting datagram arrived, whichever was later.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
-    /// Return of the next read.
+    /// End, on the same clock: when the next read returned.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Datagrams waiting when the first one was lost.
+    /// Number of datagrams waiting when the first one was lost.
     pub queued: u64,
-    /// Datagrams sent from the first waiting one until the end of the pause; `None` if the run
-    /// ended before that was known.
+    /// Number of datagrams sent from the first waiting one until the end of the pause; `None` if
+    /// the transfer ended before this was known.
     pub sent: Option<u64>,
 }
 
-/// An interval around bursts of losses. It lasts until a receiver without losses would have read
+/// An interval around bursts of losses. It ends when a receiver without losses would have read
 /// everything that was waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Course {
@@ -147,26 +147,26 @@ pub struct Course {
     /// Length of a slot.
     #[serde(rename = "slot_ns")]
     pub slot: Nanos,
-    /// Datagrams sent in each slot, including lost ones. The sending times of consecutive lost
-    /// datagrams are interpolated from their neighbours.
+    /// Number of datagrams sent in each slot, including lost ones. The sending times of consecutive
+    /// lost datagrams are interpolated from their neighbours.
     pub sent: Vec<u16>,
-    /// Start and end of long pauses in which nothing was read although data was waiting.
+    /// Start and end of each long pause in which nothing was read although data was waiting.
     #[serde(rename = "pauses_ns")]
     pub pauses: Vec<(Nanos, Nanos)>,
-    /// Time per read while data was waiting, without these pauses.
+    /// Time per read while data was waiting, not counting `pauses`.
     #[serde(rename = "read_ns")]
     pub read: Nanos,
 }
 
-/// A time slot, with the fate of the datagrams sent in it.
+/// A time slot, and what happened to the datagrams sent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeSlot {
-    /// Datagrams that arrived.
+    /// Number of datagrams that arrived.
     pub arrived: u64,
-    /// Datagrams lost.
+    /// Number of datagrams lost.
     pub lost: u64,
-    /// Longest delay of a datagram that arrived. If the clocks of the ends may differ, its excess
-    /// over the shortest delay of all.
+    /// Longest delay of a datagram that arrived. If the ends' clocks may differ, its excess over
+    /// the shortest delay of the transfer.
     #[serde(rename = "delay_max_ns")]
     pub delay_max: Nanos,
 }

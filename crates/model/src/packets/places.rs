@@ -1,10 +1,9 @@
-//! Attributes lost datagrams to places.
+//! Determines where datagrams were lost.
 
 use super::{DropReason, PacketLog, PacketPlaces};
 use crate::net::EndReport;
 
-/// Drop reasons that a counter covers as well, and the reason that kernels give when they do not
-/// know.
+/// Drop reasons that a counter also covers, and the reason that kernels give when they know none.
 const COUNTED: [&str; 5] = [
     "SOCKET_RCVBUFF",
     "PROTO_MEM",
@@ -16,16 +15,17 @@ const COUNTED: [&str; 5] = [
 /// Prefix of drop reasons of queueing disciplines.
 const QUEUE: &str = "QDISC_";
 
-/// The places of the losses, which add up to the total loss. `None` if the number sent is unknown.
+/// Where the datagrams were lost; the places add up to the total loss. `None` if the number sent is
+/// unknown.
 ///
 /// Counters of our own sockets and namespaces come first. Counters of the whole host (a CPU's
 /// backlog, a card's ring) may include other traffic, so they account for at most the remaining
 /// losses.
 ///
-/// A full backlog is counted again by the devices on both sides of a veth pair, and a full ring by
-/// its device. The devices' counts are reduced accordingly.
+/// The devices on both sides of a veth pair also count a full backlog, and a network card also
+/// counts a full ring. These counts are subtracted from the devices'.
 ///
-/// The kernel's drop `reasons` cover only this stream, but only on this host. Reasons of queueing
+/// The kernel's drop `reasons` cover only this stream and only this host. Reasons of queueing
 /// disciplines are used if they exceed the disciplines' counters. Other reasons are used if no
 /// counter covers them.
 pub fn places(
@@ -43,14 +43,14 @@ pub fn places(
     };
     let at_receiver = &receiver.counters;
     let never_read = take(log.map_or(0, |log| log.never_read));
-    // The socket's drop counter includes datagrams dropped because UDP's memory was used up.
+    // The socket's drop counter also counts datagrams dropped because UDP's memory was used up.
     let dropped = log.map_or(at_receiver.buffer_drops + at_receiver.memory_drops, |log| {
         log.socket_drops
     });
     let udp_memory = take(at_receiver.memory_drops.min(dropped));
     let socket_buffer = take(dropped - at_receiver.memory_drops.min(dropped));
     let sent = sender.map(|sender| &sender.counters);
-    // UDP also counts drops of its device's queue, unless the queue hides them, as netem does.
+    // UDP also counts drops in its device's queue, unless the queue hides them, as netem does.
     let queue = reasons.iter().filter(|drop| drop.reason.starts_with(QUEUE));
     let queue: u64 = queue.map(|drop| drop.datagrams).sum();
     let counted = sent.map_or(0, |counters| counters.send_drops.max(counters.queue_drops));

@@ -7,7 +7,7 @@ use crate::{Cpu, Nanos, SourceId, Span};
 
 /// A wake-up edge: at one instant, a source woke a thread, queued a work item or raised a softirq.
 ///
-/// The CPU is that of the source. The effect may run elsewhere, as its own spans show.
+/// The CPU is that of the source. The effect may run on another CPU, as its own spans show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The instant, as a span of length 0. Its source is the interrupt, timer function or thread
@@ -36,16 +36,16 @@ impl Edge {
 /// The thread, work item or softirq that an edge made runnable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// The blocked thread with this id.
+    /// The blocked thread with this id was woken.
     Woke(i32),
-    /// A work item with this function.
+    /// A work item with this function was queued.
     Queued(Arc<str>),
-    /// The softirq with this name, on the same CPU.
+    /// The softirq with this name was raised, on the same CPU.
     Raised(Arc<str>),
 }
 
 impl Effect {
-    /// The kind of edge that has this effect.
+    /// The kind of edge with this effect.
     pub fn kind(&self) -> EdgeKind {
         match self {
             Self::Woke(_) => EdgeKind::Woke,
@@ -70,7 +70,7 @@ impl EdgeKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Woke, Self::Queued, Self::Raised];
 
-    /// Word used in files.
+    /// Name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Woke => "woke",

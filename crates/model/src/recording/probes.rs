@@ -1,4 +1,4 @@
-//! Reports of probes and soakers, and of the clock that they read.
+//! Reports of probes and soakers, and of the clock that probes read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,15 +11,16 @@ use crate::{Cpu, Kind, Nanos, Source};
 /// Check of the counter that probes read, and its alignment with `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
-    /// Counter.
+    /// Counter that the probes read.
     pub counter: CounterSource,
-    /// Measured frequency, in Hz.
+    /// Measured frequency of the counter, in Hz.
     pub frequency_hz: f64,
     /// Drift of `CLOCK_MONOTONIC` against the counter during the recording, in parts per million.
     pub drift_ppm: f64,
-    /// Backward steps between CPUs during the check. A single one makes the counter untrusted.
+    /// Number of backward steps between CPUs during the check. One is enough to distrust the
+    /// counter.
     pub backwards_steps: u64,
-    /// Whether the counter is trusted, and reasons if not.
+    /// Whether the counter is trusted, and the reasons if not.
     pub verdict: CounterVerdict,
     /// Smallest time between two counter readings that enclose a reading of `CLOCK_MONOTONIC`.
     #[serde(rename = "bracket_ns")]
@@ -50,7 +51,7 @@ impl ProbeKind {
         }
     }
 
-    /// The probe whose gap source has this name.
+    /// The probe whose gap source is called `name`.
     pub fn of_gap(name: &str) -> Self {
         if name == Self::Spin.name() {
             Self::Spin
@@ -59,7 +60,7 @@ impl ProbeKind {
         }
     }
 
-    /// The probe that produced the gaps of `source`; `None` if they are not gaps.
+    /// The probe that produced the gaps of `source`; `None` if `source` is not a probe's gaps.
     pub fn of_gaps(source: &Source) -> Option<Self> {
         (source.kind == Kind::Gap).then(|| Self::of_gap(&source.name))
     }
@@ -69,12 +70,12 @@ impl ProbeKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum ProbeFailure {
-    /// The kernel moved its thread to another CPU.
+    /// The kernel moved the thread to another CPU.
     Moved {
         /// New CPU of the thread.
         to: Cpu,
     },
-    /// Its thread did not stop in time, so its results are lost.
+    /// The thread did not stop in time, so its results are lost.
     NotStopped {
         /// Time allowed for stopping.
         #[serde(rename = "limit_ns")]
@@ -82,12 +83,12 @@ pub enum ProbeFailure {
     },
     /// The kernel rejected the sleep method.
     SleepRefused {
-        /// Method.
+        /// Rejected method.
         method: SleepMethod,
         /// The kernel's error.
         why: String,
     },
-    /// Its thread failed, which is a bug in ticktax.
+    /// The thread failed, which is a bug in ticktax.
     Failed,
     /// Another reason.
     Other {
@@ -96,7 +97,7 @@ pub enum ProbeFailure {
     },
 }
 
-/// A probe's run on one CPU.
+/// Results of a probe on one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
     /// Kind of probe.
@@ -107,13 +108,13 @@ pub struct ProbeReport {
     pub tid: i32,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// `spin`: median time of one iteration. `sleep`: interval.
+    /// For `spin`, median time of one iteration. For `sleep`, interval between wake-ups.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// `spin`: shortest gap that it records. `sleep`: timer slack in force.
+    /// For `spin`, shortest gap that is recorded. For `sleep`, timer slack in force.
     #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
-    /// Iterations of the loop, or wake-ups.
+    /// Number of iterations or wake-ups.
     pub turns: u64,
     /// Start of the measurement.
     #[serde(rename = "begin_ns")]
@@ -121,11 +122,11 @@ pub struct ProbeReport {
     /// End of the measurement.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Why it stopped early, if it did.
+    /// Why the probe stopped early, if it did.
     pub ended_early: Option<ProbeFailure>,
 }
 
-/// A soaker's run on one CPU. A soaker is a thread of the lowest priority that counts the work that
+/// Results of a soaker on one CPU. A soaker is a thread of the lowest priority that counts the work
 /// it completes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoakReport {
@@ -138,9 +139,9 @@ pub struct SoakReport {
     /// Time per block of work.
     #[serde(flatten)]
     pub block: BlockTimes,
-    /// Blocks completed.
+    /// Number of blocks completed.
     pub blocks: u64,
-    /// Blocks completed at various times. Not stored in files.
+    /// Number of blocks completed by various times. Not stored in files.
     #[serde(skip)]
     pub progress: Vec<(Nanos, u64)>,
     /// Start of the work.
@@ -149,13 +150,13 @@ pub struct SoakReport {
     /// End of the work.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Why it stopped early, if it did.
+    /// Why the soaker stopped early, if it did.
     pub ended_early: Option<ProbeFailure>,
 }
 
 impl SoakReport {
-    /// CPU time of its work, at the fastest measured speed. Anything that slows a measurement is a
-    /// disturbance.
+    /// CPU time of the soaker's work, at the fastest measured speed. Anything that slowed a
+    /// measurement was a disturbance.
     pub fn time(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
@@ -164,14 +165,14 @@ impl SoakReport {
         Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
     }
 
-    /// CPU time of its work between two times, at the speed of its undisturbed blocks; `None` if
-    /// its progress at either time is unknown.
+    /// CPU time of the soaker's work between `begin` and `end`, at the speed of undisturbed blocks;
+    /// `None` if its progress at either time is unknown.
     pub fn time_between(&self, begin: Nanos, end: Nanos) -> Option<Nanos> {
         let blocks = self.done_at(end)? - self.done_at(begin)?;
         Some(Nanos(1).times(blocks * self.block.block_fast_ns?))
     }
 
-    /// Blocks completed by time `at`, interpolated between known progress.
+    /// Number of blocks completed by time `at`, interpolated between known progress.
     fn done_at(&self, at: Nanos) -> Option<f64> {
         let after = self.progress.partition_point(|(time, _)| *time <= at);
         let (began, before) = *self.progress.get(after.checked_sub(1)?)?;
@@ -184,18 +185,18 @@ impl SoakReport {
     }
 }
 
-/// Time per block of a soaker's work on its CPU, in ns, measured before, after and during the work.
+/// Time per block of a soaker's work on its CPU, in ns, measured before, during and after the work.
 /// Each value is the 10th percentile unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockTimes {
-    /// Measured before the work; 0 if not measured.
+    /// Time per block before the work; 0 if not measured.
     pub block_before_ns: f64,
-    /// Measured after the work; 0 if not measured.
+    /// Time per block after the work; 0 if not measured.
     pub block_after_ns: f64,
-    /// Measured on blocks of the work itself; `None` if none was timed, as in old recordings.
+    /// Time per block during the work; `None` if no block was timed, as in old recordings.
     #[serde(default)]
     pub block_fast_ns: Option<f64>,
-    /// Median of those blocks, including everything that slowed the CPU.
+    /// Median time per block during the work, including everything that slowed the CPU.
     #[serde(default)]
     pub block_median_ns: Option<f64>,
 }
@@ -207,9 +208,9 @@ impl BlockTimes {
         self.block_fast_ns.map_or(ends, |during| during.min(ends))
     }
 
-    /// Largest relative difference between the measurements before, during and after. It shows that
-    /// the CPU's speed changed or that a measurement was disturbed. `None` if it was not measured
-    /// before or after.
+    /// Largest relative difference between the measurements before, during and after the work. A
+    /// difference shows that the CPU's speed changed or that a measurement was disturbed. `None` if
+    /// nothing was measured before or after.
     pub fn drift(&self) -> Option<f64> {
         let measured = self.block_before_ns > 0.0 && self.block_after_ns > 0.0;
         let slowest = self.block_before_ns.max(self.block_after_ns);

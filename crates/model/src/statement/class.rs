@@ -31,7 +31,7 @@ pub enum Class {
     Tool,
     /// A probe's loop: time that was available to others.
     Probe,
-    /// Nothing to run.
+    /// Idle: the CPU had nothing to run.
     Idle,
 }
 
@@ -52,7 +52,7 @@ impl Class {
         Self::Idle,
     ];
 
-    /// Word used in documents and files.
+    /// Name used in documents and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Program => "program",
@@ -71,7 +71,7 @@ impl Class {
     }
 
     /// The properties of the class, from which the methods below derive their answers. A new class
-    /// is described only here.
+    /// needs only a line here.
     #[inline]
     const fn nature(self) -> Nature {
         use Form::{Absent, Interrupt, Loop, Surround, Thread};
@@ -91,8 +91,8 @@ impl Class {
         }
     }
 
-    /// The name of the class's only account; `None` if programs, threads or interrupts have
-    /// separate accounts.
+    /// The name of the class's account, if it has only one; `None` if programs, threads or
+    /// interrupts have separate accounts.
     pub const fn account(self) -> Option<&'static str> {
         match self {
             Self::Program | Self::KernelThread | Self::Irq | Self::Softirq | Self::Nmi => None,
@@ -106,8 +106,8 @@ impl Class {
         }
     }
 
-    /// The name of the class's account when time comes from counters only (`/proc/stat`); `None` if
-    /// no counter covers the class.
+    /// The name of the class's account if its time comes only from counters (`/proc/stat`); `None`
+    /// if no counter covers the class.
     pub const fn counted_account(self) -> Option<&'static str> {
         match self {
             Self::Program => Some("programs"),
@@ -119,7 +119,7 @@ impl Class {
         }
     }
 
-    /// Holder of the CPU.
+    /// Holder of the CPU during this class's time.
     #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
@@ -142,7 +142,7 @@ impl Class {
         )
     }
 
-    /// Whether the class consists of threads, which are then the parts of its accounts.
+    /// Whether the class consists of threads. Threads are then the parts of its accounts.
     pub const fn is_thread(self) -> bool {
         matches!(self.nature().form, Form::Thread)
     }
@@ -153,13 +153,14 @@ impl Class {
         matches!(self.holder(), Holder::Programs | Holder::Tool)
     }
 
-    /// Whether the class consists of interrupts, whose parts are the functions that they ran.
+    /// Whether the class consists of interrupts. The functions that they called are then the parts
+    /// of its accounts.
     #[inline]
     pub const fn is_interrupt(self) -> bool {
         matches!(self.nature().form, Form::Interrupt)
     }
 
-    /// Whether analysing a probe's gaps moves time into or out of the account. If so, its time
+    /// Whether analysing a probe's gaps moves time into or out of the class. If so, its time
     /// differs from the sum of its rows.
     pub const fn is_moved_by_gaps(self) -> bool {
         let nature = self.nature();
@@ -183,14 +184,14 @@ impl Class {
             && matches!(nature.form, Form::Thread | Form::Interrupt)
     }
 
-    /// Rank when several classes are listed together: an interruption comes before the activity
+    /// Rank when several classes are listed together. An interruption comes before the activity
     /// that it interrupts.
     pub const fn precedence(self) -> u8 {
         self.nature().precedence
     }
 }
 
-/// The holder of a CPU, as the first screen divides its time.
+/// The holder of a CPU. The first screen divides CPU time this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The user's programs.
@@ -203,7 +204,7 @@ pub enum Holder {
     Unexplained,
     /// ticktax.
     Tool,
-    /// None: the time was available.
+    /// Nobody: the time was available.
     Nothing,
 }
 
@@ -239,7 +240,7 @@ impl Nature {
         }
     }
 
-    /// Sets the rank of the class among others.
+    /// Sets the precedence of the class.
     const fn with_precedence(self, precedence: u8) -> Self {
         Self { precedence, ..self }
     }

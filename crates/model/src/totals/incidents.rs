@@ -1,4 +1,4 @@
-//! Incidents that a flight recorder caught since it started, counted in bounded memory.
+//! Counts of the incidents that a flight recorder caught, in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ pub struct IncidentTotals {
     pub not_kept: BTreeMap<LossCause, u64>,
     /// Time of the latest incident, in ms since 1970 by the wall clock.
     pub last_unix_ms: Option<i64>,
-    /// Time span that the ring buffer of events currently covers. It can shrink.
+    /// Time that the ring buffer of events currently reaches back. It can shrink.
     pub reach: Nanos,
-    /// Current thresholds of triggers that are defined by a percentile, by the trigger's text.
-    /// Thresholds that are not known yet are missing.
+    /// Current thresholds of percentile triggers, by the trigger's text. Thresholds that are not
+    /// known yet are absent.
     pub limits: BTreeMap<String, Nanos>,
 }
 

@@ -12,31 +12,31 @@ pub struct Comparison {
     pub arm: usize,
     /// Values of the first arm.
     pub first: Option<ArmFigures>,
-    /// Values of this arm.
+    /// Values of the arm that is compared with the first.
     pub second: Option<ArmFigures>,
-    /// Number of blocks with values of both arms; `None` for lists, whose values are not paired.
+    /// Number of blocks with values for both arms; `None` for lists, whose values are not paired.
     pub blocks: Option<u64>,
-    /// Scale of the effect, the noise and the detectable effect.
+    /// Scale of `effect`, `noise` and `detectable`.
     pub scale: Scale,
     /// Effect of this arm; `None` if there are too few values.
     pub effect: Option<Effect>,
-    /// Probability that chance alone separates the arms this far, two-sided. Blocks use the exact
+    /// Two-sided probability that chance alone separates the arms this far. Blocks use the exact
     /// signed-rank test (Wilcoxon 1945), lists the rank-sum test (Mann and Whitney 1947).
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
-    /// The same probability, corrected for all comparisons in the document (Holm 1979).
+    /// `chance`, corrected for all comparisons in the document (Holm 1979).
     #[serde(rename = "corrected_probability")]
     pub chance_corrected: Option<f64>,
-    /// Noise of the first arm compared with itself: standard deviation of a block's difference,
-    /// from the runs before the blocks.
+    /// Standard deviation of a block's difference when the first arm is compared with itself, from
+    /// the runs before the blocks.
     pub noise: Option<f64>,
-    /// Effect that a trial with this number of blocks detects in four of five cases, as estimated
-    /// before the blocks.
+    /// Effect that a trial with this number of blocks would detect in four of five cases, as
+    /// estimated before the blocks.
     pub detectable: Option<f64>,
-    /// Prediction of a model; `None` if none was requested.
+    /// A model's prediction; `None` if none was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
-    /// Conclusion.
+    /// Conclusion of the comparison.
     pub verdict: Verdict,
     /// Observations that weaken the conclusion.
     pub checks: Vec<Check>,
@@ -59,7 +59,7 @@ pub struct ArmFigures {
     pub max: f64,
 }
 
-/// Scale of a difference.
+/// Scale in which a difference is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
@@ -72,7 +72,7 @@ pub enum Scale {
 /// A difference and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
-    /// This arm minus the first.
+    /// Value of this arm minus value of the first arm.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -81,7 +81,7 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Smallest absolute value that bounds both ends of the interval.
+    /// The larger absolute value of the interval's two ends.
     pub fn bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
@@ -99,35 +99,32 @@ pub struct Predicted {
     pub load: String,
     /// Settings in the model, such as `slack=2ms`.
     pub settings: Vec<String>,
-    /// Effect in the comparison's scale, from the medians of the model's runs. Its interval is the
-    /// one in which the effect of one more run is expected. With a single run it is the effect
-    /// itself.
+    /// Effect in the comparison's scale, from the medians of the model's runs. The interval is
+    /// where one more run's effect is expected; with a single run, it is the effect itself.
     pub effect: Effect,
-    /// Predicted effect minus measured effect; `None` if none was measured.
+    /// Predicted minus measured effect; `None` if no effect was measured.
     pub error: Option<f64>,
 }
 
-/// Conclusion about an arm.
+/// Conclusion about an arm, compared with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is better than the first arm, beyond chance.
+    /// The arm is better than the first, beyond chance.
     Better,
-    /// It is worse than the first arm, beyond chance.
+    /// The arm is worse than the first, beyond chance.
     Worse,
-    /// It differs beyond chance, but the direction of improvement is unknown.
+    /// The arm differs from the first beyond chance, but it is unknown which direction is better.
     Differs,
-    /// The interval lies within this bound, which does not exceed the difference that counts as
-    /// none.
+    /// Any difference is at most `bound`, which is small enough to count as none.
     NoDifferenceBeyond {
         /// Bound, in the comparison's scale.
         bound: f64,
     },
     /// Neither a difference nor its absence can be shown.
     CannotTell {
-        /// Approximate number of further blocks (for lists, further values in each) that would
-        /// decide it, if the effect is as large as it appears. `None` if no reasonable number
-        /// would.
+        /// Approximate number of further blocks (for lists, of further values in each) that would
+        /// decide, if the effect is as large as it appears. `None` if no reasonable number would.
         more_blocks: Option<u64>,
     },
 }
@@ -143,14 +140,14 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Check {
-    /// Too few blocks or values for any difference to be significant.
+    /// There are too few blocks or values for any difference to be significant.
     TooFew {
-        /// Number available.
+        /// Number of blocks or values available.
         have: u64,
-        /// Number needed for this many comparisons.
+        /// Number required for this many comparisons.
         need: u64,
     },
-    /// Successful runs of one or both arms without a value.
+    /// Some successful runs of one or both arms have no value.
     Missing {
         /// Number of such runs.
         runs: u64,
@@ -172,8 +169,8 @@ pub enum Check {
     },
     /// Values depend on which arm came first in the block.
     Order {
-        /// Effect in blocks that start with this arm minus the effect in blocks that start with the
-        /// other, in the comparison's scale.
+        /// Effect in blocks that start with this arm, minus the effect in blocks that start with
+        /// the other, in the comparison's scale.
         change: f64,
         /// Probability of such a difference by chance (rank-sum test).
         #[serde(rename = "chance_probability")]
@@ -182,9 +179,9 @@ pub enum Check {
     /// The values of an arm are in ascending or descending order. They were sorted before they were
     /// saved, or the machine drifted.
     Sorted {
-        /// Whether this applies to the first arm.
+        /// Whether the first arm's values are sorted.
         first: bool,
-        /// Whether this applies to this arm.
+        /// Whether this arm's values are sorted.
         second: bool,
         /// Probability of such an order by chance.
         #[serde(rename = "chance_probability")]

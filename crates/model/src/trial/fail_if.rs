@@ -13,9 +13,9 @@ use super::{Comparison, Metric, Scale, Unit};
 pub struct FailIf {
     /// Name of the metric.
     pub metric: String,
-    /// Side of the bound.
+    /// On which side of the bound the condition holds.
     pub relation: Relation,
-    /// Bound of the arm's effect.
+    /// Bound on the arm's effect.
     pub bound: Bound,
 }
 
@@ -29,11 +29,11 @@ pub enum Relation {
     Below,
 }
 
-/// Bound of an effect.
+/// Bound on an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// A share of the first arm. 0.02 is written `+2%`.
+    /// A share of the first arm's value. 0.02 is written `+2%`.
     Share(f64),
     /// A difference of two shares, in percentage points. 0.02 is written `+2pt`.
     #[serde(rename = "points_share")]
@@ -44,9 +44,9 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// True: the whole interval of the effect lies beyond the bound.
+    /// The condition holds: the whole interval of the effect lies beyond the bound.
     Holds,
-    /// False: no part of the interval lies beyond the bound.
+    /// The condition does not hold: no part of the interval lies beyond the bound.
     DoesNotHold,
     /// Undecided: the bound lies within the interval, or the interval is unknown.
     CannotTell,
@@ -63,7 +63,7 @@ pub struct FailIfResult {
     pub outcome: Outcome,
 }
 
-/// Reason why a condition is invalid.
+/// Why a condition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FailIfError {
     /// The text is not a condition.
@@ -76,9 +76,9 @@ pub enum FailIfError {
     Metric {
         /// Condition.
         condition: String,
-        /// Its metric.
+        /// Metric in the condition.
         metric: String,
-        /// Measured metrics.
+        /// Metrics that are measured.
         measured: String,
     },
     /// The bound is in percentage points, but the metric is not a share.
@@ -86,7 +86,7 @@ pub enum FailIfError {
     Points {
         /// Condition.
         condition: String,
-        /// Its metric.
+        /// Metric in the condition.
         metric: String,
     },
 }
@@ -154,7 +154,7 @@ impl FailIf {
         Ok(())
     }
 
-    /// Tests the condition against a comparison. The result is decided only if the whole interval
+    /// Tests the condition against `comparison`. The result is decided only if the whole interval
     /// of the effect lies on one side of the bound.
     pub fn outcome(&self, comparison: &Comparison) -> Outcome {
         let mean = comparison.first.map_or(0.0, |first| first.mean);
@@ -199,7 +199,7 @@ impl fmt::Display for FailIf {
             Bound::Share(share) => (share, "%"),
             Bound::Points(points) => (points, "pt"),
         };
-        // Rounds, because 0.07 · 100 is not exactly 7.
+        // Rounded, because 0.07 · 100 is not exactly 7.
         let bound = (bound * 1e8).round() / 1e6;
         write!(f, "{} {relation} {bound:+}{unit}", self.metric)
     }

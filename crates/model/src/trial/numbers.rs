@@ -14,9 +14,9 @@ pub struct NumbersComparison {
     pub first: Numbers,
     /// Second list.
     pub second: Numbers,
-    /// Unit of the values, if the files state it.
+    /// Unit of the values, if the files give it.
     pub unit: Unit,
-    /// Direction of improvement.
+    /// Direction in which the values improve.
     pub better: Better,
     /// Largest effect that counts as no difference, as a share of the first list's mean.
     #[serde(rename = "difference_share")]
@@ -28,12 +28,12 @@ pub struct NumbersComparison {
 /// A list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Numbers {
-    /// File.
+    /// File with the numbers.
     pub file: String,
-    /// The list within the file: a column name or a command.
+    /// Which list in the file: a column name or a command.
     pub name: Option<String>,
     /// Number of values.
     pub count: u64,
-    /// Failed runs according to the file. Their values are left out.
+    /// Number of failed runs according to the file. Their values are omitted.
     pub failed: u64,
 }

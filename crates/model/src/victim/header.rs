@@ -1,4 +1,4 @@
-//! The victim as a recording's header describes it.
+//! A recording's data about its victim.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct FollowedThread {
     pub tid: i32,
     /// Thread name.
     pub name: String,
-    /// State.
+    /// State of the thread.
     pub state: RunState,
 }
 
@@ -26,7 +26,7 @@ pub enum RunState {
     Runnable,
     /// In an interruptible sleep.
     Sleeping,
-    /// In an uninterruptible sleep. `/proc` does not distinguish a disk from a lock.
+    /// In an uninterruptible sleep. `/proc` does not show whether it waits for a disk or a lock.
     Uninterruptible,
     /// Stopped.
     Stopped,
@@ -46,26 +46,26 @@ pub enum Target {
     Cgroup(String),
 }
 
-/// A recording's data about its victim.
+/// The entry for the victim in a recording's header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimHeader {
     /// How the victim was specified.
     pub target: Target,
-    /// Name of its program or cgroup.
+    /// Name of the victim's program or cgroup.
     pub name: String,
-    /// Process id, if it is one process.
+    /// Process id, if the victim is a single process.
     pub pid: Option<i32>,
-    /// Time from which it was followed. Rows that ended earlier do not concern it.
+    /// Time from which the victim was followed. Rows that ended earlier do not concern it.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Whether the tracer followed its threads.
+    /// Whether the tracer followed the victim's threads.
     pub followed: bool,
-    /// A reason outside ticktax's control why parts of its threads' lives may be missing.
+    /// A reason outside ticktax's control why parts of the threads' lifetimes may be missing.
     #[serde(default)]
     pub incomplete: Option<Limitation>,
     /// Resource usage at the start, from `/proc`.
     pub before: Option<Usage>,
-    /// Resource usage at the end, or when it was last seen.
+    /// Resource usage at the end, or when the victim was last seen.
     pub after: Option<Usage>,
     /// Resource usage by thread, if requested.
     #[serde(default)]
@@ -84,7 +84,7 @@ pub struct ThreadUsages {
     /// Time of the last reading that found the program, on `CLOCK_MONOTONIC`.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Threads present in both readings.
+    /// Threads that were present at both readings.
     pub threads: Vec<ThreadUsage>,
 }
 
@@ -100,7 +100,7 @@ pub struct ThreadUsage {
 }
 
 impl ThreadUsages {
-    /// The usage of thread `tid` between the readings, and the time between them.
+    /// Resource usage of thread `tid` between the readings, and the time between them.
     pub fn of(&self, tid: i32) -> Option<(Usage, Nanos)> {
         let thread = self.threads.iter().find(|thread| thread.tid == tid)?;
         Some((thread.after.since(&thread.before), self.end - self.begin))
@@ -120,16 +120,18 @@ pub struct Usage {
     pub voluntary: u64,
     /// Involuntary context switches: the thread was preempted. Living threads only.
     pub involuntary: u64,
-    /// Time on CPUs by the scheduler's clock, if the kernel records it. Living threads only.
+    /// Time on CPUs according to the scheduler's clock, if the kernel records it. Living threads
+    /// only.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
-    /// Time spent waiting for a CPU, under the same conditions.
+    /// Run-queue waiting time according to the scheduler's clock, if the kernel records it. Living
+    /// threads only.
     #[serde(rename = "waited_ns")]
     pub waited: Option<Nanos>,
 }
 
 impl Usage {
-    /// The usage since `before`. Threads that exited in between drop out of some of the sums, so
+    /// Resource usage since `before`. Threads that exited in between drop out of some sums, so
     /// differences are clamped at 0.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {

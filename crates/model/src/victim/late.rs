@@ -1,4 +1,4 @@
-//! Causes of late and lost frames of a program.
+//! Causes of a program's late and lost frames.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,26 +7,27 @@ use super::LostTo;
 use crate::Nanos;
 use crate::policy::SpecialPolicy;
 
-/// Causes that delayed a program's late frames.
+/// A program's late frames, and what delayed them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrames {
     /// Number of late frames.
     pub frames: u64,
-    /// Late frames whose cause is unknown, because there were too many activities to track. They
-    /// are not included in the other numbers.
+    /// Number of late frames whose cause is unknown because there were too many activities to
+    /// track. The other numbers exclude them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_judged: u64,
-    /// Frame slots that stayed empty because of late frames.
+    /// Number of frame slots that stayed empty because of late frames.
     pub lost: u64,
     /// Causes of late frames, largest number of frames first. Each late frame counts once, for the
     /// cause of most of its delay.
     pub causes: Vec<LateCause>,
-    /// Delay of late frames by kind. It lists every kind that could be observed, so a kind with 0
-    /// is ruled out as the cause.
+    /// Delay of late frames by kind of cause. Contains every kind that could be observed, so a kind
+    /// with 0 is ruled out.
     pub by_kind: Vec<LateTime>,
-    /// Upper bound of the delay due to stolen time: the time stolen from the loop's CPUs during the
-    /// whole recording, by the steal clock or the probe's gaps, the larger of the two. `None` if
-    /// the machine is not virtual, or if neither the clock ever advanced nor such a gap was seen.
+    /// Upper bound of the delay due to stolen time: the larger of the time stolen from the loop's
+    /// CPUs during the whole recording according to the steal clock, and according to the probe's
+    /// gaps. `None` if the machine is not virtual, or if the clock never advanced and no such gap
+    /// was seen.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Frames with the longest delay, longest first.
@@ -41,13 +42,13 @@ pub struct LateFrames {
 pub enum HoldUp {
     /// Run-queue wait behind another program or kernel thread, or the wake-up of an idle CPU.
     Waiting,
-    /// Migration to another CPU: the thread waited, its CPU idled, and it then ran on another one.
+    /// Migration: the thread waited while its CPU idled, and then ran on another CPU.
     Migration,
     /// Interrupts and softirqs on the thread's CPU.
     Interrupts,
     /// Stolen time: the hypervisor ran something else on the thread's CPU.
     Steal,
-    /// The CPU quota of its cgroup.
+    /// The CPU quota of the thread's cgroup was used up.
     Quota,
     /// The thread's page faults.
     PageFaults,
@@ -63,7 +64,7 @@ pub enum HoldUp {
     OwnWork,
     /// The thread slept: its timer was late, or it waited for something else.
     OwnSleep,
-    /// No observed cause.
+    /// Delay without an observed cause.
     Unexplained,
 }
 
@@ -99,10 +100,10 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Delay of all late frames due to one kind of cause.
+/// Total delay due to one kind of cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LateTime {
-    /// Kind.
+    /// Kind of cause.
     pub kind: HoldUp,
     /// Total delay over all late frames.
     #[serde(rename = "time_ns")]
@@ -116,23 +117,23 @@ pub struct LateTime {
 pub struct LateCause {
     /// Kind of cause.
     pub kind: HoldUp,
-    /// Program, kernel thread or interrupt; `None` if the kind is specific enough.
+    /// Program, kernel thread or interrupt to blame; `None` if the kind is specific enough.
     pub by: Option<LostTo>,
-    /// Frames whose delay is mostly due to this cause.
+    /// Number of frames whose delay is mostly due to this cause.
     pub frames: u64,
-    /// Frame slots that stayed empty because of them.
+    /// Number of frame slots that stayed empty because of these frames.
     pub lost: u64,
-    /// Longest delay among them.
+    /// Longest delay of these frames.
     #[serde(rename = "max_late_ns")]
     pub max: Nanos,
     /// Period of the cause in ns, if it is a single process and most of its time came from threads
-    /// that run periodically.
+    /// that are active periodically.
     #[serde(rename = "period_ns")]
     pub period: Option<f64>,
-    /// Timer function that starts it, if it has a period and the kernel reported the timer.
+    /// Timer function that starts the cause, if it has a period and the kernel reported the timer.
     pub timer: Option<String>,
-    /// Scheduling policy of its process if not the default, and shared by all its threads that
-    /// others waited behind.
+    /// Scheduling policy of the process, if it is not the default and all of its threads that
+    /// others waited behind share it.
     pub policy: Option<SpecialPolicy>,
 }
 
@@ -142,14 +143,14 @@ pub struct LateFrame {
     /// Due time, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Delay of the start of the frame.
+    /// Delay of the frame's start.
     #[serde(rename = "late_ns")]
     pub late: Nanos,
-    /// Frame slots that stayed empty because of it.
+    /// Number of frame slots that stayed empty because of this frame.
     pub lost: u64,
     /// Kind of the largest cause.
     pub kind: HoldUp,
-    /// Programs and kernel activities that caused the delay, largest first, without the program's
+    /// Programs and kernel activities that caused the delay, largest first. Excludes the program's
     /// own work and sleep.
     pub lost_to: Vec<LostTo>,
 }

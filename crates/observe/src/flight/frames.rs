@@ -1,7 +1,7 @@
-//! Programs with frame triggers: which process each one is, when to search for its rhythm, and what
-//! is known about it.
+//! Programs with frame triggers: identifies their processes, schedules the search for their rhythm,
+//! and keeps the results.
 //!
-//! The search itself belongs to the analysis, which the caller runs:
+//! The search itself belongs to the analysis, which the caller performs:
 //! [`RecorderEvent::Program`](super::RecorderEvent).
 
 use std::collections::VecDeque;
@@ -15,23 +15,23 @@ use ticktax_trace::PacedThread;
 use super::{FrameState, FrameStatus, ProgramWindow, Recorder, SETTLE};
 use crate::error::ObserveError;
 
-/// Recorded time in which to search for a rhythm.
+/// Length of the recording in which to search for a rhythm.
 const LOOK: Nanos = Nanos::from_secs(5);
 
-/// These seconds may take one part in this many of a window's memory, because the search results
-/// take more. If the memory does not suffice, the recording ends early.
+/// Divisor of a window's memory limit that gives the limit for this recording. It is smaller
+/// because the search results take more memory. If it does not suffice, the recording ends early.
 const MEMORY: usize = 4;
 
-/// Interval between two visits, which check whether the thread still exists and whether it has a
-/// rhythm.
+/// Interval between two visits. A visit checks whether the thread still exists and whether its
+/// rhythm is known.
 const VISIT: Nanos = Nanos::from_secs(10);
 
-/// One in this many visits searches again even if the rhythm is known, because it may have changed
-/// without a lost frame. Without a rhythm, the number of visits between two searches doubles up to
-/// this, because a search on a busy machine costs CPU time.
+/// Number of visits between two searches if the rhythm is known, because it may have changed
+/// without a lost frame. Without a rhythm, the number of visits between searches doubles up to this
+/// limit, because a search on a busy machine costs CPU time.
 const ANEW: u32 = 6;
 
-/// If this many frames trigger within [`OFTEN`], the rate may have changed.
+/// Number of triggering frames within [`OFTEN`] that suggest that the rate has changed.
 const MANY: usize = 10;
 const OFTEN: Nanos = Nanos::from_secs(2);
 
@@ -39,38 +39,38 @@ const OFTEN: Nanos = Nanos::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     all: Vec<Program>,
-    /// Number of rhythms learnt so far.
+    /// Number of rhythms found so far.
     armed: u64,
     /// Whether the kernel's rules need an update.
     changed: bool,
 }
 
-/// A program named by a trigger.
+/// A program that a trigger names.
 #[derive(Debug)]
 struct Program {
     target: TriggerTarget,
     pid: i32,
     name: String,
     state: FrameState,
-    /// Number of its rhythm.
+    /// Number of the rhythm, counted over all programs.
     armed: u64,
-    /// Time of the next visit; `None` after it has ended.
+    /// Time of the next visit; `None` after the program has exited.
     visit: Option<Nanos>,
-    /// Visits since the last search.
+    /// Number of visits since the last search.
     visits: u32,
     /// Number of visits between two searches.
     look_at: u32,
-    /// Times of its last triggers, at most [`MANY`].
+    /// Times of the program's last triggers, at most [`MANY`].
     lost: VecDeque<Nanos>,
-    /// It loses many frames, and a search has not found another rhythm.
+    /// Whether the program loses many frames, and a search has not found another rhythm.
     loses_many: bool,
 }
 
 impl Programs {
-    /// Finds the programs of the triggers.
+    /// Finds the programs that the triggers name.
     ///
     /// # Errors
-    /// If no process has the ID, or several have the name.
+    /// No process has the id, or several have the name.
     pub(super) fn from_triggers(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
         let mut programs = Self::default();
         for spec in specs.iter().filter(|spec| spec.kind == TriggerKind::Frame) {
@@ -101,20 +101,20 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Schedules the first visits: the ring starts now.
+    /// Schedules the first visits. The ring starts at `now`.
     pub(super) fn begin(&mut self, now: Nanos) {
         for program in &mut self.all {
             program.visit = Some(now + LOOK + SETTLE);
         }
     }
 
-    /// Time of the next visit.
+    /// Time of the next visit to any program.
     pub(super) fn next_visit(&self) -> Option<Nanos> {
         self.all.iter().filter_map(|program| program.visit).min()
     }
 
-    /// Visits the programs that are due. Returns one process whose rhythm must be searched for, if
-    /// any.
+    /// Visits the programs that are due. Returns the process, if any, whose rhythm must be searched
+    /// for.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
         for program in &mut self.all {
             if program.visit.is_none_or(|visit| now < visit) {
@@ -131,7 +131,7 @@ impl Programs {
         None
     }
 
-    /// Stores the search result for this process.
+    /// Stores the result of a search for the rhythm of process `pid`.
     fn set(&mut self, pid: i32, found: &Result<FrameRhythm, String>, learnt_in: Nanos) {
         for program in self.all.iter_mut().filter(|program| program.pid == pid) {
             program.visits = 0;
@@ -163,8 +163,8 @@ impl Programs {
         }
     }
 
-    /// Counts a triggering frame. After many of them, schedules a new search, because the rate may
-    /// have changed.
+    /// Counts a frame that triggered. Many of them schedule a new search, because the rate may have
+    /// changed.
     pub(super) fn lost_one(&mut self, target: &TriggerTarget, time: Nanos) {
         for program in self
             .all
@@ -184,7 +184,7 @@ impl Programs {
         }
     }
 
-    /// The thread with this program's frames, if known.
+    /// The thread that runs the program's frames, if known.
     pub(super) fn paced(&self, target: &TriggerTarget) -> Option<PacedThread> {
         let program = self.all.iter().find(|program| program.target == *target)?;
         let rhythm = program.rhythm()?;
@@ -207,7 +207,7 @@ impl Programs {
         })
     }
 
-    /// Whether all of them have ended for good.
+    /// Whether all programs have exited for good.
     fn have_ended(&self) -> bool {
         self.all
             .iter()
@@ -255,14 +255,15 @@ impl Program {
         self.rhythm().map(|rhythm| rhythm.tid)
     }
 
-    /// Checks that its process and thread still exist. Returns whether to search for its rhythm.
+    /// Checks that the process and its thread still exist. Returns whether to search for the
+    /// rhythm.
     fn look_after(&mut self, now: Nanos, proc: &Proc) -> bool {
         if self.pid == 0 || !proc.is_alive(self.pid) {
             return self.look_for_another(now, proc);
         }
         let is_own = |tid| proc.process_of(tid) == Some(self.pid);
         if self.thread().is_some_and(|tid| !is_own(tid)) {
-            // Another thread may have the frames now.
+            // Another thread may run the frames now.
             self.seek(now);
             return false;
         }
@@ -270,7 +271,7 @@ impl Program {
         self.visits >= self.look_at
     }
 
-    /// Its process has ended. Looks for a new one with the same name.
+    /// Looks for a new process with the same name, because the previous one has exited.
     fn look_for_another(&mut self, now: Nanos, proc: &Proc) -> bool {
         let TriggerTarget::Named(name) = &self.target else {
             self.state = FrameState::Ended;
@@ -290,7 +291,7 @@ impl Program {
         false
     }
 
-    /// Schedules a search once enough time has been recorded.
+    /// Schedules a search for when enough time has been recorded.
     fn seek(&mut self, now: Nanos) {
         self.state = FrameState::Sought;
         self.visits = ANEW;
@@ -305,16 +306,16 @@ impl Recorder {
         self.programs.status().collect()
     }
 
-    /// Stores the result of a search in [`RecorderEvent::Program`](super::RecorderEvent::Program):
-    /// a rhythm, or the reason why none was found. From now on a lost frame triggers, according to
-    /// the rhythm found last.
+    /// Stores the result of searching `seen`, which came with
+    /// [`RecorderEvent::Program`](super::RecorderEvent::Program): a rhythm, or the reason why none
+    /// was found. Lost frames trigger according to the rhythm found last.
     pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, String>) {
         self.programs.set(seen.pid, found, seen.end - seen.begin);
         self.update_kernel();
     }
 
-    /// Whether nothing will trigger any more except on request: all triggers were about frames of
-    /// processes that have ended.
+    /// Whether only requests can still trigger, because all triggers are about frames and their
+    /// processes have exited.
     pub fn has_nobody_left(&self) -> bool {
         let is_frame = |spec: &TriggerSpec| spec.kind == TriggerKind::Frame;
         !self.plan.triggers.is_empty()
@@ -322,8 +323,8 @@ impl Recorder {
             && self.programs.have_ended()
     }
 
-    /// Visits the programs that are due. Returns the recorded events to search, if any. Does
-    /// nothing while a window is being kept, because that needs the memory.
+    /// Visits the programs that are due. Returns recorded events to search for a rhythm, if any.
+    /// Does nothing while a window is being kept, because the window needs the memory.
     pub(super) fn turn_frames(&mut self, time: Nanos) -> Option<ProgramWindow> {
         if self.open.is_some() || self.stopped.is_some() {
             return None;
@@ -345,7 +346,7 @@ impl Recorder {
         }
     }
 
-    /// The last seconds of a process, as far as all rings reach back.
+    /// The last seconds of process `pid`, as far back as all rings reach.
     fn last_seconds(&mut self, pid: i32, time: Nanos) -> Option<ProgramWindow> {
         let tracer = self.tracer.as_mut()?;
         let asked = time - SETTLE;
@@ -377,7 +378,7 @@ mod tests {
 
     use super::{ANEW, FrameState, LOOK, MANY, Programs, SETTLE, VISIT};
 
-    /// A machine with a game whose second thread has the ID 8.
+    /// A machine with a game, whose second thread has the id 8.
     struct World(TempDir);
 
     impl World {
@@ -434,7 +435,7 @@ mod tests {
         programs.status().next().unwrap().state
     }
 
-    /// Makes the next visit. Returns its time and the process to search for.
+    /// Makes the next visit. Returns its time, and the process whose rhythm to search for.
     fn visit(programs: &mut Programs, world: &World) -> (Nanos, Option<i32>) {
         let at = programs.next_visit().unwrap();
         (at, programs.visit(at, &world.proc()))
@@ -450,7 +451,7 @@ mod tests {
         let world = World::new();
         let error = world.programs(&["frame:pid=9"]).unwrap_err();
         assert!(error.contains("no process 9"), "{error}");
-        // A thread ID stands for its process, and two triggers of one program share its state.
+        // A thread id stands for its process. Two triggers of one program share its state.
         let programs = world.programs(&["frame:pid=8", "frame:pid=8>5ms", "wait>5ms"]);
         let programs = programs.unwrap();
         assert_eq!(programs.all.len(), 1);
@@ -484,7 +485,7 @@ mod tests {
             assert_eq!(visit(&mut programs, &world).1, None);
         }
         assert_eq!(visit(&mut programs, &world).1, Some(7));
-        // Only the last digits differ, so slots are not renumbered.
+        // The periods differ so little that slots are not renumbered.
         let armed = programs.all[0].armed;
         programs.set(
             7,
@@ -515,7 +516,7 @@ mod tests {
             }
         }
         assert_eq!(looks, [0, 1, 3, 7, 13, 19, 25]);
-        // A rhythm that was lost is searched for at once.
+        // A rhythm that is no longer found is searched for again at the next visit.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         programs.set(7, &none, LOOK);
         assert_eq!(visit(&mut programs, &world).1, Some(7));
@@ -535,7 +536,7 @@ mod tests {
             }
             from + Nanos::from_millis(apart * (count - 1))
         };
-        // Rare ones change nothing.
+        // A few lost frames change nothing.
         let before = programs.next_visit();
         lose(&mut programs, Nanos::from_secs(6), 1_000);
         assert_eq!(programs.next_visit(), before);
@@ -544,7 +545,8 @@ mod tests {
             visit(&mut programs, &world),
             (last + LOOK + SETTLE, Some(7))
         );
-        // The rhythm is the same: the program loses frames, but is not searched again each time.
+        // The search finds the same rhythm: the program loses frames, but does not cause more
+        // searches.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         let before = programs.next_visit();
         lose(&mut programs, Nanos::from_secs(30), 33);
@@ -570,7 +572,7 @@ mod tests {
         world.begins(27);
         let (found, _) = visit(&mut programs, &world);
         assert_eq!(state(&programs), FrameState::Sought);
-        // Its first seconds must be recorded first.
+        // The new process must first be recorded for long enough.
         assert_eq!(
             visit(&mut programs, &world),
             (found + LOOK + SETTLE, Some(27))

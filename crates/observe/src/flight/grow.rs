@@ -1,9 +1,9 @@
-//! Replaces rings that have become too short with larger ones.
+//! Replaces rings that are too short with larger ones.
 //!
 //! A ring shared with the kernel cannot be resized, so larger rings need a new tracer. It is loaded
 //! on another thread while the old one continues, because the kernel's verifier takes long. The new
 //! tracer takes over at the end of a window of sums. The contents of the old rings are lost, and a
-//! delay in progress is missed. The replacement therefore happens at most twice, and never while a
+//! delay in progress is missed. Rings are therefore replaced at most twice, and never while a
 //! trigger is being handled.
 
 use std::thread::{self, JoinHandle};
@@ -13,7 +13,7 @@ use ticktax_trace::{Counted, Output, TraceError, TraceSettings, Tracer, Triggers
 
 use super::{Recorder, SumsWindow, sizes};
 
-/// Results of the tracers before the current one.
+/// Losses and counters of the tracers before the current one.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) counted: Counted,
@@ -22,7 +22,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Total counters, including those of the current tracer.
+    /// Counters of all tracers, given those of the current one.
     pub(super) fn plus(&self, now: Counted) -> Counted {
         let mut lost = self.counted.lost.clone();
         for loss in now.lost {
@@ -45,7 +45,7 @@ fn add(sum: &mut Loss, loss: &Loss) {
     sum.gaps += loss.gaps;
 }
 
-/// Loads and attaches a tracer with rings of this size.
+/// Loads and attaches a tracer with rings of `per_cpu` records.
 pub(super) fn load(per_cpu: u32, room: usize) -> Result<(Tracer, Triggers), TraceError> {
     let settings = TraceSettings {
         output: Output::Flight {
@@ -59,13 +59,13 @@ pub(super) fn load(per_cpu: u32, room: usize) -> Result<(Tracer, Triggers), Trac
     Ok((tracer, triggers))
 }
 
-/// A tracer with larger rings that is being loaded.
+/// A tracer with larger rings that is still being loaded.
 pub(super) type Loading = JoinHandle<Result<(Tracer, Triggers), TraceError>>;
 
 impl Recorder {
-    /// Loads larger rings if the current ones reach back less than windows need. Once they are
-    /// loaded, they take over, and the sums up to then are returned. Does nothing while a window is
-    /// being kept.
+    /// Loads larger rings if the current ones do not reach back as far as windows require. Once
+    /// they are loaded, they take over, and the sums up to that time are returned. Does nothing
+    /// while a window is being kept.
     pub(super) fn grow(&mut self) -> Option<SumsWindow> {
         if self.open.is_some() || !self.waiting.is_empty() {
             return None;
@@ -80,7 +80,7 @@ impl Recorder {
                 let (per_cpu, room) = (self.too_short()?, self.room);
                 let thread = thread::Builder::new().name("ticktax-load".to_owned());
                 let loading = thread.spawn(move || {
-                    // No one waits for this thread.
+                    // Nothing waits for this thread, so it can run at the lowest priority.
                     Tracer::set_own_nice(19);
                     load(per_cpu, room)
                 });
@@ -97,7 +97,8 @@ impl Recorder {
             Some((larger, triggers))
         });
         let Some((mut larger, triggers)) = ready else {
-            // Not enough rights or memory. The rings stay as they are, and their reach is reported.
+            // There are not enough rights or memory. The rings stay as they are, and the header
+            // reports how far back they reach.
             self.plan.ring_grows = false;
             return None;
         };
@@ -106,14 +107,15 @@ impl Recorder {
         self.past.counted = self.past.plus(tracer.counted());
         self.past.suppressed += tracer.suppressed();
         larger.start_flight(&self.watched, &self.started.cpus);
-        // Triggers that the old tracer noticed at its very end.
+        // Takes triggers that the old tracer noticed at its very end.
         self.take_triggers();
         self.tracer = Some(larger);
         self.triggers = triggers;
         Some(sums)
     }
 
-    /// The number of records per ring to replace the current rings with, if those are too short.
+    /// Number of records that larger rings should have; `None` if the current rings are long
+    /// enough.
     fn too_short(&self) -> Option<u32> {
         let tracer = self.tracer.as_ref().filter(|_| self.plan.ring_grows)?;
         let reach = tracer.ring_reach()?;

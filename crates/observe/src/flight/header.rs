@@ -14,12 +14,12 @@ use super::{FrozenWindow, Recorder};
 use crate::collector::Collector;
 use crate::header::clock_limitations;
 
-/// A ring's reach may be this much shorter than requested without a report.
+/// A ring may reach back by this much less than requested without a report.
 const TOLERANCE: Nanos = Nanos::from_millis(100);
 
 impl Recorder {
-    /// Returns the recording of a window, up to `time` if it is not over. `None` after the end of
-    /// the recorder.
+    /// Returns the recording of a window, up to `time` if the window is not over. `None` after the
+    /// end of the recorder.
     pub(super) fn freeze(
         &mut self,
         mut window: Window,
@@ -44,8 +44,8 @@ impl Recorder {
         })
     }
 
-    /// Returns the current state of a window that continues, up to when its unreported triggers
-    /// were due. The waits of the program's threads are left out; only the complete window has
+    /// Returns the current state of a window that continues. It ends when the unreported triggers
+    /// were due. Waits of the program's threads are omitted: only the complete window contains
     /// them.
     pub(super) fn look(
         &mut self,
@@ -69,7 +69,7 @@ impl Recorder {
         })
     }
 
-    /// The header of a window that ends at `asked`, or earlier if memory ran out.
+    /// The header of a window that was to end at `asked` but may end earlier if memory ran out.
     fn header(
         &self,
         window: &Window,
@@ -98,7 +98,7 @@ impl Recorder {
                 threads: frozen.threads_left_out,
             });
         }
-        // The wall clock at the time of the trigger, even if it was set since.
+        // Wall-clock time of the trigger, even if the clock was set since.
         let at = |at: Nanos, clocks| Counters {
             at,
             clocks,
@@ -135,7 +135,8 @@ impl Recorder {
     }
 }
 
-/// The trigger whose process the recording is about: the longest one of a program's thread.
+/// The trigger whose process the recording is about: the one with the longest delay of a program's
+/// thread.
 fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
     let program_triggers = triggers
         .iter()
@@ -161,7 +162,7 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
 /// A limitation if the ring had wrapped before the start of the window was read.
 fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
     let trigger = window.triggers.first()?;
-    // A ring that has just replaced another may start after the trigger.
+    // A ring that has just replaced another one may start after the trigger.
     let reached = (trigger.time - begin).max(Nanos::ZERO);
     let asked = trigger.time - window.begin();
     (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort { asked, reached })

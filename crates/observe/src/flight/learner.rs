@@ -1,4 +1,4 @@
-//! Thresholds that are percentiles of the delays in the last hour.
+//! Thresholds that are percentiles of the last hour's delays.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use ticktax_model::{Histogram, Nanos};
 /// Number of minutes to remember.
 const MINUTES: usize = 60;
 
-/// Learns a threshold from the counts of each minute. It holds 60 histograms of 1 KiB.
+/// Learns a threshold from each minute's counts. Takes 60 histograms of 1 KiB.
 #[derive(Debug)]
 pub(super) struct Learner {
     percentile: Percentile,
-    /// The counter at the end of the last minute.
+    /// Counts at the end of the last minute.
     before: Histogram,
     minutes: VecDeque<Histogram>,
     seen: u64,
@@ -20,7 +20,7 @@ pub(super) struct Learner {
 }
 
 impl Learner {
-    /// Starts with a counter that is at `before`.
+    /// Starts with a counter whose counts are `before`.
     pub(super) fn new(percentile: Percentile, before: Histogram) -> Self {
         Self {
             percentile,
@@ -31,13 +31,13 @@ impl Learner {
         }
     }
 
-    /// Continues with another counter, which is at `before`. The counts of the old one since the
-    /// last minute are lost.
+    /// Continues with another counter, whose counts are `before`. Counts of the old counter since
+    /// the last minute are lost.
     pub(super) fn switch_counter(&mut self, before: Histogram) {
         self.before = before;
     }
 
-    /// Ends a minute with the counter at `counted`, and updates [`Learner::limit`].
+    /// Ends a minute, at which the counts are `counted`, and updates [`Learner::limit`].
     pub(super) fn turn(&mut self, counted: Histogram) {
         self.minutes.push_back(counted.since(&self.before));
         self.before = counted;
@@ -59,7 +59,7 @@ impl Learner {
         self.percentile
     }
 
-    /// Number of delays in the last hour, as far as known.
+    /// Number of known delays in the last hour.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
@@ -70,8 +70,8 @@ impl Learner {
     }
 }
 
-/// The end of the bucket with this length. No more of the counted delays than the percentile allows
-/// are longer.
+/// End of the histogram bucket that contains `length`. No more of the counted delays than the
+/// percentile allows are longer.
 fn above(length: Nanos) -> Nanos {
     Histogram::lower(Histogram::bucket(length) + 1)
 }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((learner.seen(), learner.limit()), (999, None));
         learner.turn(counter.add(1, ms(1)));
         let limit = learner.limit().unwrap();
-        // Above all of them, by one bucket at most.
+        // The limit is above all delays, by one bucket at most.
         assert!(limit > ms(1) && limit <= Nanos(1_250_000), "{limit}");
     }
 
@@ -118,7 +118,7 @@ mod tests {
         learner.turn(counter.add(100, ms(20)));
         let limit = learner.limit().unwrap();
         assert!(limit > ms(1) && limit < ms(20), "{limit}");
-        // Now more than a hundredth is longer, so the limit must be above these too.
+        // Now more than one in a hundred is longer, so the limit must be above these too.
         learner.turn(counter.add(2, ms(20)));
         assert!(learner.limit().unwrap() > ms(20));
     }

@@ -1,4 +1,4 @@
-//! Turns requested triggers into the kernel's rules and the probes' limits.
+//! Turns triggers into rules for the kernel and limits for the probes.
 
 use std::path::{Path, PathBuf};
 
@@ -17,11 +17,11 @@ use crate::error::ObserveError;
 /// Mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// All triggers with a duration.
+/// Rules for all triggers that compare a duration.
 pub(super) struct Rules {
-    /// Triggers evaluated in the kernel, in the order of its rules.
+    /// Rules of triggers that the kernel evaluates, in the order of the kernel's rules.
     kernel: Vec<KernelRule>,
-    /// Triggers evaluated by probes.
+    /// Rules of triggers that probes evaluate.
     gaps: Vec<GapRule>,
 }
 
@@ -33,17 +33,17 @@ struct KernelRule {
 
 struct GapRule {
     spec: TriggerSpec,
-    /// CPUs of the probes it applies to.
+    /// CPUs whose probes the rule applies to.
     cpus: CpuList,
     over: Nanos,
     learner: Option<Learner>,
 }
 
-/// Why something is a trigger.
+/// Which trigger fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fired {
     pub(super) kind: TriggerKind,
-    /// The percentile that it exceeded, if the threshold is one.
+    /// Percentile that the delay exceeded, if the threshold is a percentile.
     pub(super) above: Option<AbovePercentile>,
 }
 
@@ -97,7 +97,7 @@ impl Rules {
                 rule: Rule {
                     delay,
                     whose: match delay {
-                        // `Programs` finds the process, again and again.
+                        // `Programs` finds the process, repeatedly.
                         Delay::Frame => Whose::Any,
                         _ => whose(&spec.target, proc)?,
                     },
@@ -117,7 +117,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Applies the rules in the kernel, starting with fresh counts.
+    /// Applies the rules in the kernel. Counts start at 0.
     pub(super) fn begin(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
         for (number, rule) in self.kernel.iter_mut().enumerate() {
             let percentile = rule.learner.as_ref().map(Learner::percentile);
@@ -138,8 +138,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Updates the frame rules from what is known about their programs. A frame is lost if it is a
-    /// period late. Call [`Rules::apply`] afterwards.
+    /// Updates the frame rules from what is known about their programs. By default, a frame
+    /// triggers if it is late by a period. Call [`Rules::apply`] afterwards.
     pub(super) fn pace(&mut self, programs: &Programs) {
         let is_frame = |rule: &&mut KernelRule| rule.spec.kind == TriggerKind::Frame;
         for rule in self.kernel.iter_mut().filter(is_frame) {
@@ -150,7 +150,7 @@ impl Rules {
         }
     }
 
-    /// The program of a frame trigger.
+    /// The program of the frame trigger that was noticed.
     pub(super) fn framed(&self, noticed: &Noticed) -> Option<&TriggerTarget> {
         let rule = self.kernel.get(noticed.rule)?;
         (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
@@ -161,8 +161,8 @@ impl Rules {
         tracer.set_rules(&rules)
     }
 
-    /// Identifies a trigger by the number of its rule. `None` if the rules were replaced by fewer
-    /// since.
+    /// The trigger that fired, according to the number of its rule. `None` if the rules have since
+    /// been replaced by fewer.
     pub(super) fn fired(&self, noticed: &Noticed) -> Option<Fired> {
         let rule = self.kernel.get(noticed.rule)?;
         let above = rule.learner.as_ref().map(|learner| AbovePercentile {
@@ -175,12 +175,12 @@ impl Rules {
         })
     }
 
-    /// The CPUs that need a gap probe.
+    /// CPUs that need a gap probe.
     pub(super) fn probed(&self) -> CpuList {
         self.gaps.iter().flat_map(|rule| rule.cpus.iter()).collect()
     }
 
-    /// A probe on each CPU that needs one; `None` if none does.
+    /// Starts a probe on each CPU that needs one; `None` if none does.
     pub(super) fn probe(
         &self,
         probe: GapProbe,
@@ -204,7 +204,7 @@ impl Rules {
         }
     }
 
-    /// Whether a gap is a trigger, according to the first matching rule.
+    /// The first rule that a gap matches; `None` if the gap is no trigger.
     pub(super) fn gap_fired(&self, gap: &LongGap) -> Option<Fired> {
         let lasted = gap.end - gap.begin;
         let fits = |rule: &&GapRule| rule.cpus.contains(gap.cpu) && lasted >= rule.over;
@@ -267,7 +267,7 @@ impl Rules {
     }
 }
 
-/// Histogram of all gaps seen by these probes.
+/// Histogram of all gaps that the probes on `cpus` have seen.
 fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     let mut all = Histogram::default();
     for histogram in cpus.filter_map(|cpu| watch.counted(cpu)) {
@@ -276,7 +276,7 @@ fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     all
 }
 
-/// The CPUs of a gap trigger.
+/// CPUs to which a gap trigger applies.
 fn probed(
     target: &TriggerTarget,
     watched: &CpuList,
@@ -297,7 +297,7 @@ fn probed(
 
 fn whose(target: &TriggerTarget, proc: &Proc) -> Result<Whose, ObserveError> {
     Ok(match target {
-        // The parser allows no CPU as a thread's target.
+        // The parser does not accept CPUs as the target of a thread's trigger.
         TriggerTarget::Any | TriggerTarget::Cpus(_) => Whose::Any,
         TriggerTarget::Named(name) => Whose::Named(name.clone()),
         &TriggerTarget::Process(pid) => {
@@ -335,7 +335,7 @@ mod tests {
         rules.map_err(|error| error.to_string())
     }
 
-    /// The number of triggers evaluated in the kernel.
+    /// Number of triggers that the kernel evaluates.
     fn kernel_rules(texts: &[&str]) -> Result<usize, String> {
         rules(texts).map(|rules| rules.kernel.len())
     }

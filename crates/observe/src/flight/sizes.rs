@@ -1,4 +1,4 @@
-//! Chooses the size of the ring.
+//! Chooses the size of the rings.
 
 use std::time::Duration;
 
@@ -8,19 +8,20 @@ use ticktax_probes::clock::now;
 
 use super::RecorderPlan;
 
-/// Capacity of each table of sums: sources, each counted once per CPU. 5 MiB for both tables.
+/// Capacity of each table of sums, in sources. Each source counts once per CPU. Both tables take 5
+/// MiB.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// Measuring time for the event rate.
+/// Duration of the event rate measurement.
 const MEASURED: Duration = Duration::from_millis(250);
 
-/// Desired reach of a ring back in time.
+/// Time that a ring should reach back.
 const REACH: Nanos = Nanos::from_secs(5);
 
-/// Factor by which a CPU's event rate may exceed the initial rate.
+/// Factor by which a CPU's event rate may exceed the rate at the start.
 const HEADROOM: u64 = 4;
 
-/// Size of a record in bytes.
+/// Size of a record, in bytes.
 const RECORD: u64 = 32;
 
 /// Number of records per ring, based on the current event rate unless the plan sets a size.
@@ -45,12 +46,12 @@ pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &Re
     )
 }
 
-/// The ring size for `rate` switches, interrupts and softirqs per second, with `room` rings in
-/// `bytes`. The result is a power of two, between a quarter of the largest possible size and that
-/// size. The rate at the start says little about the worst hour.
+/// Number of records per ring at `rate` switches, interrupts and softirqs per second, with `room`
+/// rings in `bytes`. The result is a power of two, between a quarter of the largest possible size
+/// and that size, because the rate at the start says little about the worst hour.
 fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
-    // Each event makes a span, and about every second one makes an edge. A ring holds those of one
-    // CPU.
+    // Each event makes a span, and about every second event makes an edge. A ring holds one CPU's
+    // records.
     let all = rate.saturating_add(rate / 2);
     let each = all / (online as u64).max(1);
     let seconds = REACH.0.unsigned_abs() / 1_000_000_000;
@@ -60,7 +61,7 @@ fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
     records(wanted.clamp(smallest, largest).next_power_of_two())
 }
 
-/// The number of records per ring to replace the `now` records that reach back for `reach`, with
+/// Number of records per ring that should replace `now` records, which reach back by `reach`, with
 /// `room` rings in `bytes`. `None` if the rings cannot grow.
 pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<u32> {
     let (now, reach) = (now as u64, reach.0.max(1).unsigned_abs());
@@ -70,7 +71,7 @@ pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<
     (size > now).then(|| records(size))
 }
 
-/// Maximum number of records per ring, with `room` rings in `bytes`; a power of two.
+/// Maximum number of records per ring with `room` rings in `bytes`; a power of two.
 fn largest(room: usize, bytes: u64) -> u64 {
     let share = (bytes / RECORD / (room as u64).max(1)).clamp(1 << 10, 1 << 22);
     1 << share.ilog2()

@@ -1,4 +1,4 @@
-//! A recorder's plan, events and status.
+//! Plan, events and status of a flight recorder.
 
 use ticktax_model::incident::{TriggerSpec, TriggerTarget};
 use ticktax_model::limitation::Limitation;
@@ -10,42 +10,42 @@ use ticktax_probes::PolicyGrant;
 use ticktax_probes::gaps::GapProbe;
 use ticktax_trace::FrozenRows;
 
-/// The plan of a recorder.
+/// The plan of a flight recorder: CPUs, triggers, windows and memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderPlan {
-    /// The CPUs; `None` means all that are online now or plugged in later.
+    /// CPUs to watch; `None` means all that are online now or plugged in later.
     pub cpus: Option<CpuList>,
-    /// The triggers that freeze the ring. [`Signal`](ticktax_model::incident::TriggerKind::Signal)
-    /// in this list has no effect: see [`Recorder::trigger`](super::Recorder::trigger).
+    /// Triggers that freeze the ring. [`Signal`](ticktax_model::incident::TriggerKind::Signal) in
+    /// this list has no effect: see [`Recorder::trigger`](super::Recorder::trigger).
     pub triggers: Vec<TriggerSpec>,
     /// Time to keep before the start of the triggering delay.
     pub before: Nanos,
     /// Time to keep after the last trigger.
     pub after: Nanos,
-    /// Maximum length of a window. Later triggers freeze the next one.
+    /// Maximum length of a window. Later triggers freeze the next window.
     pub longest: Nanos,
     /// Interval at which sums are emitted.
     pub window: Nanos,
-    /// The probe for gap triggers.
+    /// Probe for gap triggers.
     pub probe: GapProbe,
-    /// Interval at which percentile thresholds are updated. Their hour has sixty of these.
+    /// Interval at which percentile thresholds are updated. They cover sixty such intervals.
     pub minute: Nanos,
-    /// Memory limit for the rings of all CPUs together, in bytes.
+    /// Memory limit for all CPUs' rings together, in bytes.
     pub ring_bytes: u64,
-    /// Initial size of the rings. `None` means a quarter of [`RecorderPlan::ring_bytes`], or more
-    /// if the initial event rate needs it.
+    /// Initial memory of all rings, in bytes. `None` means a quarter of
+    /// [`RecorderPlan::ring_bytes`], or more if the event rate at the start requires it.
     pub ring_first: Option<u64>,
-    /// Whether to replace rings that reach back less than [`RecorderPlan::before`] with larger
-    /// ones. This needs the same rights as the start, and the memory of both for a moment.
+    /// Whether to replace rings that do not reach back by [`RecorderPlan::before`] with larger
+    /// ones. The replacement needs the same rights as the start, and briefly the memory of both.
     pub ring_grows: bool,
-    /// Memory limit for a window while it is kept, in bytes. A record takes about ten bytes. A
+    /// Memory limit for a window that is being kept, in bytes. A record takes about ten bytes. A
     /// window that needs more ends early.
     pub window_bytes: usize,
 }
 
 impl Default for RecorderPlan {
-    /// Two seconds around a trigger, windows of up to ten seconds, at most 64 MiB of rings of fixed
-    /// size, no triggers.
+    /// Two seconds around a trigger, windows of up to ten seconds, rings of fixed size with at most
+    /// 64 MiB, and no triggers.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -69,21 +69,21 @@ impl Default for RecorderPlan {
 pub struct RecorderStarted {
     /// The machine.
     pub machine: Machine,
-    /// The CPUs watched from the start.
+    /// CPUs that are watched from the start.
     pub cpus: CpuList,
-    /// Blind spots on this kernel.
+    /// The tracer's blind spots on this kernel.
     pub limitations: Vec<Limitation>,
-    /// Records in each CPU's ring at the start.
+    /// Number of records in each CPU's ring at the start.
     pub ring_records: usize,
     /// Memory of the rings and tables, in bytes.
     pub buffer_bytes: u64,
-    /// The kind of gap probe on the CPUs in [`RecorderStarted::probed`].
+    /// Kind of gap probe on the CPUs in [`RecorderStarted::probed`].
     pub probe: GapProbe,
-    /// The CPUs with a gap probe.
+    /// CPUs with a gap probe.
     pub probed: CpuList,
-    /// The scheduling policy that the probes were denied, if any.
+    /// Scheduling policy that the system refused to the probes, if any.
     pub probe_refused: Option<PolicyGrant>,
-    /// When accounting started, on `CLOCK_MONOTONIC`.
+    /// Time at which the accounts start, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
 }
 
@@ -92,62 +92,64 @@ pub struct RecorderStarted {
 pub struct RecorderStatus {
     /// Number of tracepoint hits so far.
     pub events: u64,
-    /// Number of triggers suppressed so far: more than 16 on a CPU within a second.
+    /// Number of triggers suppressed so far, because there were more than 16 on a CPU within a
+    /// second.
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// Reach of the ring that wraps first, back from now; `None` if none has wrapped yet.
+    /// Time that the ring that wraps first reaches back from now; `None` if no ring has wrapped
+    /// yet.
     pub reach: Option<Nanos>,
     /// CPU time of the thread that drives the recorder, since the start.
     pub cpu: Nanos,
-    /// Peak memory of the process including the rings and tables, in bytes.
+    /// Peak memory of the process, including the rings and tables, in bytes.
     pub memory_bytes: u64,
 }
 
-/// Status of a trigger whose threshold is a percentile of the delays in its last hour.
+/// Status of a trigger whose threshold is a percentile of the last hour's delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PercentileStatus {
-    /// The trigger.
+    /// Trigger.
     pub trigger: TriggerSpec,
-    /// Number of observed delays within the hour.
+    /// Number of delays observed within the hour.
     pub seen: u64,
-    /// Number of delays needed for a threshold.
+    /// Number of delays required for a threshold.
     pub enough: u64,
-    /// The current threshold; `None` while too few delays are known. The trigger does not fire
-    /// then.
+    /// Current threshold; `None` while too few delays are known, in which case the trigger does not
+    /// fire.
     pub limit: Option<Nanos>,
 }
 
-/// A program with frame triggers.
+/// Status of a program with frame triggers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameStatus {
-    /// The program as the user named it.
+    /// Program, as the user named it.
     pub target: TriggerTarget,
-    /// The process ID; 0 until the process exists.
+    /// Process id; 0 until the process exists.
     pub pid: i32,
-    /// The program's name, if known.
+    /// Name of the program, if known.
     pub name: String,
-    /// State of its frame detection.
+    /// State of the search for the program's frames.
     pub state: FrameState,
 }
 
-/// State of a program's frame detection.
+/// State of the search for a program's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameState {
-    /// Not searched for yet, or searched for again because the thread has ended.
+    /// Not searched yet, or to be searched again because the thread has exited.
     Sought,
-    /// Due times are known, so a lost frame triggers.
+    /// The frames' due times are known, so lost frames trigger.
     Known {
-        /// The rhythm that was found last.
+        /// Rhythm that was found last.
         rhythm: FrameRhythm,
-        /// Length of the recording it was found in.
+        /// Length of the recording in which it was found.
         learnt_in: Nanos,
     },
-    /// No rhythm was found, with the reason. The search is repeated.
+    /// No rhythm was found, for this reason. The search will be repeated.
     Unknown(String),
-    /// No process or several processes have the name. The search is repeated.
+    /// No process or several processes have the name. The search will be repeated.
     Absent,
-    /// The process with the given ID has ended.
+    /// The process with the given id has exited.
     Ended,
 }
 
@@ -156,13 +158,13 @@ pub enum FrameState {
 pub struct ProgramWindow {
     /// Process ID.
     pub pid: i32,
-    /// Start of the events of every CPU, on `CLOCK_MONOTONIC`.
+    /// Time from which every CPU's events are available, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
-    /// Their end.
+    /// End of the events, on `CLOCK_MONOTONIC`.
     pub end: Nanos,
-    /// The sources of the rows.
+    /// Sources of the rows.
     pub sources: SourceTable,
-    /// The rows of every CPU, and the waits of the process's threads.
+    /// Rows of every CPU, and waits of the process's threads.
     pub rows: FrozenRows,
 }
 
@@ -173,45 +175,45 @@ pub struct SumsWindow {
     pub begin: Nanos,
     /// End, on `CLOCK_MONOTONIC`.
     pub end: Nanos,
-    /// The sources of the rows.
+    /// Sources of the rows.
     pub sources: SourceTable,
-    /// [`Row::Sum`]s. The last window also has a span for each open interval.
+    /// [`Row::Sum`]s. In the last window, also a span for each interval that was still open.
     pub rows: Vec<Row>,
 }
 
-/// Everything recorded around some triggers, so far or completely.
+/// Everything recorded around one or more triggers, so far or completely.
 #[derive(Clone, Debug)]
 pub struct FrozenWindow {
-    /// The header, as in any recording. It includes [`Header::triggers`].
+    /// Header, as in any recording. It includes [`Header::triggers`].
     pub header: Header,
-    /// Number of triggers, from the first on, that an earlier version of this window contained.
+    /// Number of leading triggers that an earlier version of this window already contained.
     pub told: usize,
-    /// Whether the window is complete. Otherwise recording continues, and a later version includes
-    /// this one.
+    /// Whether the window is complete. If not, recording continues, and a later version will
+    /// include this one.
     pub over: bool,
-    /// The sources of the rows.
+    /// Sources of the rows.
     pub sources: SourceTable,
-    /// The rows, created on demand as often as needed.
+    /// Rows, which can be created any number of times.
     pub rows: FrozenRows,
-    /// Triggers in the window that did not fit into the header, excluding those counted in earlier
-    /// versions.
+    /// Number of triggers in the window that did not fit into the header, without those counted in
+    /// earlier versions.
     pub left_out: u64,
 }
 
-/// One step of a recorder.
+/// One event of a flight recorder.
 #[derive(Debug)]
 pub enum RecorderEvent<'a> {
     /// The first event.
     Started(&'a RecorderStarted),
     /// A window of sums is complete.
     Sums(Box<SumsWindow>),
-    /// A window around a trigger is complete, or must be shown before it is.
+    /// A window around a trigger is complete, or its triggers must be reported before it is.
     Frozen(Box<FrozenWindow>),
     /// Recorded events in which to search for a program's frames. Pass the result to
     /// [`Recorder::set_rhythm`](super::Recorder::set_rhythm).
     Program(Box<ProgramWindow>),
     /// The timeout has passed, or [`Waker::wake`](super::Waker::wake) was called.
     Idle,
-    /// The last event, returned again and again.
+    /// The last event, which all further calls return.
     Ended(RecorderStatus),
 }

@@ -1,4 +1,4 @@
-//! The time to keep around triggers.
+//! The interval to keep around triggers.
 
 use ticktax_model::Nanos;
 use ticktax_model::incident::Trigger;
@@ -10,7 +10,7 @@ const TRIGGERS: usize = 256;
 /// Later than any time.
 const FAR: Nanos = Nanos(i64::MAX / 2);
 
-/// Margins around a trigger, and the maximum length of a window.
+/// Time to keep before and after a trigger, and the maximum length of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Margins {
     pub(super) before: Nanos,
@@ -18,7 +18,7 @@ pub(super) struct Margins {
     pub(super) longest: Nanos,
 }
 
-/// A time to keep, which can still grow.
+/// An interval to keep, which can still grow.
 #[derive(Debug)]
 pub(super) struct Window {
     begin: Nanos,
@@ -26,17 +26,17 @@ pub(super) struct Window {
     margins: Margins,
     /// Triggers that were already reported.
     pub(super) triggers: Vec<Trigger>,
-    /// Triggers not reported yet.
+    /// Triggers that were not reported yet.
     pending: Vec<Trigger>,
-    /// Triggers dropped since the last report.
+    /// Number of triggers dropped since the last report.
     pub(super) left_out: u64,
-    /// Offsets of the other clocks when the window was opened. They may be set, or the machine
-    /// suspended, before it ends.
+    /// Offsets of the other clocks when the window was opened. The clocks may be set, or the
+    /// machine suspended, before the window ends.
     pub(super) clocks: Option<ClockOffsets>,
 }
 
 impl Window {
-    /// A window from the margin before the delay to the margin after it. Its start is cut off if it
+    /// A window from `before` the delay until `after` it. Its start is cut off if the window
     /// exceeds the maximum length.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
         let end = first.time + margins.after;
@@ -63,7 +63,7 @@ impl Window {
         self.end
     }
 
-    /// Adds a trigger if it falls into the window, which then may grow. Returns whether it was
+    /// Adds a trigger if it falls into the window, which may then grow. Returns whether it was
     /// added.
     pub(super) fn add(&mut self, trigger: &Trigger) -> bool {
         if trigger.time > self.end {
@@ -80,14 +80,14 @@ impl Window {
         true
     }
 
-    /// When the window must be reported, even if it grows: the margin after the first unreported
-    /// trigger has passed. [`FAR`] if all were reported.
+    /// Time at which the window must be reported even if it still grows, because the margin after
+    /// the first unreported trigger has passed. [`FAR`] if all triggers were reported.
     pub(super) fn due(&self) -> Nanos {
         let first = self.pending.iter().map(|trigger| trigger.time).min();
         first.map_or(FAR, |first| first + self.margins.after)
     }
 
-    /// Marks the triggers up to `until` as reported. Returns how many had been reported before.
+    /// Marks triggers up to `until` as reported. Returns how many had been reported before.
     pub(super) fn report(&mut self, until: Nanos) -> usize {
         let before = self.triggers.len();
         let pending = std::mem::take(&mut self.pending).into_iter();
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(millis(&window), (7_980, 12_000));
         assert!(window.add(&at(11_500, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
-        // A trigger that arrives late and happened earlier does not shorten it.
+        // A trigger that arrives late but happened earlier does not shorten the window.
         assert!(window.add(&at(9_000, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
         assert!(!window.add(&at(13_501, 5)));

@@ -1,31 +1,32 @@
-//! Converts readings of the counter to times, through a chain of anchors.
+//! Converts counter readings to times, by interpolating between anchors.
 
 use ticktax_model::Nanos;
 
 use super::{Anchor, NANOS_PER_SECOND};
 
-/// Default maximum number of anchors. 4096 anchors take 96 KiB.
+/// Default limit on the number of anchors. 4096 anchors take 96 KiB.
 const DEFAULT_CAPACITY: usize = 4096;
 
-/// Piecewise linear map from the counter to `CLOCK_MONOTONIC`, through anchors.
+/// A piecewise linear map from the counter to `CLOCK_MONOTONIC`. It passes through anchors.
 ///
-/// NTP makes the kernel slew `CLOCK_MONOTONIC`, so a single line does not suffice for a long
-/// measurement. Before the first anchor and after the last, the map continues with the slope of the
-/// whole chain. Over that length, the error of the end anchors changes the slope least.
+/// A long measurement needs more than one line, because NTP makes the kernel slew
+/// `CLOCK_MONOTONIC`. Outside the range of the anchors, the map continues with the mean slope from
+/// the first anchor to the last. Over that distance, the anchors' own errors have the least effect
+/// on the slope.
 ///
-/// The map is exact at every anchor that it keeps, never decreases, and takes bounded memory. When
-/// it exceeds its capacity, it drops every second anchor, and from then on half as many pushed
-/// anchors stay. The anchors thus remain evenly spread over any length.
+/// The map never decreases, is exact at every anchor that it still has, and takes a bounded amount
+/// of memory. When it exceeds its capacity, it drops every other anchor and keeps only half as many
+/// new ones from then on. So the anchors stay evenly spaced, however long the measurement is.
 #[derive(Debug, Clone)]
 pub struct Alignment {
-    /// Ascending by counter, and never empty.
+    /// Sorted by counter reading; never empty.
     anchors: Vec<Anchor>,
     capacity: usize,
     frequency_hz: u64,
-    /// One in this many pushed anchors is kept permanently.
+    /// One of every `stride` pushed anchors is kept for good.
     stride: usize,
-    /// Number of anchors pushed since the last one kept permanently, 1 to `stride`. The latest
-    /// anchor is always present, so that the map reaches the present.
+    /// Number of anchors pushed since the last one that is kept for good, 1 to `stride`. The latest
+    /// anchor is always in `anchors`, so that the map extends to the present.
     since_kept: usize,
     worst_bracket: Nanos,
     /// Largest distance of a dropped anchor from the line that replaced it.
@@ -33,13 +34,13 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// An alignment that starts at `first`, with up to 4096 anchors. The counter's approximate
-    /// `frequency_hz` (above 0) sets the slope until the second anchor arrives.
+    /// Creates an alignment that starts at `first` and keeps up to 4096 anchors. The slope is
+    /// derived from `frequency_hz` (above 0, may be approximate) until the second anchor arrives.
     pub fn new(first: Anchor, frequency_hz: u64) -> Self {
         Self::with_capacity(first, frequency_hz, DEFAULT_CAPACITY)
     }
 
-    /// [`Alignment::new`] with room for `capacity` anchors, at least 4.
+    /// Like [`Alignment::new`], but keeps up to `capacity` anchors, which must be at least 4.
     pub fn with_capacity(first: Anchor, frequency_hz: u64, capacity: usize) -> Self {
         let capacity = capacity.max(4);
         let mut anchors = Vec::with_capacity(capacity + 1);
@@ -55,8 +56,7 @@ impl Alignment {
         }
     }
 
-    /// Adds an anchor. Returns `false` and ignores the anchor if it does not lie after the last
-    /// one.
+    /// Adds an anchor. Returns `false` and ignores the anchor if it is not later than the last one.
     pub fn push(&mut self, anchor: Anchor) -> bool {
         let last = self.last();
         if anchor.counter <= last.counter || anchor.monotonic < last.monotonic {
@@ -79,14 +79,15 @@ impl Alignment {
         true
     }
 
-    /// The anchors of the map, ascending, at least one.
+    /// Returns the anchors, sorted; there is at least one.
     pub fn anchors(&self) -> &[Anchor] {
         &self.anchors
     }
 
-    /// The time at which the counter read `counter`, rounded down to whole nanoseconds.
+    /// Returns the time at which the counter read `counter`, rounded down to whole nanoseconds.
     ///
-    /// Never decreases as `counter` grows, as long as no anchor is pushed in between.
+    /// As long as no anchor is pushed in between, a higher `counter` never results in an earlier
+    /// time.
     pub fn to_monotonic(&self, counter: u64) -> Nanos {
         let (first, last) = (self.anchors[0], self.last());
         if self.anchors.len() == 1 {
@@ -107,12 +108,13 @@ impl Alignment {
         on_line(base, counter, rise, run)
     }
 
-    /// Estimated error bound of [`Alignment::to_monotonic`] between the first and the last anchor.
+    /// Estimates the maximum error of [`Alignment::to_monotonic`] between the first and the last
+    /// anchor.
     ///
-    /// It is half the worst bracket, for the anchors' own error, plus 1 ns for rounding. The
-    /// largest distance of an anchor from the line between its neighbours is added, for changes of
-    /// the clock between anchors. It is only an estimate: a clock that jumps there and back between
-    /// two anchors goes unnoticed.
+    /// Adds up half the widest bracket (the anchors' own error), 1 ns for rounding, and the largest
+    /// distance of an anchor from the line between its neighbours (changes of the clock's rate
+    /// between anchors). This is only an estimate: it misses a clock that jumps and jumps back
+    /// between two anchors.
     pub fn uncertainty(&self) -> Nanos {
         let interior = self
             .anchors
@@ -127,7 +129,7 @@ impl Alignment {
         self.anchors[self.anchors.len() - 1]
     }
 
-    /// Drops every second anchor, but keeps the last.
+    /// Drops every other anchor, except the last.
     fn thin(&mut self) {
         let end = self.anchors.len() - 1;
         for odd in (1..end).step_by(2) {
@@ -139,7 +141,8 @@ impl Alignment {
             position += 1;
             position % 2 == 1 || position == end + 1
         });
-        // If the second-last anchor was dropped, the last permanent one is a stride further back.
+        // If the second-last anchor was dropped, the last one kept for good is a stride further
+        // back.
         if end.is_multiple_of(2) {
             self.since_kept += self.stride;
         }
@@ -151,15 +154,15 @@ impl Alignment {
     }
 }
 
-/// Nanoseconds and ticks between two anchors.
+/// Returns the nanoseconds and the ticks between two anchors.
 fn slope(from: &Anchor, to: &Anchor) -> (i128, i128) {
     let rise = i128::from(to.monotonic.0) - i128::from(from.monotonic.0);
     (rise, i128::from(to.counter) - i128::from(from.counter))
 }
 
-/// Time at `counter` on the line through `base` that rises `rise` ns in `run` ticks.
+/// Returns the time at `counter` on the line through `base` that rises `rise` ns per `run` ticks.
 ///
-/// Both differences are below 2^65, so their product fits.
+/// `rise` and the ticks from `base` are both below 2^65, so their product fits.
 fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     let ticks = i128::from(counter) - i128::from(base.counter);
     let time = i128::from(base.monotonic.0) + (ticks * rise).div_euclid(run);
@@ -167,7 +170,7 @@ fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     Nanos(i64::try_from(clamped).unwrap_or(i64::MAX))
 }
 
-/// Distance of `middle` from the line between its neighbours.
+/// Returns the distance of `middle` from the line between its neighbours.
 fn residual(from: &Anchor, middle: &Anchor, to: &Anchor) -> Nanos {
     let (rise, run) = slope(from, to);
     let expected = on_line(from, middle.counter, rise, run);
@@ -182,8 +185,8 @@ mod tests {
 
     const HZ: u64 = 2_596_144_000;
 
-    /// Anchors of a counter that starts at 2.6 GHz and gains on the clock by `ppm_per_second`. It
-    /// is read 10 times a second, with an error of alternating sign within half of a 16 ns bracket.
+    /// Returns anchors of a 2.6 GHz counter whose rate increases by `ppm_per_second`. There are 10
+    /// per second, each off by half of its 16 ns bracket in alternating directions.
     fn anchors(count: u32, ppm_per_second: f64) -> Vec<Anchor> {
         (0..count)
             .map(|n| {
@@ -261,7 +264,7 @@ mod tests {
             let kept = alignment.anchors();
             assert_eq!((kept[0], kept[kept.len() - 1]), (anchors[0], *anchor));
             assert!(kept.len() <= 16);
-            // All steps except the last are equally long.
+            // All steps have the same length, except the last.
             let steps = kept[..kept.len() - 1]
                 .windows(2)
                 .map(|a| a[1].monotonic - a[0].monotonic);

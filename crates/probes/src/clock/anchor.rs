@@ -1,25 +1,25 @@
-//! A point at which both the counter's reading and the time are known.
+//! Anchors: simultaneous readings of the counter and the clock.
 
 use ticktax_model::Nanos;
 
 use super::{Counter, ticks_to_nanos};
 
-/// Number of readings of both clocks per anchor; the closest pair is kept.
+/// Number of attempts per anchor. The most precise one is used.
 const TRIES: u32 = 32;
 
-/// A reading of the counter, with the time on `CLOCK_MONOTONIC` when it was taken.
+/// A reading of the counter and the time on `CLOCK_MONOTONIC` at that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
-    /// The counter's reading, in ticks.
+    /// Counter reading, in ticks.
     pub counter: u64,
-    /// The matching time, accurate to half the bracket.
+    /// Time of that reading, accurate to half of `bracket`.
     pub monotonic: Nanos,
-    /// Time between the two readings of the counter that enclose the reading of the clock.
+    /// Time between the two counter readings before and after the clock was read.
     pub bracket: Nanos,
 }
 
 impl Anchor {
-    /// The anchor if `CLOCK_MONOTONIC` itself is the counter.
+    /// Creates an anchor for the case that `CLOCK_MONOTONIC` itself is the counter.
     pub(super) fn exact(monotonic: Nanos) -> Self {
         Self {
             counter: monotonic.0.unsigned_abs(),
@@ -29,7 +29,8 @@ impl Anchor {
     }
 }
 
-/// A reading of the clock between two readings of a counter of possibly unknown frequency.
+/// A reading of the clock, and readings of the counter just before and after it. The counter's
+/// frequency need not be known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bracket {
     pub(super) before: u64,
@@ -38,12 +39,13 @@ pub(super) struct Bracket {
 }
 
 impl Bracket {
-    /// Ticks between the two readings of the counter.
+    /// Returns the number of ticks between the two counter readings.
     pub(super) fn width(&self) -> u64 {
         self.after.saturating_sub(self.before)
     }
 
-    /// Estimated counter reading at the time of the clock's reading: the bracket's middle.
+    /// Estimates the counter reading at the moment when the clock was read: the middle of the
+    /// bracket.
     pub(super) fn counter(&self) -> u64 {
         self.before + self.width() / 2
     }
@@ -61,8 +63,8 @@ impl Bracket {
 
 /// Returns the narrowest of [`TRIES`] brackets.
 ///
-/// An interruption only widens the bracket that it hits, so the narrowest is the least disturbed
-/// one. Brackets in which the counter stepped back are skipped. If all did, the last is returned.
+/// An interruption widens only the bracket that it falls into, so the narrowest one is the least
+/// disturbed. Brackets whose counter went backwards are skipped, unless all did.
 pub(super) fn tightest(counter: &mut impl Counter, clock: impl Fn() -> Nanos) -> Bracket {
     let mut read_bracket = || {
         let before = counter.read();
@@ -92,7 +94,7 @@ mod tests {
 
     use super::{Counter, tightest};
 
-    /// A 2 GHz counter whose readings take 10 ticks, some of them 1000 more.
+    /// A 2 GHz counter that takes 10 ticks to read, and sometimes 1000 ticks more.
     struct Disturbed<'a> {
         time: &'a Cell<u64>,
         reading: u32,

@@ -1,4 +1,4 @@
-//! Checks whether the CPU's counter can be trusted as a clock.
+//! Checks whether the CPU's counter is trustworthy as a clock.
 
 mod across;
 
@@ -10,18 +10,18 @@ use super::counter::NATIVE;
 use super::{CounterSource, CounterVerdict, Distrust, Hardware, NANOS_PER_SECOND, now};
 use crate::{cpus, sys};
 
-/// The frequency is measured over two halves of this length.
+/// Length of each half of the frequency measurement.
 const HALF: Duration = Duration::from_millis(25);
 
-/// Largest accepted difference between the two halves' frequencies, beyond the error of their
-/// brackets. NTP changes the rate of `CLOCK_MONOTONIC` by less than this within 50 ms.
+/// Maximum difference between the frequencies in the two halves, in addition to the error of the
+/// measurement. Within 50 ms, NTP changes the rate of `CLOCK_MONOTONIC` by less than that.
 const DRIFT_LIMIT_PPM: f64 = 100.0;
 
-/// Largest accepted difference between the measured frequency and the nominal one. NTP slews by up
-/// to 500 ppm, and the kernel's own value can come from an early, coarser calibration.
+/// Maximum difference between the measured and the nominal frequency. NTP slews by up to 500 ppm,
+/// and the kernel's value may come from an early, imprecise calibration.
 const NOMINAL_LIMIT_PPM: f64 = 1000.0;
 
-/// Kernel clock sources that are scaled versions of the CPU's counter.
+/// Clock sources of the kernel that are derived from the CPU's counter.
 const COUNTER_BASED: [&str; 6] = [
     "tsc",
     "tsc-early",
@@ -31,34 +31,35 @@ const COUNTER_BASED: [&str; 6] = [
     "arch_sys_counter",
 ];
 
-/// Results of checking the CPU's counter. All are measured except the nominal frequency.
+/// Result of checking the CPU's counter. All values are measured, except the nominal frequency.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterCheck {
-    /// The checked counter: the one that this architecture offers.
+    /// The counter that was checked, which depends on the architecture.
     pub source: CounterSource,
-    /// Whether it counts at one rate in all power states (`constant_tsc` and `nonstop_tsc` on
+    /// Whether its rate is the same in all power states (`constant_tsc` and `nonstop_tsc` on
     /// x86-64; guaranteed by the architecture on aarch64).
     pub invariant: bool,
-    /// Ticks per second of `CLOCK_MONOTONIC`, measured over 50 ms.
+    /// Frequency in Hz relative to `CLOCK_MONOTONIC`, measured over 50 ms.
     pub frequency_hz: u64,
-    /// Frequency declared by the kernel or the counter, if any.
+    /// Frequency in Hz according to the kernel or the counter itself, if known.
     pub nominal_hz: Option<u64>,
     /// How much faster the counter ran in the second half of the measurement than in the first, in
     /// parts per million.
     pub drift_ppm: f64,
-    /// Error bound of `drift_ppm`, from the widths of its brackets.
+    /// Maximum error of `drift_ppm`, from the widths of the brackets.
     pub drift_margin_ppm: f64,
-    /// Number of readings on one CPU that were enclosed by two readings on another.
+    /// Number of readings on one CPU that were made between two readings on another CPU.
     pub comparisons: u32,
-    /// Number of those that lay outside their enclosing readings: steps backwards in time.
+    /// Number of those readings that were not between the other two in value, so that time seemed
+    /// to go backwards.
     pub backwards_steps: u32,
-    /// The kernel's clock source; `unknown` if `/sys` does not show it.
+    /// The kernel's clock source, or `unknown` if `/sys` does not show it.
     pub clocksource: String,
-    /// Verdict from all of these.
+    /// Whether the counter is trusted, considering all of the above.
     pub verdict: CounterVerdict,
 }
 
-/// Checks this machine's counter, with the kernel's files under `root`.
+/// Checks this machine's counter. The kernel's `proc` and `sys` are in the directory `root`.
 pub(super) fn examine(root: &Path) -> CounterCheck {
     let source = NATIVE;
     let cpuinfo = read(root, "proc/cpuinfo");
@@ -99,7 +100,8 @@ pub(super) fn examine(root: &Path) -> CounterCheck {
     check
 }
 
-/// Reads a kernel file and trims it; empty if it does not exist.
+/// Reads a kernel file, without surrounding whitespace. Returns an empty string if it does not
+/// exist.
 fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path))
         .unwrap_or_default()
@@ -107,17 +109,17 @@ fn read(root: &Path, path: &str) -> String {
         .to_owned()
 }
 
-/// Whether the kernel reports that the counter keeps its rate in all power states.
+/// Whether the kernel reports that the counter has the same rate in all power states.
 fn is_invariant(source: CounterSource, cpuinfo: &str) -> bool {
     let flags = cpuinfo_field(cpuinfo, "flags").unwrap_or_default();
     let has = |flag| flags.split_whitespace().any(|word| word == flag);
     source == CounterSource::Cntvct || (has("constant_tsc") && has("nonstop_tsc"))
 }
 
-/// The kernel's calibrated frequency of the time-stamp counter.
+/// Returns the kernel's value for the frequency of the time-stamp counter.
 ///
-/// x86-64 derives its delay loop from that counter and prints it as `bogomips`: twice the frequency
-/// in MHz.
+/// On x86-64, the kernel derives its delay loop from that counter and shows it as `bogomips`, which
+/// is twice the frequency in MHz.
 fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     if source != CounterSource::Tsc {
         return None;
@@ -127,7 +129,7 @@ fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     Some(hundredths.checked_mul(5_000)?).filter(|hertz| *hertz > 0)
 }
 
-/// The first CPU's value of a field in `/proc/cpuinfo`.
+/// Returns the value of a field for the first CPU in `/proc/cpuinfo`.
 fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields
@@ -135,7 +137,7 @@ fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// Computes the frequency and its change from three brackets.
+/// Computes the frequency and the drift from three brackets.
 fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end: &Bracket) {
     let rate = |from: &Bracket, to: &Bracket| {
         let nanos = u128::from((to.monotonic - from.monotonic).0.unsigned_abs().max(1));
@@ -145,8 +147,8 @@ fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end
     check.frequency_hz = u64::try_from(rate(start, end)).unwrap_or(u64::MAX).max(1);
     let (first, second) = (rate(start, middle) as f64, rate(middle, end) as f64);
     check.drift_ppm = (second / first.max(1.0) - 1.0) * 1e6;
-    // Each half is off by at most the half widths of its end brackets; the drift is the difference
-    // of the two.
+    // Each rate is off by at most half the widths of the two brackets it was measured between. The
+    // drift is the difference of both rates, so the errors add up.
     let open = [start, middle, middle, end]
         .iter()
         .map(|b| b.width() as f64 / 2.0)
@@ -163,8 +165,8 @@ fn judge(check: &CounterCheck, available: &str) -> CounterVerdict {
     if !check.invariant {
         reasons.push(Distrust::NotInvariant);
     }
-    // An administrator may have chosen another source. But a counter that the kernel rejected is
-    // missing from the list of available sources.
+    // An administrator may have selected a different source. But a counter that the kernel has
+    // rejected does not appear in the list of available sources.
     let offered = available
         .split_whitespace()
         .any(|source| COUNTER_BASED.contains(&source));

@@ -1,11 +1,11 @@
-//! Fast time sources: the CPU's counter, or `CLOCK_MONOTONIC` instead.
+//! Fast time sources: the CPU's counter, or `CLOCK_MONOTONIC` as a substitute.
 
 use ticktax_model::Cpu;
 use ticktax_model::clock::CounterSource;
 
 use crate::{cpus, sys};
 
-/// The counter that this architecture offers.
+/// The counter of this architecture.
 pub(crate) const NATIVE: CounterSource = if !sys::HAS_COUNTER {
     CounterSource::Monotonic
 } else if cfg!(target_arch = "x86_64") {
@@ -14,23 +14,23 @@ pub(crate) const NATIVE: CounterSource = if !sys::HAS_COUNTER {
     CounterSource::Cntvct
 };
 
-/// The measuring loops' interface to a counter, which lets tests supply their own readings.
+/// A counter, as the measuring loops see it. Tests use scripted counters.
 pub(crate) trait Counter {
-    /// The count, in ticks.
+    /// Reads the counter, in ticks.
     fn read(&mut self) -> u64;
 
-    /// CPU that the thread runs on, if the system reports it.
+    /// Returns the CPU that the thread is running on, if the system reports it.
     fn cpu(&mut self) -> Option<Cpu>;
 }
 
-/// The CPU's own counter, read after all earlier instructions of the thread.
+/// The CPU's counter, read after all earlier instructions have completed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hardware;
 
-/// The CPU's own counter, read without waiting for earlier instructions.
+/// The CPU's counter, read without waiting for earlier instructions.
 ///
-/// Loops that compare one reading with the next use it. They do not need the ordering, and waiting
-/// for it would double the loop's time.
+/// Loops that compare consecutive readings use this. They do not need the ordering, which would
+/// make the loop take twice as long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FastHardware;
 
@@ -58,7 +58,7 @@ impl Counter for Hardware {
     }
 }
 
-/// `CLOCK_MONOTONIC`, read as a counter of nanoseconds.
+/// `CLOCK_MONOTONIC` as a counter of nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Monotonic;
 

@@ -1,16 +1,18 @@
-//! CPU time of a thread that moves data, and how much of that it spent between its system calls.
+//! CPU time of a thread that sends or receives, and how much of it was spent between system calls.
 
 use ticktax_model::Nanos;
 
 use crate::clock::{now, thread_cpu_time};
 
-/// One call in this many is timed, because reading the clock takes a tenth of the shortest calls.
+/// One call in this many is timed, because reading the clock takes a tenth as long as the shortest
+/// calls.
 const EVERY: u64 = 16;
 
-/// The work between two calls takes some hundred nanoseconds. A longer time means an interruption.
+/// The work between two calls takes a few hundred nanoseconds. Anything longer than this was an
+/// interruption.
 const LONGEST: Nanos = Nanos::from_micros(20);
 
-/// Counts a thread's calls, and estimates the time that it worked between them.
+/// Counts the calls of a thread, and estimates its CPU time between them.
 #[derive(Debug)]
 pub(super) struct CallClock {
     cpu_before: Nanos,
@@ -22,7 +24,7 @@ pub(super) struct CallClock {
 }
 
 impl CallClock {
-    /// Starts the clock, in the thread that makes the calls.
+    /// Starts the clock. Call this in the thread that makes the calls.
     pub(super) fn start() -> Self {
         Self {
             cpu_before: thread_cpu_time(),
@@ -33,7 +35,7 @@ impl CallClock {
         }
     }
 
-    /// Notes that a call is about to be made at `at`.
+    /// Records that a call starts at `at`.
     pub(super) fn enter(&mut self, at: Nanos) {
         if let Some(returned) = self.returned.take() {
             let between = at - returned;
@@ -44,7 +46,7 @@ impl CallClock {
         }
     }
 
-    /// Notes that a call that moved data has returned.
+    /// Records that a call has returned and has moved data.
     pub(super) fn returned(&mut self) {
         self.calls += 1;
         if self.calls.is_multiple_of(EVERY) {
@@ -52,17 +54,17 @@ impl CallClock {
         }
     }
 
-    /// Notes that the thread waits for its rate, which is not work between calls.
+    /// Records that the thread waits to keep its rate, which does not count as work.
     pub(super) fn waits(&mut self) {
         self.returned = None;
     }
 
-    /// Number of calls that moved data.
+    /// Returns the number of calls that moved data.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// CPU time since the start, and its part between calls.
+    /// Returns the CPU time since the start, and the part of it between calls.
     pub(super) fn stop(&self) -> (Nanos, Nanos) {
         let cpu = thread_cpu_time() - self.cpu_before;
         let each = self.between.0 as f64 / self.sampled.max(1) as f64;

@@ -1,31 +1,31 @@
-//! Numbered datagrams: their header, and the record of arrived ones.
+//! Numbered datagrams: their header, and a record of those that arrived.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Datagrams;
 
-/// Size of each datagram's header in bytes: the sender's token, the number, and the time of
-/// sending.
+/// Size of the header in bytes: the sender's token, the number, and the time of sending, with 8
+/// bytes each.
 pub(super) const HEADER: u32 = 24;
 
-/// Largest accepted step of a number beyond all earlier ones. Higher numbers are rejected, so that
-/// a stranger's packet costs no memory. At a million per second, this is a minute of nothing but
-/// losses.
+/// Maximum difference between a number and the highest one before. Higher numbers are rejected, so
+/// that a stray packet cannot use up the memory. At a million datagrams per second, this
+/// corresponds to a minute in which all are lost.
 const FURTHEST: u64 = 1 << 26;
 
-/// Shortest wait for stragglers.
+/// Minimum time to wait for stragglers.
 const SHORTEST: Nanos = Nanos::from_millis(200);
 
-/// Longest wait for stragglers.
+/// Maximum time to wait for stragglers.
 const LONGEST: Nanos = Nanos::from_secs(10);
 
-/// Writes the header of a datagram, which has at least [`HEADER`] bytes.
+/// Writes the header of a datagram to `into`, which must have at least [`HEADER`] bytes.
 pub(super) fn write_head(into: &mut [u8], token: u64, number: u64, at: Nanos) {
     into[..8].copy_from_slice(&token.to_le_bytes());
     into[8..16].copy_from_slice(&number.to_le_bytes());
     into[16..24].copy_from_slice(&at.0.to_le_bytes());
 }
 
-/// Reads the number and time of a datagram with this token; `None` for a stranger's datagram.
+/// Returns the number and the time of sending, or `None` if the datagram does not have this token.
 fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
     let word = |at: usize| {
         let bytes = datagram.get(at..at + 8)?;
@@ -39,25 +39,25 @@ fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) number: u64,
-    /// When it was sent, by the sender's clock.
+    /// When the datagram was sent, on the sender's clock.
     pub(super) sent: Nanos,
-    /// Whether it is a duplicate.
+    /// Whether the same datagram has arrived before.
     pub(super) is_again: bool,
-    /// Whether a datagram with a higher number arrived earlier.
+    /// Whether a datagram with a higher number has arrived before.
     pub(super) is_late: bool,
 }
 
-/// The record of arrived datagrams.
+/// Record of the datagrams that arrived.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     token: u64,
-    /// A bit for each number.
+    /// One bit per number: whether that datagram has arrived.
     seen: Vec<u64>,
-    /// The highest number plus 1.
+    /// The highest number so far, plus 1.
     next: u64,
     counts: Datagrams,
-    /// The shortest and the longest delay seen. They include the difference between the receiver's
-    /// clock and the sender's.
+    /// The shortest and the longest delay so far. They include the difference between the clocks of
+    /// the two ends.
     delays: Option<(Nanos, Nanos)>,
 }
 
@@ -72,12 +72,13 @@ impl Arrivals {
         }
     }
 
-    /// Records a datagram that arrived at this time; false if it is a stranger's.
+    /// Records a datagram that arrived at `at`. Returns `false` if it is not from this sender.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos) -> bool {
         self.note(datagram, at).is_some()
     }
 
-    /// Like [`Arrivals::take`], but returns the arrival; `None` if it is a stranger's.
+    /// Like [`Arrivals::take`], but returns the arrival, or `None` if the datagram is not from this
+    /// sender.
     pub(super) fn note(&mut self, datagram: &[u8], at: Nanos) -> Option<Arrival> {
         let (number, sent) = read_head(datagram, self.token)?;
         let furthest = self.next.checked_add(FURTHEST)?;
@@ -124,13 +125,14 @@ impl Arrivals {
         seen & (1 << (number % 64)) == 0
     }
 
-    /// Whether all `sent` datagrams have arrived.
+    /// Whether `sent` datagrams have arrived.
     pub(super) fn has_all(&self, sent: u64) -> bool {
         self.counts.arrived >= sent
     }
 
-    /// Silence after which missing datagrams count as lost: well above the longest delay seen. The
-    /// clocks of two hosts may differ by any amount, so only the spread of the delays counts.
+    /// Returns how long to wait for missing datagrams before they count as lost, which is well
+    /// above the longest delay so far. Only the spread of the delays matters, because the clocks of
+    /// two hosts can differ by any amount.
     pub(super) fn grace(&self) -> Nanos {
         let spread = self
             .delays
@@ -138,7 +140,7 @@ impl Arrivals {
         (SHORTEST + spread.min(LONGEST).times(2.0)).min(LONGEST)
     }
 
-    /// Totals, given the number of datagrams sent.
+    /// Returns the totals. `sent` is the number of datagrams sent, if known.
     pub(super) fn finish(&self, sent: Option<u64>, drained: Nanos) -> Datagrams {
         Datagrams {
             sent,
@@ -195,12 +197,12 @@ mod tests {
     fn the_wait_for_stragglers_grows_with_the_spread_of_delays() {
         let mut arrivals = Arrivals::new(TOKEN);
         assert_eq!(arrivals.grace(), SHORTEST);
-        // The receiver's clock is an hour behind: only the difference of 300 ms counts.
+        // The receiver's clock is an hour behind. Only the difference of 300 ms matters.
         let hour = 3_600_000_000_000;
         arrivals.take(&datagram(0, hour), Nanos(0));
         arrivals.take(&datagram(1, hour), Nanos(300_000_000));
         assert_eq!(arrivals.grace(), SHORTEST + Nanos::from_millis(600));
-        // No clock value may cause a panic or an endless wait.
+        // No time of sending may cause a panic or an endless wait.
         arrivals.take(&datagram(2, i64::MIN), Nanos(1));
         assert!(arrivals.grace() <= Nanos::from_secs(10));
     }

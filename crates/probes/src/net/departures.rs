@@ -1,32 +1,34 @@
-//! Compressed record of when each datagram was sent, for a receiver that asks about lost ones.
+//! A compressed record of when each datagram was sent, so that the sender can answer when lost ones
+//! were.
 //!
-//! A paced sender follows a straight line of numbers over time, except when it is delayed and then
-//! catches up. Only the corners are kept, so that every datagram lies within [`STRAY`] of the line
-//! between its neighbouring corners. The method is swinging door compression (E. H. Bristol, US
-//! patent 4 669 097, 1987).
+//! As long as a paced sender is on time, the numbers lie on a straight line over time. When it is
+//! delayed and catches up, the line has corners. Only the corners are stored, such that every
+//! datagram is within [`STRAY`] of the line between its neighbouring corners. The method is
+//! swinging door compression (E. H. Bristol, US patent 4 669 097, 1987).
 
 use ticktax_model::Nanos;
 
-/// Largest error of a datagram's time.
+/// Maximum error of a reconstructed time.
 const STRAY: Nanos = Nanos::from_micros(100);
 
-/// Maximum number of corners, 16 bytes each.
+/// Maximum number of corners. Each takes 16 bytes.
 const CORNERS: usize = 1 << 18;
 
-/// The number of a datagram, and when it was sent.
+/// Number of a datagram, and when it was sent.
 pub(super) type Departure = (u64, Nanos);
 
-/// The departures of all datagrams sent, in order.
+/// When each datagram was sent, in order.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     corners: Vec<Departure>,
     last: Departure,
-    /// Range of slopes from the last corner that fit all later datagrams, in ns per datagram.
+    /// Slopes of lines from the last corner that fit all later datagrams: minimum and maximum, in
+    /// ns per datagram.
     slopes: Option<(f64, f64)>,
 }
 
 impl Departures {
-    /// Records a datagram, whose number is higher than all earlier ones.
+    /// Records that datagram `number` was sent at `at`. Numbers must increase.
     pub(super) fn note(&mut self, number: u64, at: Nanos) {
         let before = std::mem::replace(&mut self.last, (number, at));
         let Some(&corner) = self.corners.last() else {
@@ -34,7 +36,7 @@ impl Departures {
             return;
         };
         if self.corners.len() >= CORNERS {
-            // Times after the last corner are unknown.
+            // No corner can be added, so later times remain unknown.
             self.last = before;
             return;
         }
@@ -49,8 +51,9 @@ impl Departures {
         self.slopes = Some((slope - tolerance, slope + tolerance));
     }
 
-    /// The times of `first` up to but excluding `end`: both ends, and the corners between them.
-    /// Empty if part of the range is unknown.
+    /// Returns when the datagrams from `first` to `end` (exclusive) were sent: the first one, the
+    /// last one, and all corners between them. The result is empty if any of these times is
+    /// unknown.
     pub(super) fn within(&self, (first, end): (u64, u64)) -> Vec<Departure> {
         let Some(last) = end.checked_sub(1).filter(|&last| first <= last) else {
             return Vec::new();
@@ -68,7 +71,7 @@ impl Departures {
         all
     }
 
-    /// When a datagram was sent, to within [`STRAY`].
+    /// Returns when a datagram was sent, to within [`STRAY`].
     fn at(&self, number: u64) -> Option<Nanos> {
         let next = self.corners.partition_point(|corner| corner.0 <= number);
         let before = *self.corners.get(next.checked_sub(1)?)?;
@@ -77,13 +80,14 @@ impl Departures {
     }
 }
 
-/// Slope of the line between two departures, and its tolerance for the later one.
+/// Returns the slope from one departure to another, and the change of slope that moves the latter
+/// by [`STRAY`].
 fn slope(from: Departure, to: Departure) -> (f64, f64) {
     let steps = to.0.saturating_sub(from.0).max(1) as f64;
     ((to.1 - from.1).0 as f64 / steps, STRAY.0 as f64 / steps)
 }
 
-/// Interpolates when a number between two known departures was sent.
+/// Interpolates when `number` was sent, between two known departures.
 pub(super) fn between(before: Departure, after: Departure, number: u64) -> Nanos {
     let (all, part) = (
         after.0.saturating_sub(before.0),
@@ -100,7 +104,7 @@ mod tests {
 
     use super::{CORNERS, Departure, Departures, STRAY, between};
 
-    /// When `number` was sent, as the receiver interpolates it.
+    /// Returns when `number` was sent, interpolated as the receiver does it.
     fn interpolated(points: &[Departure], number: u64) -> Nanos {
         let next = points.partition_point(|point| point.0 <= number);
         let after = points.get(next).unwrap_or(&points[points.len() - 1]);
@@ -117,7 +121,8 @@ mod tests {
         (departures, times)
     }
 
-    /// 20 000 per second with one interruption of 10 ms, after which the sender catches up.
+    /// The sender sends 20,000 datagrams per second, except for one interruption of 10 ms. Then it
+    /// catches up.
     #[test]
     fn a_delayed_sender_has_corners_only_at_the_delay() {
         let mut steps = vec![50_000; 10_000];
@@ -160,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// No reported time is off by more than the limit, for any behaviour of the sender.
+        /// No reconstructed time is off by more than the limit, for any behaviour of the sender.
         #[test]
         fn no_time_is_off_by_more_than_the_limit(
             steps in prop::collection::vec(prop_oneof![
@@ -175,7 +180,7 @@ mod tests {
             prop_assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for (number, at) in times.iter().enumerate().skip(first) {
                 let error = interpolated(&points, number as u64) - *at;
-                // Plus the rounding error of a double.
+                // Allow 10 ns for rounding of doubles.
                 prop_assert!(error.0.abs() <= STRAY.0 + 10, "{number}: {error:?}");
             }
         }

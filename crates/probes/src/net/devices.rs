@@ -1,12 +1,12 @@
-//! The rtnetlink messages that create a pair of virtual Ethernet devices.
+//! rtnetlink messages that create a pair of virtual Ethernet devices.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::socket::SockProtocol;
 use ticktax_host::netlink::{Body, CREATE, Netlink};
 
-/// Interface index of both devices, each in a separate namespace. The first indexes belong to the
-/// loopback device and to tunnels that the kernel puts into every namespace (`sit0`, `tunl0`,
+/// Interface index of each device in its namespace. Lower indexes belong to the loopback device and
+/// to tunnels that the kernel creates in every namespace (`sit0`, `tunl0`,
 /// `net.core.fb_tunnels_only_for_init_net`).
 pub(super) const INDEX: u32 = 117;
 
@@ -28,12 +28,13 @@ const LOCAL: u16 = 2;
 /// Interface flag `IFF_UP`.
 const UP: u32 = 1;
 
-/// Opens a netlink socket to the devices of the calling thread's namespace.
+/// Opens a netlink socket for the devices in the calling thread's namespace.
 pub(super) fn open() -> nix::Result<Netlink> {
     Netlink::open(SockProtocol::NetlinkRoute)
 }
 
-/// Creates a pair of devices: one here, its peer in the namespace of a file descriptor.
+/// Creates a pair of devices: one in the calling thread's namespace, and one in the namespace of
+/// file descriptor `peer`.
 pub(super) fn add_pair(netlink: &Netlink, peer: &OwnedFd, mtu: u32) -> nix::Result<()> {
     let peer_fd = peer.as_raw_fd().cast_unsigned();
     let peer = link(0)
@@ -51,7 +52,7 @@ pub(super) fn add_pair(netlink: &Netlink, peer: &OwnedFd, mtu: u32) -> nix::Resu
     netlink.ask(NEW_LINK, CREATE, &pair)
 }
 
-/// Gives the namespace's device an address in a network of 4, and brings it up.
+/// Assigns an address in a /30 network to the device in this namespace, and brings it up.
 pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     const IPV4: u8 = 2;
     let mut body = Body(vec![IPV4, 30, 0, 0]);
@@ -61,7 +62,7 @@ pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     netlink.ask(NEW_LINK, 0, &link(UP))
 }
 
-/// Message header for the device with these flags.
+/// Builds the message header for the device, with these flags.
 fn link(flags: u32) -> Body {
     let mut body = vec![0; 4];
     for word in [INDEX, flags, flags] {

@@ -6,11 +6,11 @@ use nix::errno::Errno;
 
 use super::tuning::SysctlError;
 
-/// Why traffic could not start, or why it ended early. Each message is one line for the user.
+/// Why traffic could not start, or ended early. Each message is one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The receiver cannot listen on the address.
+    /// The receiver cannot listen at its address.
     #[error(
         "cannot listen on {address}: {why}; stop the program that uses the port, or choose another \
          with --listen"
@@ -32,7 +32,7 @@ pub enum NetError {
         /// The kernel's reason.
         why: String,
     },
-    /// The address is invalid.
+    /// The address is not valid.
     #[error(
         "invalid address `{address}`: {why}; give a host and port, such as 192.0.2.7:7117 or \
          server:7117"
@@ -43,34 +43,34 @@ pub enum NetError {
         /// The problem with it.
         why: String,
     },
-    /// The program at the other end is not a ticktax receiver.
+    /// A program answers at the address, but not a ticktax receiver.
     #[error(
         "the program at {address} is not a ticktax receiver (`ticktax net recv` or `ticktax pace \
          --udp --listen`): check the port (default 7117)"
     )]
     NotOurs {
-        /// Its address.
+        /// Address of the program.
         address: String,
     },
-    /// The other end uses another version of the protocol.
+    /// The other end uses a different version of the protocol.
     #[error(
         "{address} runs ticktax {theirs}, whose protocol is incompatible with this version \
          ({ours}): use the same ticktax at both ends"
     )]
     Version {
-        /// The other end's address.
+        /// Address of the other end.
         address: String,
-        /// The other end's version.
+        /// ticktax version of the other end.
         theirs: String,
-        /// Our version.
+        /// ticktax version of this end.
         ours: String,
     },
-    /// The receiver refused, and gave a reason.
+    /// The receiver rejected the traffic.
     #[error("the receiver at {address} refused: {why}")]
     Refused {
-        /// Its address.
+        /// Address of the receiver.
         address: String,
-        /// Its reason.
+        /// Reason given by the receiver.
         why: String,
     },
     /// The other end closed the connection.
@@ -79,23 +79,23 @@ pub enum NetError {
          reason"
     )]
     Gone {
-        /// Its address.
+        /// Address of the other end.
         address: String,
-        /// How this end noticed.
+        /// How this end noticed it.
         why: String,
     },
-    /// The other end was silent for too long.
+    /// The other end has been silent for too long.
     #[error(
         "no message from {address} for {seconds} s: check that the program still runs, and the \
          network in between"
     )]
     Silent {
-        /// Its address.
+        /// Address of the other end.
         address: String,
-        /// Duration of the silence, in s.
+        /// Length of the silence, in s.
         seconds: u32,
     },
-    /// Ctrl-C before anything was sent.
+    /// The user pressed Ctrl-C before anything was sent.
     #[error("interrupted before any traffic was sent")]
     Interrupted,
     /// Network namespaces cannot be created.
@@ -120,20 +120,20 @@ pub enum NetError {
         mtu: u32,
         /// The kernel's reason.
         why: String,
-        /// Smallest accepted MTU.
+        /// Minimum MTU.
         min: u32,
-        /// Largest accepted MTU.
+        /// Maximum MTU.
         max: u32,
     },
-    /// A property of the requested link is out of range.
+    /// A property of the link is out of range.
     #[error("invalid link {what}: choose {range}")]
     LinkRange {
         /// Name of the property.
         what: &'static str,
-        /// The accepted range, in words.
+        /// Description of the valid range.
         range: String,
     },
-    /// The kernel lacks the queueing discipline that limits a link.
+    /// The kernel lacks the queueing discipline needed to shape the link.
     #[error(
         "this kernel lacks {qdisc}, needed for {asked} ({option}): load the module {module}, or \
          boot a kernel that has it"
@@ -148,47 +148,47 @@ pub enum NetError {
         /// The kernel module.
         module: &'static str,
     },
-    /// The kernel refuses to limit a link.
+    /// The kernel refused to shape the link.
     #[error("cannot set the link's rate, delay or loss: {why}; try other values")]
     Link {
-        /// Its reason.
+        /// The kernel's reason.
         why: String,
     },
-    /// The size of a call is out of range.
+    /// The size of a read, write or datagram is out of range.
     #[error("invalid size of {bytes} bytes per call over {protocol}: choose {min} to {max}")]
     Size {
         /// The requested size.
         bytes: u32,
         /// The protocol.
         protocol: &'static str,
-        /// Smallest accepted size.
+        /// Minimum size.
         min: u32,
-        /// Largest accepted size.
+        /// Maximum size.
         max: u32,
     },
-    /// Logging needs datagrams, but the sender sends a stream.
+    /// The receiver is to log datagrams, but the sender sends a stream.
     #[error(
         "{address} sends a TCP stream, but this receiver needs UDP: use `ticktax pace --udp --to \
          HOST` there"
     )]
     NotDatagrams {
-        /// The sender's address.
+        /// Address of the sender.
         address: String,
     },
     /// A sysctl cannot be set in a namespace.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// A socket refuses an option.
+    /// A socket option was refused.
     #[error("cannot set a socket's {name} to {value}: {why}")]
     Option {
-        /// Name of the option, as the user varies it.
+        /// Name of the option, as used in sweeps.
         name: &'static str,
         /// The requested value.
         value: String,
         /// The kernel's reason.
         why: String,
     },
-    /// A device refuses an offload setting.
+    /// The device refused an offload setting.
     #[error("cannot set the offload {name} of a veth device: {why}")]
     Offload {
         /// ethtool's name of the offload.
@@ -196,18 +196,18 @@ pub enum NetError {
         /// The kernel's reason.
         why: String,
     },
-    /// Another system call failed.
+    /// Some other system call failed.
     #[error("cannot {what}: {why}")]
     System {
-        /// The failed action.
+        /// The attempted action.
         what: &'static str,
-        /// The kernel's reason, and a remedy.
+        /// The kernel's reason, with a remedy.
         why: String,
     },
 }
 
 impl NetError {
-    /// Wraps an I/O error of an action that should work.
+    /// Returns a closure that wraps the I/O error of an action that normally succeeds.
     pub(super) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::System {
             what,
@@ -215,7 +215,7 @@ impl NetError {
         }
     }
 
-    /// Like [`NetError::system`], for an error of nix.
+    /// Like [`NetError::system`], for errors of the nix crate.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -224,16 +224,16 @@ impl NetError {
     }
 }
 
-/// The kernel's reason in words, without the error number.
+/// Describes an I/O error without its error number.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => words(Errno::from_raw(number)),
-        // Failed look-ups of host names carry a message instead of an error number.
+        // Errors in looking up host names have a message instead of a number.
         None => error.to_string().to_lowercase(),
     }
 }
 
-/// Like [`reason`], for an error number alone.
+/// Like [`reason`], for an error number.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

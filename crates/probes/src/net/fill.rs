@@ -1,8 +1,8 @@
-//! A receiving socket's buffer: its size, and the number of datagrams that fill it.
+//! The receive buffer of a socket: its size, and how many datagrams fill it.
 //!
-//! The kernel charges a datagram for the memory that it takes, not for its data. That amount
-//! depends on its length, on the device and on the kernel. So before the traffic starts, a socket
-//! like the receiver's is filled over the same link, and the kernel's counters are read.
+//! The kernel charges a datagram by the memory it occupies, not by its length. The charge depends
+//! on the length, the device and the kernel. Before the traffic starts, a similar socket is
+//! therefore filled over the same link, and the kernel's counters are read.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,42 +21,44 @@ use super::namespaces::RECEIVER;
 use crate::clock::now;
 use crate::sys::socket_memory;
 
-/// Allowed buffer sizes in bytes. The kernel doubles a size and keeps it in 31 bits.
+/// Allowed sizes of the buffer, in bytes. The kernel doubles the size, and the result must fit in
+/// 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;
 
-/// Wait between checks for a datagram that has not arrived yet.
+/// Time to wait before checking again whether a datagram has arrived.
 const SETTLE: Duration = Duration::from_micros(100);
 
-/// Longest time for filling a buffer.
+/// Time limit for filling a buffer.
 const LONGEST: Nanos = Nanos::from_secs(2);
 
-/// Requested size of the receiving socket's buffer.
+/// Requested size of the receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferAsk {
-    /// Bytes to request with `SO_RCVBUF`; `None` keeps the kernel's default.
+    /// Size in bytes for `SO_RCVBUF`. `None` leaves the kernel's default.
     pub bytes: Option<u32>,
 }
 
-/// Settings of a receiver that logs.
+/// Settings of a receiver with a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logging {
     pub(super) ask: BufferAsk,
-    /// Charge measured beforehand over this machine's own link.
+    /// Charge per datagram, measured beforehand if both ends are on this machine.
     charge: Option<Charge>,
-    /// Whether both ends are on this machine, and read one clock.
+    /// Whether both ends are on this machine and thus read the same clock.
     pub(super) same_clock: bool,
-    /// Limit of `rmem_max`, read in the current namespace because not every namespace has the file.
+    /// The limit `rmem_max`. It is read in the current namespace, because not all namespaces have
+    /// that file.
     max_ask_bytes: Option<u64>,
 }
 
 impl Logging {
-    /// Settings of a receiver whose sender is on another host.
+    /// Settings for a sender on a different host.
     pub(super) fn alone(ask: BufferAsk) -> Self {
         Self::new(ask, None, false)
     }
 
-    /// Settings of a receiver whose sender is on this machine, with the charge measured over their
-    /// link.
+    /// Settings for a sender on this machine. `charge` was measured over the link between the two
+    /// ends.
     pub(super) fn beside_sender(ask: BufferAsk, charge: Option<Charge>) -> Self {
         Self::new(ask, charge, true)
     }
@@ -71,7 +73,7 @@ impl Logging {
         }
     }
 
-    /// Sets a socket's buffer, as far as the kernel permits.
+    /// Sets the size of a socket's buffer, as far as the kernel permits.
     pub(super) fn set(&self, socket: &UdpSocket) -> Result<SocketBuffer, NetError> {
         let is_forced = ask(socket, self.ask)?;
         Ok(SocketBuffer {
@@ -84,8 +86,8 @@ impl Logging {
     }
 }
 
-/// Requests a buffer size. If the kernel grants less, tries again with the privilege to exceed its
-/// limit. Returns whether that was necessary and worked.
+/// Requests a buffer size. If the kernel grants less because of its limit, tries to exceed the
+/// limit, which needs a privilege. Returns whether that was necessary and successful.
 fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let Some(bytes) = ask.bytes else {
         return Ok(false);
@@ -94,7 +96,7 @@ fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let wanted = bytes as usize;
     setsockopt(socket, sockopt::RcvBuf, &wanted).map_err(failed)?;
     let has_less = size(socket)? < 2 * u64::from(bytes);
-    // Without the privilege, the size remains unchanged.
+    // Without the privilege, this fails and the size stays the same.
     Ok(has_less && setsockopt(socket, sockopt::RcvBufForce, &wanted).is_ok())
 }
 
@@ -103,8 +105,8 @@ fn size(socket: &UdpSocket) -> Result<u64, NetError> {
     Ok(getsockopt(socket, sockopt::RcvBuf).map_err(failed)? as u64)
 }
 
-/// Measures the charge of datagrams of this size, from one namespace to the other or over loopback.
-/// Returns `None` if the buffer did not fill in time.
+/// Measures the charge of datagrams with `bytes` bytes, between the namespaces `ends` (sender and
+/// receiver) or over the loopback device. Returns `None` if the buffer was not full in time.
 pub(super) fn charge(
     ends: Option<(&Namespace, &Namespace)>,
     bytes: u32,
@@ -133,8 +135,8 @@ pub(super) fn charge(
         sender.send(&datagram).map_err(&failed)?;
         sent += 1;
         let mut seen = memory()?;
-        // On a link of this machine, a datagram has usually arrived when the send returns. If a
-        // kernel thread receives it, that thread must run first.
+        // On this machine, a datagram has usually arrived when the send returns. But if a kernel
+        // thread receives it, that thread has to run first.
         while seen[0] == before && seen[2] == 0 && now() < until {
             thread::sleep(SETTLE);
             seen = memory()?;
@@ -154,7 +156,8 @@ pub(super) fn charge(
     Ok(None)
 }
 
-/// Opens a socket in a namespace. It stays there, even if threads of other namespaces use it.
+/// Opens a socket in a namespace. It remains in that namespace when threads in other namespaces use
+/// it.
 fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, NetError> {
     let bind = || UdpSocket::bind(at).map_err(NetError::system("open a UDP socket"));
     let Some(namespace) = namespace else {
@@ -185,9 +188,9 @@ mod tests {
     use super::{BufferAsk, Logging, ask, charge, size};
     use crate::sys::socket_memory;
 
-    /// Number of datagrams lost when `waiting` of them are in the buffer and more arrive while they
-    /// are read. For every ten reads, `coming` arrive, and the buffer holds `holds`. A single
-    /// thread does everything, so that the result is deterministic.
+    /// Puts `waiting` datagrams into a buffer, and then sends `coming` more for every ten that are
+    /// read. The buffer has room for `holds` datagrams. Returns how many are lost. A single thread
+    /// does all of this, so the result is deterministic.
     fn lost_while_reading(waiting: u32, coming: u32, holds: u64, each: u64) -> u32 {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         receiver.set_nonblocking(true).unwrap();
@@ -211,8 +214,9 @@ mod tests {
         socket_memory(receiver.as_fd()).unwrap()[2]
     }
 
-    /// Read datagrams stay charged until they make up a quarter of the buffer: B ≥ P / (1 − ρ/4),
-    /// the formula of the buffer report.
+    /// The charge of datagrams that have been read is released only when it reaches a quarter of
+    /// the buffer. So a buffer must have B ≥ P / (1 − ρ/4), which is the formula in the buffer
+    /// report.
     #[test]
     fn the_kernel_releases_buffer_memory_in_quarters() {
         const WAITING: u32 = 60;

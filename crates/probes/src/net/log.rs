@@ -1,15 +1,15 @@
-//! A receiver's log of datagrams: missing ones, when they were sent, and when the receiver paused.
+//! A receiver's log of datagrams: which are missing, when they were sent, and when the receiver
+//! paused.
 //!
-//! # Which pause belongs to a loss
-//! A datagram that finds the socket's buffer full is lost at the moment it arrives. The cause of
-//! the full buffer is the pause in which it arrives: the time between two reads during which
-//! datagrams were waiting. Each read therefore records how long datagrams had been waiting. A burst
-//! of losses is assigned the pause during which its first datagram was sent, if there is one.
-//! Between two hosts, times of sending are converted to the receiver's clock with the shortest
-//! delay seen.
+//! # Which pause caused a loss
+//! A datagram is lost at the moment it arrives at a full socket buffer. The buffer is full because
+//! of the pause at that moment: a time between two reads while datagrams were waiting. The log thus
+//! records for each read how long datagrams had been waiting. A burst of losses is attributed to
+//! the pause in which its first datagram was sent, if there is one. Between two hosts, times of
+//! sending are converted to the receiver's clock using the shortest delay so far.
 //!
 //! A burst lasts until the receiver has read everything that was waiting. Until then, all losses
-//! belong to the same pause.
+//! have the same cause.
 
 mod course;
 mod lost;
@@ -24,74 +24,75 @@ use super::departures::{Departure, between};
 use course::Courses;
 use lost::SenderTimes;
 
-/// Shortest time between two reads that counts as a pause.
+/// Minimum time between two reads that counts as a pause.
 const PAUSE: Nanos = Nanos::from_micros(50);
 
-/// Maximum number of pauses kept. A burst is only noticed after the buffer that filled during its
-/// pause has been read.
+/// Maximum number of recent pauses to remember. A burst becomes visible only after the receiver has
+/// read the buffer that was filled during the pause.
 const PAUSES: usize = 1 << 12;
 
-/// Maximum number of gaps in the sequence, 48 bytes each, and of bursts.
+/// Maximum number of gaps in the numbers (48 bytes each), and maximum number of bursts.
 const GAPS: usize = 1 << 18;
 
-/// If the times of sending in a gap are uncertain by more than this, the sender is asked.
+/// If the times of sending in a gap are known less precisely than this, the receiver asks the
+/// sender.
 const UNSURE: Nanos = Nanos::from_micros(200);
 
-/// Maximum number of gaps that the sender is asked about.
+/// Maximum number of gaps to ask the sender about.
 const ASKED: usize = 1 << 12;
 
-/// Maximum number of time slots.
+/// Maximum number of slots that the traffic's length is divided into.
 const SLOTS: i64 = 60;
 
-/// Shortest slot.
+/// Minimum length of a slot.
 const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
 
-/// Bound for all clock readings: 73 years.
+/// Limit for all clock readings: 73 years.
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// The p99 is reported from this number of delays on (95 % confidence).
+/// Number of delays from which on the p99 is reported (95 % confidence).
 const MIN_FOR_P99: u64 = 299;
 
-/// A datagram that was read.
+/// A datagram that was read from the socket.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     number: u64,
-    /// When it was sent, by the sender's clock.
+    /// When it was sent, on the sender's clock.
     sent: Nanos,
-    /// When it was read, by the receiver's clock.
+    /// When it was read, on the receiver's clock.
     at: Nanos,
-    /// The socket's drop count when this datagram entered the buffer.
+    /// Number of datagrams that the socket had dropped when this one entered the buffer.
     drops: u32,
 }
 
-/// A time between two reads during which datagrams were waiting.
+/// A time between two reads while datagrams were waiting.
 #[derive(Clone, Copy, Debug)]
 struct Paused {
     start: Nanos,
     end: Nanos,
-    /// Number of the datagram read at its end.
+    /// Number of the datagram that was read at the end of the pause.
     number: u64,
-    /// Whether datagrams were lost during it.
+    /// Whether datagrams were lost during the pause.
     has_lost: bool,
 }
 
-/// Missing numbers, from `first` up to but excluding `end`.
+/// A range of missing numbers. `end` is exclusive.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: u64,
     end: u64,
-    /// When the first and the last were sent, by the sender's clock, interpolated from their
+    /// When the first and the last one were sent, on the sender's clock, interpolated between their
     /// neighbours.
     sent: (Nanos, Nanos),
     burst: usize,
-    /// Whether one of them arrived late after all.
+    /// Whether one of them arrived after all, late.
     has_late: bool,
-    /// Whether the burst's pause ended between the sending of the datagrams before and after the
-    /// gap.
+    /// Whether the pause of the burst ended within this gap: after the datagram before the gap was
+    /// sent, and before the one after it was.
     ends_pause: bool,
 }
 
-/// A receiver's log.
+/// A receiver's log of datagrams.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) arrivals: Arrivals,
@@ -99,20 +100,20 @@ pub(super) struct Log {
     /// Whether both ends read the same clock.
     same_clock: bool,
     first_sent: Option<Nanos>,
-    /// The last datagram in order.
+    /// The datagram with the highest number so far.
     last: Option<Read>,
-    /// When the last read of any datagram returned.
+    /// When the last read returned, of any datagram.
     read_at: Option<Nanos>,
-    /// The shortest delay, which may span two clocks.
+    /// Shortest delay so far. It may include the difference between two clocks.
     shortest: Nanos,
-    /// The latest pauses.
+    /// Recent pauses.
     pauses: VecDeque<Paused>,
-    /// The longest earlier pause without losses.
+    /// The longest pause without losses among those no longer in `pauses`.
     other_pause: Nanos,
-    /// Whether new losses belong to the last burst: the waiting datagrams have not all been read
-    /// since.
+    /// Whether new losses belong to the last burst, because the datagrams that were waiting have
+    /// not all been read.
     open: bool,
-    /// Whether the buffer was empty at some moment since the last read, in order or not.
+    /// Whether the buffer has been empty since the last read.
     was_empty: bool,
     gaps: Vec<Gap>,
     departures: SenderTimes,
@@ -126,7 +127,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// An empty log for datagrams that arrive at a rate for a length of time.
+    /// Creates a log for traffic of this length and rate.
     pub(super) fn new(
         arrivals: Arrivals,
         (length, rate_hz): (Nanos, Option<f64>),
@@ -157,20 +158,20 @@ impl Log {
         }
     }
 
-    /// Notes that no datagram is waiting.
+    /// Records that no datagram is waiting.
     pub(super) fn is_empty_now(&mut self) {
         self.open = false;
         self.was_empty = true;
     }
 
-    /// Records a datagram read at this time, with the socket's drop count; false if it is a
-    /// stranger's.
+    /// Records a datagram that was read at `at`, and how many datagrams the socket had dropped.
+    /// Returns `false` if it is not from this sender.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
         let was_empty = std::mem::take(&mut self.was_empty);
         let Some(arrival) = self.arrivals.note(datagram, at) else {
             return false;
         };
-        // Clamped, so that implausible clock readings cannot overflow a difference of two times.
+        // Clamp the time, so that differences cannot overflow even if the clock is nonsense.
         let sent = Nanos(arrival.sent.0.clamp(-LATEST.0, LATEST.0));
         let number = arrival.number;
         let delay = at - sent;
@@ -206,14 +207,14 @@ impl Log {
             number,
             sent,
             at,
-            // The kernel omits the count until the first drop.
+            // The kernel omits the count until it drops a datagram.
             drops: drops.unwrap_or_else(|| self.last.map_or(0, |last| last.drops)),
         };
         if let Some(last) = self.last {
             if number > last.number + 1 {
                 self.gap(last, read);
-                // If the buffer was empty since, this loss is only noticed now but happened before,
-                // so the burst has ended.
+                // If the buffer has been empty since, the loss became visible only now but happened
+                // before, so its burst is over.
                 self.open = !was_empty;
             }
             self.settle(last, read);
@@ -233,8 +234,8 @@ impl Log {
         true
     }
 
-    /// Records that nothing was read between two moments, and that the second read returned
-    /// `number`.
+    /// Records that nothing was read from `start` to `end`, although datagrams were waiting. The
+    /// read at `end` returned `number`.
     fn paused(&mut self, start: Nanos, end: Nanos, number: u64) {
         if end - start < PAUSE {
             return;
@@ -265,7 +266,8 @@ impl Log {
         self.lose((last.number + 1, read.number), (last, read));
     }
 
-    /// Records missing numbers that lie between two datagrams that arrived.
+    /// Records that the datagrams from `first` to `end` (exclusive) are missing, which were sent
+    /// between `before` and `after`.
     fn lose(&mut self, (first, end): (u64, u64), (before, after): (Read, Read)) {
         let ends = ((before.number, before.sent), (after.number, after.sent));
         let sent = (
@@ -314,8 +316,7 @@ impl Log {
         });
     }
 
-    /// The pause that contains a moment of the receiver's clock, at which the number `first` was
-    /// lost.
+    /// Returns the pause at `moment` on the receiver's clock, when the datagram `first` was lost.
     fn pause_at(&mut self, moment: Nanos, first: u64) -> Option<Pause> {
         let place = self.pauses.partition_point(|pause| pause.end < moment);
         let pauses = self.pauses.get_mut(place);
@@ -329,8 +330,8 @@ impl Log {
         })
     }
 
-    /// Computes how many datagrams had been sent by the end of the last burst's pause, once a
-    /// datagram sent after it has arrived.
+    /// Determines how many datagrams were sent until the end of the last burst's pause. That is
+    /// known when a datagram sent after the pause has arrived.
     fn settle(&mut self, last: Read, read: Read) {
         let reached = self.on_own_clock(read.sent);
         let from = self.on_own_clock(last.sent);
@@ -358,7 +359,7 @@ impl Log {
         }
     }
 
-    /// Records that a missing datagram has arrived after all.
+    /// Records that a datagram that counted as missing has arrived after all.
     fn came_late(&mut self, number: u64) {
         let place = self.gaps.partition_point(|gap| gap.end <= number);
         match self.gaps.get_mut(place).filter(|gap| gap.first <= number) {
@@ -368,7 +369,8 @@ impl Log {
                 let burst = &mut self.bursts[gap.burst];
                 burst.lost -= 1;
                 burst.in_socket = burst.in_socket.min(burst.lost);
-                // Its slot will count the loss when the gap is booked at the end.
+                // At the end, the gap counts this datagram as lost in its slot. Subtract it in
+                // advance.
                 let slot = self.slot_at(between(ends.0, ends.1, number));
                 slot.lost = slot.lost.wrapping_sub(1);
             }
@@ -386,7 +388,7 @@ impl Log {
 
     fn slot_at(&mut self, sent: Nanos) -> &mut TimeSlot {
         let since = sent - self.first_sent.unwrap_or(sent);
-        // The last slot also takes stragglers and implausible times.
+        // The last slot also contains stragglers and nonsensical times.
         let place = (since.0 / self.slot.0).clamp(0, SLOTS - 1);
         let place = usize::try_from(place).unwrap_or(0);
         if place >= self.slots.len() {
@@ -395,7 +397,8 @@ impl Log {
         &mut self.slots[place]
     }
 
-    /// Ends the log. Datagrams sent after the last one that arrived are missing too.
+    /// Ends the log. `sent` is the number of datagrams sent, if known. Datagrams sent after the
+    /// last one that arrived are missing too.
     pub(super) fn end(&mut self, sent: Option<u64>, socket_drops: u64) {
         let next = self.last.map_or(0, |last| last.number + 1);
         if let (Some(sent), Some(last)) = (sent.filter(|&sent| sent > next), self.last) {
@@ -412,7 +415,7 @@ impl Log {
             };
             self.open = false;
             self.lose((next, sent), (last, after));
-            // No datagram was sent after it.
+            // No datagram was sent after this gap.
             if let Some(gap) = self.gaps.last_mut().filter(|gap| gap.first == next) {
                 gap.ends_pause = true;
             }
@@ -422,14 +425,15 @@ impl Log {
         self.end_course();
     }
 
-    /// Gaps with times of sending that only the sender knows, each as first number and end.
+    /// Returns the gaps whose times of sending only the sender knows, each with its first number
+    /// and its end (exclusive).
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
         let gaps = self.gaps.iter().filter(unsure).take(ASKED);
         gaps.map(|gap| (gap.first, gap.end)).collect()
     }
 
-    /// Takes the sender's answer about when the datagrams of a gap were sent.
+    /// Uses the sender's answer about when the datagrams in `gap` were sent.
     pub(super) fn departed(&mut self, gap: (u64, u64), answer: &[Departure]) {
         if !self.departures.take(gap, answer) {
             return;
@@ -449,7 +453,7 @@ impl Log {
             (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
         }
         if let Some(pause) = &mut burst.pause {
-            // If the pause ended within the gap, all of it may have been sent earlier.
+            // If the pause ended within the gap, the whole gap may have been sent before that.
             let is_before = gap.ends_pause && came[0].1 <= pause.end;
             let last = lost::last_by(&came, pause.end).or(is_before.then_some(gap.end - 1));
             if let Some(last) = last {
@@ -459,8 +463,8 @@ impl Log {
         }
     }
 
-    /// The complete log, given the numbers of datagrams that the socket dropped and that were never
-    /// read.
+    /// Returns the complete log. `socket_drops` datagrams were dropped by the socket, and
+    /// `never_read` were still in its buffer at the end.
     pub(super) fn finish(mut self, socket_drops: u64, never_read: u64) -> PacketLog {
         while !self.pauses.is_empty() {
             self.forget_a_pause();

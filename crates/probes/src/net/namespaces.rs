@@ -1,7 +1,8 @@
-//! Two network namespaces connected by a pair of devices, which need no clean-up.
+//! Two network namespaces with a link between them, which need no clean-up.
 //!
-//! They have no names. Only open files of this process and the threads inside keep them alive.
-//! However the process ends, the kernel then removes the namespaces and their devices.
+//! The namespaces have no names. They exist only as long as this process has their files open or
+//! its threads are in them. When the process ends, even by SIGKILL, the kernel removes them with
+//! their devices.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -17,8 +18,8 @@ use ticktax_model::net::{LinkSpec, Shaping};
 use super::error::{NetError, words};
 use super::{devices, qdisc};
 
-/// Allowed MTU of a pair, in bytes. A device accepts 68, but TCP never puts fewer than 48 bytes of
-/// data into a packet. If these and the headers do not fit, no connection can be made.
+/// Allowed MTU of the link, in bytes. Devices accept 68, but TCP never sends fewer than 48 bytes of
+/// data per packet. If these and the headers do not fit, no connection is possible.
 pub const MTU: RangeInclusive<u32> = 128..=65_535;
 
 /// Address of the receiver.
@@ -26,7 +27,7 @@ pub(super) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 1);
 /// Address of the sender.
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 2);
 
-/// A namespace that exists as long as this value or a thread inside it.
+/// A network namespace. It exists as long as this value, or a thread in it.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: OwnedFd,
@@ -34,8 +35,8 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// Creates a namespace with only a loopback device. A separate thread does this, so that the
-    /// caller stays in its namespace.
+    /// Creates a namespace that contains only a loopback device. A temporary thread does this, so
+    /// that the caller stays in its namespace.
     fn make() -> Result<Self, NetError> {
         let made = thread::Builder::new()
             .name("ttx-net-make".to_owned())
@@ -59,24 +60,24 @@ impl Namespace {
         })
     }
 
-    /// Moves the calling thread, and no other, into the namespace.
+    /// Moves the calling thread into the namespace. Other threads stay where they are.
     pub(super) fn enter(&self) -> Result<(), NetError> {
         setns(&self.file, CloneFlags::CLONE_NEWNET)
             .map_err(NetError::errno("enter a network namespace"))
     }
 }
 
-/// Two namespaces with a pair of devices between them, both up.
+/// Two namespaces with a pair of devices between them, which are up.
 #[derive(Debug)]
 pub(super) struct NamespacePair {
     pub(super) sender: Namespace,
     pub(super) receiver: Namespace,
-    /// Limits of the devices as read back.
+    /// Limits of the link, as read back from the kernel.
     pub(super) shaping: Option<Shaping>,
 }
 
 impl NamespacePair {
-    /// Creates the pair with this MTU, and limits the link in both directions.
+    /// Creates the namespaces and a link with this MTU. Limits the link in both directions.
     pub(super) fn make(mtu: u32, link: &LinkSpec) -> Result<Self, NetError> {
         qdisc::check(link)?;
         let refused = |why| NetError::Mtu {

@@ -1,4 +1,4 @@
-//! Sending at a rate: how long to wait before the next call, and how much to send in it.
+//! Sending at a given rate: when the next call is due, and how much it sends.
 
 use std::time::Duration;
 
@@ -10,36 +10,37 @@ use super::LOOK;
 /// Longest delay that a sender makes up for.
 const MAX_DEBT: Nanos = Nanos::from_millis(10);
 
-/// Longest burst of a datagram sender. With longer ones, a receiver whose buffer is sized for its
-/// own stalls would lose more.
+/// Longest burst of a datagram sender. Longer ones could overflow a receiver's buffer that is sized
+/// for the receiver's own stalls.
 const LONGEST_BURST: Nanos = Nanos::from_millis(1);
 
-/// Increase of its rate while it catches up, as a fraction.
+/// Increase of the rate while the sender catches up, as a fraction.
 const CATCH_UP: f64 = 0.05;
 
-/// A call of a slow stream holds at most this much sending time, so that data flows many times a
-/// second.
+/// A call sends at most what the rate permits in this time, so that data flows many times per
+/// second even in a slow stream.
 const SLICE: Nanos = Nanos::from_millis(50);
 
-/// Computes when the next call is due.
+/// Determines when the next call is due.
 #[derive(Debug)]
 pub(super) struct Pacer {
     bits_hz: f64,
-    /// Start of the schedule; it moves later when the sender is delayed.
+    /// Start of the schedule. It is moved when the sender is delayed.
     begin: Nanos,
     sent: f64,
-    /// Delay that the sender has yet to make up for.
+    /// Delay that the sender still has to make up for.
     debt: Nanos,
-    /// The longest burst.
+    /// Length of the longest burst, as time at the given rate.
     longest_burst: Nanos,
-    /// Usual delay of a sleep. If timers expire on ticks, this is not counted as a delay.
+    /// Mean delay of sleeps. If timers expire only at ticks, such delays are normal and permit
+    /// longer bursts.
     usual_delay: Nanos,
     slept: bool,
 }
 
 impl Pacer {
-    /// Keeps this rate, in bits per second, from a moment on. A stream may send longer bursts,
-    /// because its receiver loses nothing.
+    /// Creates a pacer for a rate in bits per second that starts at `begin`. Streams may have
+    /// longer bursts, because their receivers lose nothing.
     pub(super) fn new(protocol: Protocol, bits_hz: f64, begin: Nanos) -> Self {
         Self {
             bits_hz,
@@ -55,8 +56,8 @@ impl Pacer {
         }
     }
 
-    /// Time to sleep before the next call; `None` if it is due. Never longer than a thread may take
-    /// to notice a request to stop.
+    /// Returns how long to sleep before the next call, or `None` if it is due. The sleep is short
+    /// enough for the thread to notice a request to stop.
     pub(super) fn wait(&mut self, at: Nanos) -> Option<Duration> {
         let due = self.begin + self.time_of(self.sent);
         if at >= due {
@@ -79,7 +80,7 @@ impl Pacer {
         Some(Duration::from_nanos(wait))
     }
 
-    /// Notes that `bytes` were sent.
+    /// Records that `bytes` were sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes as f64;
         let sooner = self.time_of(bytes as f64).times(CATCH_UP).min(self.debt);
@@ -87,7 +88,7 @@ impl Pacer {
         self.begin -= sooner;
     }
 
-    /// Number of bytes per call of a stream, at most `most`.
+    /// Returns how many bytes a stream sends per call, at most `most`.
     pub(super) fn call(bits_hz: Option<f64>, most: usize) -> usize {
         let Some(bits_hz) = bits_hz else {
             return most;
@@ -140,8 +141,8 @@ mod tests {
         assert_eq!(pacer.wait(Nanos::from_millis(1)), Some(longest));
     }
 
-    /// Sends 100 bytes per call between two moments, with sleeps that end at `wake`; returns the
-    /// number of bytes.
+    /// Sends 100 bytes per call from one time to another. `wake` determines when a sleep until a
+    /// given time ends. Returns the number of bytes.
     fn sent(pacer: &mut Pacer, (from, until): (Nanos, Nanos), wake: fn(Nanos) -> Nanos) -> f64 {
         let (mut at, mut bytes) = (from, 0_u32);
         while at < until {
@@ -177,7 +178,7 @@ mod tests {
             let soon = sent(&mut pacer, (late, late + MAX_DEBT.times(10.0)), |at| at);
             let (later, end) = (late + MAX_DEBT.times(10.0), late + MAX_DEBT.times(40.0));
             let all = soon + sent(&mut pacer, (later, end), |at| at);
-            // It sends slightly faster until it has caught up, but no longer.
+            // The sender is slightly faster until it has caught up, and no longer.
             let debt = MAX_DEBT - longest_burst;
             if debt > Nanos::ZERO {
                 let faster = soon / bytes_of(MAX_DEBT.times(10.0)) - 1.0;
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    /// If timers expire on ticks of 4 ms, each sleep ends late, and everything due by then is sent.
+    /// If timers expire only every 4 ms, sleeps end late, and then everything that was due is sent.
     #[test]
     fn sleeps_that_end_on_ticks_do_not_lower_the_rate() {
         const TICK: i64 = 4_000_000;
@@ -199,7 +200,8 @@ mod tests {
         assert!((bytes / bytes_of(end) - 1.0).abs() < 0.01, "{bytes}");
     }
 
-    /// Repeatedly delayed by 10 ms in every 50 ms, a sender owes no more than after one delay.
+    /// A sender that is delayed for 10 ms in every 50 ms has no more to make up for than after a
+    /// single delay.
     #[test]
     fn the_debt_of_a_repeatedly_delayed_sender_does_not_grow() {
         let mut pacer = Pacer::new(Protocol::Udp, RATE, Nanos::ZERO);

@@ -1,7 +1,7 @@
-//! Limits a link with queueing disciplines on its devices: tbf (a rate) or netem (a rate, a delay,
-//! losses). Also reads the drop counts of any discipline.
+//! Shapes a link with queueing disciplines on its devices: tbf for a rate, or netem for a rate,
+//! delay and losses. Also reads the number of packets that queueing disciplines dropped.
 //!
-//! The messages are those of `tc qdisc replace dev … root …`.
+//! The messages to the kernel are those of `tc qdisc replace dev … root …`.
 
 use nix::errno::Errno;
 use ticktax_host::netlink::{Body, Netlink, REPLACE, attribute, double, word};
@@ -19,9 +19,9 @@ const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 const STATS: u16 = 7;
 const STATS_QUEUE: u16 = 3;
-/// Parent of a device's root discipline.
+/// Parent of a device's root queueing discipline.
 const ROOT: u32 = 0xffff_ffff;
-/// Size of `struct tcmsg`, and the offsets of the device's index and the parent in it.
+/// Size of `struct tcmsg`, and the offsets of the device index and the parent.
 const TCMSG: usize = 20;
 const AT_DEVICE: usize = 4;
 const AT_PARENT: usize = 12;
@@ -33,26 +33,26 @@ const TBF_BURST: u16 = 6;
 const NETEM_RATE: u16 = 6;
 const NETEM_RATE64: u16 = 8;
 const NETEM_LATENCY64: u16 = 10;
-/// The kernel's unit of time in older structures, in ns.
+/// Time unit in older structures of the kernel, in ns.
 const PSCHED: u64 = 64;
 
-/// Size of an Ethernet header, which these disciplines count.
+/// Size of an Ethernet header. The disciplines include it in packet sizes.
 const ETHERNET: u64 = 14;
-/// Size of tbf's bucket as a time at the link's rate, but at least two frames.
+/// Size of tbf's bucket, as time at the link's rate. It has at least two frames.
 const BURST: Nanos = Nanos::from_millis(1);
-/// Longest queue as a time at the link's rate, but at least ten frames.
+/// Maximum length of the queue, as time at the link's rate. It has at least ten frames.
 const QUEUE: Nanos = Nanos::from_millis(50);
 const FRAMES: u64 = 10;
-/// netem's queue limit in packets for a link without a rate. All delayed packets are in this queue.
+/// Maximum length of netem's queue in packets, for a link without a rate. The queue contains all
+/// packets being delayed.
 const UNLIMITED: u32 = 100_000;
 
-/// A requested discipline and its settings.
+/// A queueing discipline with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Setting {
-    /// Rate in bytes per second, bucket and queue in bytes.
+    /// Rate in bytes per second; size of bucket and queue in bytes.
     Tbf { rate: u64, burst: u32, limit: u32 },
-    /// Rate in bytes per second, queue in packets, and the share of lost packets as a fraction of
-    /// 2^32.
+    /// Rate in bytes per second, queue length in packets, and loss as a fraction of 2^32.
     Netem {
         rate: Option<u64>,
         delay: Nanos,
@@ -61,7 +61,7 @@ enum Setting {
     },
 }
 
-/// Rejects a link over which the two ends could never connect.
+/// Rejects a link over which the two ends could not connect.
 pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     let refused = |what: &'static str, range: &str| {
         Err(NetError::LinkRange {
@@ -84,7 +84,8 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Limits the device of a namespace, and reads back the result; `None` if `spec` requests nothing.
+/// Shapes the link of the device in this namespace, and reads the result back. Returns `None` if
+/// `spec` has no limits.
 pub(super) fn narrow(
     netlink: &Netlink,
     spec: &LinkSpec,
@@ -94,7 +95,8 @@ pub(super) fn narrow(
         return Ok(None);
     }
     let mut why = Errno::ENOENT;
-    // For a rate alone, tbf limits more exactly; netem is the fallback for kernels without it.
+    // If only a rate is given, prefer tbf, which is more precise. If the kernel does not have it,
+    // use netem.
     let settings = [Setting::tbf(spec, mtu), Some(Setting::netem(spec, mtu))];
     for setting in settings.into_iter().flatten() {
         match netlink.ask(NEW_QDISC, REPLACE, &setting.message()) {
@@ -123,7 +125,7 @@ pub(super) fn narrow(
     })
 }
 
-/// Reads back the device's discipline from the kernel.
+/// Reads the device's queueing discipline back from the kernel.
 fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
     let listed = netlink.list(GET_QDISC, &Body(vec![0; TCMSG]));
     let listed = listed.map_err(NetError::errno("read a device's queueing discipline"))?;
@@ -135,12 +137,12 @@ fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
     })
 }
 
-/// Total number of packets dropped by the disciplines of the calling thread's devices; 0 if the
-/// kernel does not report it.
+/// Returns how many packets the queueing disciplines of all devices in the calling thread's
+/// namespace have dropped, or 0 if the kernel does not report it.
 pub(super) fn drops() -> u64 {
     let listed = open().and_then(|netlink| netlink.list(GET_QDISC, &Body(vec![0; TCMSG])));
     let listed = listed.unwrap_or_default();
-    // A discipline's count includes the drops of its children.
+    // The count of a root includes the drops of its children.
     let roots = listed.iter().filter(|message| is_root(message));
     roots
         .filter_map(|message| dropped(message.get(TCMSG..)?))
@@ -151,13 +153,13 @@ fn is_root(message: &[u8]) -> bool {
     word(message, AT_PARENT) == Some(ROOT)
 }
 
-/// Reads the drops from `struct gnet_stats_queue`: qlen, backlog, drops, …
+/// Reads the drop count in `struct gnet_stats_queue`: qlen, backlog, drops, …
 fn dropped(attributes: &[u8]) -> Option<u64> {
     let queue = attribute(attribute(attributes, STATS)?, STATS_QUEUE)?;
     word(queue, 8).map(u64::from)
 }
 
-/// Number of bytes that pass in a time at a rate in bytes per second.
+/// Returns how many bytes pass in `time` at `rate` bytes per second.
 fn passes(rate: u64, time: Nanos) -> u64 {
     let bytes = u128::from(rate) * u128::from(time.0.unsigned_abs()) / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -173,7 +175,7 @@ fn at_most<T: TryFrom<u64>>(number: u64, most: T) -> T {
     reason = "within the ranges of a link"
 )]
 impl Setting {
-    /// tbf settings for a link with only a rate.
+    /// Returns the parameters of tbf, if the link has only a rate.
     fn tbf(spec: &LinkSpec, mtu: u32) -> Option<Self> {
         let rate = spec.rate.filter(|_| spec.is_rate_alone())?;
         let rate = (rate / 8.0).round() as u64;
@@ -206,7 +208,7 @@ impl Setting {
 }
 
 impl Setting {
-    /// The message that sets the discipline on the device.
+    /// Builds the message that installs the discipline on the device.
     fn message(&self) -> Body {
         let mut body = vec![0; TCMSG];
         body[AT_DEVICE..AT_DEVICE + 4].copy_from_slice(&INDEX.to_ne_bytes());
@@ -224,10 +226,10 @@ impl Setting {
     }
 }
 
-/// The options of tbf. They include no rate table, because kernels that get the bucket in bytes do
-/// not need it.
+/// Builds the options of tbf. Kernels that accept the bucket size in bytes need no rate table.
 fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
-    // struct tc_tbf_qopt: struct tc_ratespec rate, the same for a peak rate, limit, buffer, mtu.
+    // struct tc_tbf_qopt: struct tc_ratespec for the rate, another for the peak rate, limit,
+    // buffer, mtu.
     let mut parms = ratespec(rate);
     parms.resize(2 * parms.len(), 0);
     let bucket = u64::from(burst) * 1_000_000_000 / rate.max(1) / PSCHED;
@@ -239,7 +241,7 @@ fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
     body.word(TBF_BURST, burst)
 }
 
-/// `struct tc_ratespec` for Ethernet.
+/// Builds a `struct tc_ratespec` for Ethernet.
 fn ratespec(rate: u64) -> Vec<u8> {
     const LINK_LAYER_ETHERNET: u8 = 1;
     const CELL_LOG: u8 = 3;
@@ -248,7 +250,7 @@ fn ratespec(rate: u64) -> Vec<u8> {
     bytes
 }
 
-/// Adds the 64-bit attribute for a rate that exceeds 32 bits.
+/// Adds the 64-bit attribute if the rate does not fit in 32 bits.
 fn wide(body: Body, kind: u16, rate: u64) -> Body {
     match u32::try_from(rate) {
         Ok(_) => body,
@@ -256,7 +258,7 @@ fn wide(body: Body, kind: u16, rate: u64) -> Body {
     }
 }
 
-/// The options of netem: `struct tc_netem_qopt`, then attributes.
+/// Builds the options of netem: `struct tc_netem_qopt`, followed by attributes.
 fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
     let ticks = at_most(delay.0.unsigned_abs() / PSCHED, u32::MAX);
     let mut body = Vec::new();
@@ -268,13 +270,13 @@ fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
         return body;
     };
     let body = wide(body, NETEM_RATE64, rate);
-    // struct tc_netem_rate: the rate, and the overheads of packets and cells.
+    // struct tc_netem_rate: the rate, and overheads per packet and cell.
     let mut value = at_most(rate, u32::MAX).to_ne_bytes().to_vec();
     value.resize(16, 0);
     body.put(NETEM_RATE, &value)
 }
 
-/// Parses a device's discipline, as the kernel reports it.
+/// Parses the kernel's description of a device's queueing discipline.
 fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
     let options = attribute(attributes, OPTIONS)?;
     match attribute(attributes, KIND)? {

@@ -24,21 +24,21 @@ mod logged;
 
 use logged::Logged;
 
-/// Time limit for the first message of a connection, and for a sender to open its data connection.
+/// Time limit for the first message on a connection, and for the sender's data connection.
 const FIRST_WORDS: Nanos = Nanos::from_secs(5);
 
-/// A receiver that listens.
+/// A receiver that listens for a sender.
 #[derive(Debug)]
 pub(super) struct Listening {
     listener: TcpListener,
-    /// Bound to the same port, so that users need only one number.
+    /// A socket on the same port, so that users need only one port number.
     datagrams: UdpSocket,
     address: SocketAddr,
     logged: Option<Logged>,
 }
 
 impl Listening {
-    /// Listens at an address as the user gave it.
+    /// Listens at `address`, as given by the user.
     pub(super) fn at(address: &str, options: Option<Options<'_>>) -> Result<Self, NetError> {
         let mut found = address
             .to_socket_addrs()
@@ -73,7 +73,7 @@ impl Listening {
         self.address
     }
 
-    /// Waits for a sender. Other connections are closed.
+    /// Waits for a sender. Closes connections from anything else.
     pub(super) fn welcome(self, stop: &AtomicBool) -> Result<Receiving, NetError> {
         loop {
             let stream = self.accept(None, stop)?;
@@ -84,7 +84,7 @@ impl Listening {
                     done => return done,
                 },
                 Err(error @ NetError::Version { .. }) => {
-                    // Send our version. Whether the other end reads it makes no difference here.
+                    // Send our version, too. It does not matter whether the other end reads it.
                     let _ = control.say(&Message::Refused {
                         ticktax_net: PROTOCOL,
                         version: VERSION.to_owned(),
@@ -98,7 +98,7 @@ impl Listening {
         }
     }
 
-    /// Agrees with a sender on the traffic, and waits for its data connection.
+    /// Agrees on the traffic with a sender, and waits for its data connection.
     fn greet(
         &self,
         mut control: Control,
@@ -106,8 +106,7 @@ impl Listening {
         stop: &AtomicBool,
     ) -> Result<Receiving, NetError> {
         Sending::check(&spec)?;
-        // The time of this sender's connection serves as token: strangers' datagrams do not start
-        // with it.
+        // Use the time of this connection as the token. Other data will not start with it.
         let token = now().0.unsigned_abs();
         control.say(&Message::Welcome {
             ticktax_net: PROTOCOL,
@@ -133,7 +132,7 @@ impl Listening {
         })
     }
 
-    /// Waits for the data connection.
+    /// Waits for the data connection with this token.
     fn stream(&self, token: u64, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         let until = now() + FIRST_WORDS;
         loop {
@@ -156,7 +155,7 @@ impl Listening {
                     return Ok(stream);
                 }
                 Err(error) if is_nothing_yet(&error) => {}
-                // The connection was closed before it was accepted.
+                // The other end closed the connection before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(NetError::system("accept a connection")(error)),
             }
@@ -174,7 +173,7 @@ impl Listening {
     }
 }
 
-/// A receiver with a connected sender.
+/// A receiver that is connected to a sender.
 #[derive(Debug)]
 pub(super) struct Receiving {
     control: Control,
@@ -184,7 +183,7 @@ pub(super) struct Receiving {
     logged: Option<Logged>,
 }
 
-/// Transport of the data.
+/// The socket for the data.
 #[derive(Debug)]
 enum Data {
     Stream(TcpStream),
@@ -192,22 +191,22 @@ enum Data {
 }
 
 impl Receiving {
-    /// The sender's address.
+    /// Returns the sender's address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.control.peer()
     }
 
-    /// Token that identifies its data.
+    /// Returns the token at the start of the sender's data.
     pub(super) fn token(&self) -> u64 {
         self.token
     }
 
-    /// The agreed traffic.
+    /// Returns the traffic that was agreed on.
     pub(super) fn spec(&self) -> TrafficSpec {
         self.spec
     }
 
-    /// Lets the sender start, and receives until the end.
+    /// Signals the sender to start, and receives data until it ends.
     pub(super) fn run(
         self,
         options: Option<Options<'_>>,
@@ -255,11 +254,11 @@ impl Receiving {
     }
 }
 
-/// State of receiving, from the first bytes to the last.
+/// Progress of receiving.
 #[derive(Debug)]
 struct Run {
     control: Control,
-    /// Silence after which the sender counts as lost.
+    /// If nothing arrives for this long, the sender is considered gone.
     silence: Nanos,
     heard: Nanos,
     looked: Nanos,
@@ -304,7 +303,7 @@ impl Run {
         }
     }
 
-    /// The stream is complete only if the sender confirms it.
+    /// Handles the end of the stream, which is complete only if the sender confirms that.
     fn at_end_of_stream(&mut self) {
         if self.sent.is_some() {
             return;
@@ -319,7 +318,7 @@ impl Run {
         }
     }
 
-    /// Reads datagrams until all sent ones have arrived, or no more are to be expected.
+    /// Reads datagrams until all have arrived or no more are expected.
     fn datagrams(
         &mut self,
         shared: &Shared,
@@ -340,7 +339,7 @@ impl Run {
         }
     }
 
-    /// Whether waiting for more datagrams is pointless.
+    /// Whether no more datagrams are expected.
     fn is_drained(&self, arrivals: &Arrivals) -> bool {
         let Some((sent, at)) = &self.sent else {
             return false;
@@ -349,7 +348,7 @@ impl Run {
         arrivals.has_all(sent.calls) || quiet >= arrivals.grace() || now() - *at >= SILENCE
     }
 
-    /// Records that `bytes` arrived.
+    /// Records that `bytes` arrived at `at`.
     fn took(&mut self, bytes: usize, at: Nanos, shared: &Shared) {
         self.clock.returned();
         self.bytes += bytes as u64;
@@ -361,7 +360,7 @@ impl Run {
         shared.reach(at);
     }
 
-    /// Whether to end before the data does. Called before each read.
+    /// Whether to stop although data may follow. Call this before each read.
     fn is_over(&mut self, shared: &Shared) -> bool {
         let at = now();
         self.clock.enter(at);
@@ -376,7 +375,7 @@ impl Run {
         if shared.stop.load(Ordering::Relaxed) {
             self.ended_early = Some(EndedBy::Interrupted);
         } else if self.sent.is_some() {
-            // The sender has finished and will send nothing more.
+            // The sender has finished, so don't wait for its messages.
         } else if at - self.heard >= self.silence {
             self.gone("it sent nothing for 10 s");
         } else {
@@ -407,9 +406,9 @@ impl Run {
         });
     }
 
-    /// Reports to the sender what arrived.
+    /// Sends the sender a report of what arrived.
     fn finish(mut self, report: EndReport) -> Outcome {
-        // A sender that is gone cannot receive it.
+        // This fails if the sender is gone.
         let sent = self
             .control
             .say(&Message::Received(Box::new(report.clone())));
@@ -426,7 +425,7 @@ impl Run {
 
     fn report(&self) -> EndReport {
         let (cpu, user) = self.clock.stop();
-        // If the sender ended early, this end's run is shortened too.
+        // If the sender ended early, so did this end.
         let sender = self.sent.as_ref().and_then(|(sent, _)| sent.ended_early);
         EndReport {
             end: End::Receiver,

@@ -27,23 +27,23 @@ use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALLS, UDP_CALLS, counters};
 use crate::clock::now;
 
-/// Time limit for an address to answer, and for each attempt. Ctrl-C takes effect between attempts.
+/// Time limit for connecting, and for each attempt. Ctrl-C takes effect between attempts.
 const CONNECT: Nanos = Nanos::from_secs(5);
 const ATTEMPT: Duration = Duration::from_millis(800);
 
-/// Time limit for the receiver to get ready, which may include loading a tracer.
+/// Time limit for the receiver to become ready, which can include loading a tracer.
 const READY: Nanos = Nanos::from_secs(60);
 
-/// Time limit for the receiver's report, which includes its wait for stragglers.
+/// Time limit for the receiver's report. The receiver first waits for stragglers.
 const REPORT: Nanos = Nanos::from_secs(20);
 
-/// The same limit after Ctrl-C, which must end within a second.
+/// Time limit for the receiver's report after Ctrl-C, when this process must end within a second.
 const REPORT_AFTER_STOP: Nanos = Nanos::from_millis(800);
 
-/// Maximum number of times per message, about 30 bytes each.
+/// Maximum number of times of sending in a message. Each takes about 30 bytes.
 const TIMES: usize = 1_500;
 
-/// A sender that is connected to its receiver and has sent nothing yet.
+/// A sender that is connected to a receiver and has not sent any data.
 #[derive(Debug)]
 pub(super) struct Sending {
     control: Control,
@@ -53,7 +53,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Rejects impossible traffic before contacting the receiver.
+    /// Checks the traffic before contacting the receiver.
     pub(super) fn check(spec: &TrafficSpec) -> Result<(), NetError> {
         let sizes = match spec.protocol {
             Protocol::Tcp => TCP_CALLS,
@@ -70,7 +70,7 @@ impl Sending {
         })
     }
 
-    /// Connects to the receiver at an address, and agrees with it on the traffic.
+    /// Connects to the receiver at `address`, and agrees on the traffic.
     pub(super) fn connect(
         address: &str,
         spec: TrafficSpec,
@@ -85,7 +85,7 @@ impl Sending {
             version: VERSION.to_owned(),
             spec,
         })?;
-        // A program that does not answer our first message is not a ticktax receiver.
+        // If a program does not answer the first message, it is not a ticktax receiver.
         let not_ours = |error| match error {
             NetError::Silent { address, .. } | NetError::Gone { address, .. } => {
                 NetError::NotOurs { address }
@@ -106,17 +106,17 @@ impl Sending {
         }
     }
 
-    /// The receiver's address.
+    /// Returns the receiver's address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.control.peer()
     }
 
-    /// Token that identifies its data.
+    /// Returns the token at the start of the data.
     pub(super) fn token(&self) -> u64 {
         self.token
     }
 
-    /// Sends, once the receiver is ready.
+    /// Waits until the receiver is ready, and sends the data.
     pub(super) fn run(
         mut self,
         options: Options<'_>,
@@ -135,13 +135,14 @@ impl Sending {
                 let chunk = vec![0; Pacer::call(self.spec.rate, size)];
                 run.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
                 (run.facts, run.connection) = options.sender_facts(stream.as_fd());
-                // Errors do not matter: a receiver that is gone needs no end of stream.
+                // This fails if the receiver is gone, which does not matter here.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             Data::Datagrams(socket) => {
                 let mut datagram = vec![0; self.spec.call_bytes as usize];
                 let token = self.token;
-                // Noting them would add to the cost of sending, so it is only done on request.
+                // Recording when datagrams are sent increases the cost of sending, so do it only on
+                // request.
                 let mut departures_log = departures.then(Departures::default);
                 run.drive(&mut self.control, shared, |number, at| {
                     write_head(&mut datagram, token, number, at);
@@ -160,8 +161,8 @@ impl Sending {
         Ok(self.finish(run, report))
     }
 
-    /// Answers the receiver's questions about times of sending, and returns its first other
-    /// message.
+    /// Answers when datagrams were sent, as often as the receiver asks. Returns the first message
+    /// that is not such a question.
     fn answer(
         &mut self,
         departures: &Departures,
@@ -179,7 +180,7 @@ impl Sending {
         }
     }
 
-    /// Reports how much was sent, and receives the report of what arrived.
+    /// Reports how much was sent, and waits for the receiver's report.
     fn finish(mut self, run: Run, report: EndReport) -> Outcome {
         let (mut other, mut trouble) = (run.other, run.trouble);
         if other.is_none() {
@@ -192,7 +193,7 @@ impl Sending {
             match sent.and_then(|()| self.answer(&run.departures, limit, &never)) {
                 Ok(Message::Received(report)) => other = Some(*report),
                 Ok(_) => {}
-                // After Ctrl-C, a missing report is not an error.
+                // After Ctrl-C, it is not an error if the receiver's report is missing.
                 Err(_) if report.ended_early == Some(EndedBy::Interrupted) => {}
                 Err(error) => trouble = trouble.or(Some(error)),
             }
@@ -208,7 +209,7 @@ impl Sending {
     }
 }
 
-/// Times of sending for as many of the ranges as fit into a message.
+/// Returns when datagrams were sent, for as many of the ranges `asked` as fit in a message.
 fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
     let (mut answers, mut room) = (Vec::new(), TIMES);
     for &range in asked {
@@ -216,7 +217,7 @@ fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
         if times.len() > room && !answers.is_empty() {
             break;
         }
-        // A range that is too long for a message is left unanswered.
+        // If a range does not fit in a message on its own, leave its answer empty.
         if times.len() > TIMES {
             times.clear();
         }
@@ -226,7 +227,7 @@ fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
     answers
 }
 
-/// Transport of the data.
+/// The socket for the data.
 #[derive(Debug)]
 enum Data {
     Stream(TcpStream),
@@ -234,7 +235,7 @@ enum Data {
 }
 
 impl Data {
-    /// Opens the data connection to a receiver, which recognizes it by the token.
+    /// Opens the data connection. The receiver recognizes it by the token.
     fn open(
         to: SocketAddr,
         token: u64,
@@ -268,8 +269,8 @@ impl Data {
     }
 }
 
-/// Opens a connection whose socket has its options before its first packet, because both ends
-/// negotiate some of them with it.
+/// Opens a connection. Socket options are set before its first packet, because the two ends
+/// negotiate some of them in that.
 fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
     let failed = NetError::errno("open the data connection");
     let family = match to {
@@ -277,7 +278,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let limit = TimeVal::milliseconds(i64::try_from(ATTEMPT.as_millis()).unwrap_or(i64::MAX));
-    // A link that loses packets can also lose the first one.
+    // A link with losses can lose the first packet, too.
     let until = now() + CONNECT;
     loop {
         let made =
@@ -285,14 +286,14 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         options.apply_to_sender(&made)?;
         setsockopt(&made, sockopt::SendTimeout, &limit).map_err(&failed)?;
         match connect(made.as_raw_fd(), &SockaddrStorage::from(to)) {
-            // This is how the kernel reports that the send timeout has expired.
+            // This is the kernel's error for an expired send timeout.
             Err(Errno::EINPROGRESS) if now() < until => {}
             done => return done.map(|()| TcpStream::from(made)).map_err(&failed),
         }
     }
 }
 
-/// State of sending, from the first call to the last.
+/// Progress of sending.
 #[derive(Debug)]
 struct Run {
     length: Nanos,
@@ -330,7 +331,7 @@ impl Run {
         }
     }
 
-    /// Makes calls until the time is over, with the number of the call and the time.
+    /// Makes calls until the time is over. `call` gets the number of the call and the time.
     fn drive(
         &mut self,
         control: &mut Control,
@@ -397,7 +398,7 @@ impl Run {
         }
     }
 
-    /// Handles a call that moved no data.
+    /// Handles a call that failed to send.
     fn failed(&mut self, error: &io::Error, at: Nanos, control: &Control) {
         self.clock.waits();
         if !is_nothing_yet(error) {
@@ -432,7 +433,7 @@ impl Run {
     }
 }
 
-/// Connects to an address as the user gave it.
+/// Connects to `address`, as given by the user.
 fn reach(address: &str, stop: &AtomicBool) -> Result<TcpStream, NetError> {
     let found = address
         .to_socket_addrs()

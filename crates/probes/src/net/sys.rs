@@ -1,19 +1,19 @@
-//! The two calls on sockets and devices that have no safe wrapper.
+//! System calls on sockets and devices that have no safe wrapper.
 #![expect(unsafe_code, reason = "TCP_INFO and SIOCETHTOOL have no safe wrapper")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-/// Size of the part of the kernel's `struct tcp_info` that is used (`<linux/tcp.h>`). The structure
-/// only ever grows at its end.
+/// Number of bytes of the kernel's `struct tcp_info` (`<linux/tcp.h>`) that are used. The structure
+/// only grows at its end.
 pub(super) const TCP_INFO: usize = 232;
 
-/// Reads `TCP_INFO` of a connection, and how many bytes of it this kernel provides.
+/// Reads `TCP_INFO` of a connection. Also returns how many bytes of it the kernel provides.
 pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], usize)> {
     let mut info = [0_u8; TCP_INFO];
     let mut length = libc::socklen_t::try_from(TCP_INFO).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: the kernel writes at most `length` bytes into `info`, and the number written into
+    // SAFETY: the kernel writes at most `length` bytes to `info`, and the actual number to
     // `length`. Both outlive the call.
     let result = unsafe {
         libc::getsockopt(
@@ -28,8 +28,8 @@ pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], u
     Ok((info, (length as usize).min(TCP_INFO)))
 }
 
-/// Sends an ethtool command with a value to a device of the socket's network namespace. Returns the
-/// value that the kernel leaves.
+/// Executes an ethtool command on a device in the socket's network namespace. Returns the value
+/// that the kernel writes back.
 pub(super) fn ethtool(
     socket: BorrowedFd<'_>,
     device: &str,
@@ -42,7 +42,7 @@ pub(super) fn ethtool(
         command: u32,
         data: u32,
     }
-    /// The kernel's `struct ifreq`. Only the pointer of its union is used; `rest` pads the union to
+    /// The kernel's `struct ifreq`. Only the pointer in its union is used. `rest` pads the union to
     /// its size.
     #[repr(C)]
     struct Request {
@@ -60,14 +60,14 @@ pub(super) fn ethtool(
         rest: [0; 16],
     };
     let name = device.as_bytes();
-    // The last byte stays 0.
+    // Leave the last byte at 0.
     let room = request
         .name
         .get_mut(..name.len())
         .filter(|name| name.len() < 16);
     room.ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
-    // SAFETY: SIOCETHTOOL reads the request, and reads and writes the value behind its pointer.
-    // These commands use a `struct ethtool_value` there. Both outlive the call.
+    // SAFETY: SIOCETHTOOL reads the request, and reads and writes what its pointer points to. The
+    // commands used expect a `struct ethtool_value` there. Both outlive the call.
     let result = unsafe {
         libc::ioctl(
             socket.as_raw_fd(),

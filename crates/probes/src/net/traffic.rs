@@ -1,4 +1,4 @@
-//! Traffic from its preparation to its end, as an observer sees it.
+//! Test traffic, as seen by its observer: prepare, start, wait, finish.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,34 +22,35 @@ use super::send::Sending;
 use super::tuning::Tuning;
 use super::{Namespace, PORT};
 
-/// Location of both ends, if both are on this machine.
+/// Where the two ends are, if both are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
-    /// In separate network namespaces, with a pair of virtual Ethernet devices between them.
+    /// In two network namespaces, with a pair of virtual Ethernet devices between them.
     Namespaces {
-        /// The largest packet, in bytes: [`MTU`](super::MTU).
+        /// MTU of the link in bytes, within [`MTU`](super::MTU).
         mtu: u32,
-        /// Limits of the devices, in each direction.
+        /// Limits of the link, which apply in each direction.
         link: LinkSpec,
     },
-    /// On the loopback device.
+    /// Both on the loopback device.
     Loopback,
 }
 
-/// Results of traffic.
+/// Outcome of the traffic.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Report of the end in this process; of the sender if both are.
+    /// Report of the end in this process. If both are, it is the sender's.
     pub report: EndReport,
-    /// Report of the other end.
+    /// Report of the other end, if it was received.
     pub other: Option<EndReport>,
-    /// The receiver's log, if the receiver is in this process and logs.
+    /// Log of datagrams, if the receiver is in this process and has one.
     pub log: Option<Box<PacketLog>>,
-    /// Why the traffic ended early, other than by Ctrl-C.
+    /// Why the traffic ended early, other than because of Ctrl-C.
     pub trouble: Option<NetError>,
-    /// Settings in effect at the ends in this process; names are unique.
+    /// Settings in effect at the ends in this process. Names are unique.
     pub facts: Vec<Fact>,
-    /// The kernel's data about the connection at its end, for TCP with the sender in this process.
+    /// The kernel's statistics of the connection at the end, for TCP with the sender in this
+    /// process.
     pub connection: Option<ConnectionFacts>,
 }
 
@@ -58,30 +59,30 @@ pub struct Outcome {
 pub struct Prepared {
     /// Which end it is.
     pub end: End,
-    /// Kernel id of its thread.
+    /// Kernel thread id of the end.
     pub tid: i32,
-    /// The agreed traffic.
+    /// The traffic that was agreed on.
     pub spec: TrafficSpec,
     /// Address of the other end.
     pub peer: SocketAddr,
-    /// Token that starts the data of each datagram, in little-endian order.
+    /// Token at the start of each datagram, in little-endian order.
     pub token: u64,
 }
 
-/// Messages of a thread before it starts.
+/// Messages from a thread before it starts.
 #[derive(Debug)]
 enum Note {
     Listens(SocketAddr),
     Prepared(Prepared),
 }
 
-/// State shared by a thread and its owner.
+/// State that a thread shares with its owner.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
-    /// When the first bytes moved; 0 before.
+    /// When the first data was transferred; 0 before that.
     begun: AtomicI64,
-    /// When the last bytes moved.
+    /// When data was last transferred.
     reached: AtomicI64,
 }
 
@@ -94,19 +95,19 @@ impl Shared {
         })
     }
 
-    /// Notes that the first bytes move.
+    /// Records that the first data is transferred at `at`.
     pub(super) fn begin(&self, at: Nanos) {
         self.begun.store(at.0, Ordering::Relaxed);
         self.reach(at);
     }
 
-    /// Notes that bytes have moved up to `at`.
+    /// Records that data was transferred at `at`.
     pub(super) fn reach(&self, at: Nanos) {
         self.reached.store(at.0, Ordering::Relaxed);
     }
 }
 
-/// Settings of one end.
+/// Settings of an end.
 #[derive(Clone, Debug)]
 struct EndSettings {
     spec: TrafficSpec,
@@ -114,7 +115,7 @@ struct EndSettings {
 }
 
 impl EndSettings {
-    /// Settings that keep all of the kernel's defaults.
+    /// Settings that leave everything at the kernel's defaults.
     fn plain(spec: TrafficSpec) -> Self {
         Self {
             spec,
@@ -123,7 +124,7 @@ impl EndSettings {
     }
 }
 
-/// A thread of the traffic.
+/// A thread that sends or receives.
 #[derive(Debug)]
 struct Worker {
     thread: Option<JoinHandle<Result<Outcome, NetError>>>,
@@ -133,20 +134,22 @@ struct Worker {
     prepared: Option<Prepared>,
 }
 
-/// Traffic of this process. Dropping it stops it.
+/// The ends of the traffic that are in this process. Dropping this stops them.
 #[derive(Debug)]
 pub struct Traffic {
-    /// The sender comes first if both ends are in this process.
+    /// The threads. If both ends are in this process, the sender comes first.
     workers: Vec<Worker>,
     listens: Option<SocketAddr>,
     shaping: Option<Shaping>,
 }
 
 impl Traffic {
-    /// Runs both ends in this process, each pinned to a CPU if one is given, with `tuning` applied.
+    /// Prepares both ends in this process, with the settings in `tuning`. If CPUs are given, the
+    /// threads are pinned to them.
     ///
     /// # Errors
-    /// Namespaces or devices cannot be created, a setting is refused, or the traffic is impossible.
+    /// Namespaces or devices cannot be created, a setting is refused, or the traffic is not
+    /// possible.
     pub fn both(
         spec: TrafficSpec,
         place: Place,
@@ -156,10 +159,10 @@ impl Traffic {
         Self::both_ends(spec, place, cpus, tuning, None)
     }
 
-    /// Like [`Traffic::both`], for datagrams and a receiver that logs them.
+    /// Like [`Traffic::both`], for datagrams that the receiver logs.
     ///
     /// # Errors
-    /// The errors of [`Traffic::both`].
+    /// As for [`Traffic::both`].
     pub fn both_logged(
         spec: TrafficSpec,
         place: Place,
@@ -214,10 +217,10 @@ impl Traffic {
         })
     }
 
-    /// A sender to the receiver at an address such as `server:7117`.
+    /// Prepares a sender to the receiver at `address`, such as `server:7117`.
     ///
     /// # Errors
-    /// The traffic is impossible, or a thread cannot be started.
+    /// The traffic is not possible, or the thread cannot be created.
     pub fn send(address: String, spec: TrafficSpec, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Sending::check(&spec)?;
         Ok(Self {
@@ -232,18 +235,18 @@ impl Traffic {
         })
     }
 
-    /// A receiver for one sender, at an address such as `0.0.0.0:7117`.
+    /// Prepares a receiver for one sender, at `address`, such as `0.0.0.0:7117`.
     ///
     /// # Errors
-    /// The receiver cannot listen on the address.
+    /// The receiver cannot listen at the address.
     pub fn receive(address: String, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Self::receiving(address, cpu, None)
     }
 
-    /// Like [`Traffic::receive`], for datagrams, which it logs.
+    /// Like [`Traffic::receive`], for datagrams that the receiver logs.
     ///
     /// # Errors
-    /// The errors of [`Traffic::receive`].
+    /// As for [`Traffic::receive`].
     pub fn receive_logged(
         address: String,
         cpu: Option<Cpu>,
@@ -266,17 +269,18 @@ impl Traffic {
         })
     }
 
-    /// Address on which it waits for a sender.
+    /// Returns the address at which the receiver in this process listens.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listens
     }
 
-    /// Limits of the link between both ends, as read back from the kernel.
+    /// Returns the limits of the link, as read back from the kernel.
     pub fn shaping(&self) -> Option<Shaping> {
         self.shaping
     }
 
-    /// Waits at most `wait` for the ends to connect to each other: `None` if they have not yet.
+    /// Waits until the ends are connected, for at most `wait`. Returns `None` if they are not
+    /// connected yet.
     ///
     /// # Errors
     /// An end failed.
@@ -293,20 +297,20 @@ impl Traffic {
     pub fn go(&mut self) {
         for worker in &mut self.workers {
             if let Some(go) = worker.go.take() {
-                // A thread that has failed reports it at its end.
+                // If the thread has failed, it reports that at the end.
                 let _ = go.send(());
             }
         }
     }
 
-    /// When the first bytes moved.
+    /// Returns when the first data was transferred.
     pub fn begun(&self) -> Option<Nanos> {
         let all = self.workers.iter().map(|worker| &worker.shared.begun);
         let begun = all.map(|begun| Nanos(begun.load(Ordering::Relaxed)));
         begun.filter(|&at| at > Nanos::ZERO).min()
     }
 
-    /// When the last bytes moved so far.
+    /// Returns when data was last transferred.
     pub fn reached(&self) -> Nanos {
         let all = self.workers.iter().map(|worker| &worker.shared.reached);
         let reached = all.map(|reached| Nanos(reached.load(Ordering::Relaxed)));
@@ -322,7 +326,7 @@ impl Traffic {
         threads.all(JoinHandle::is_finished)
     }
 
-    /// Ends the traffic early. If both ends are in this process, only the sender is stopped, so
+    /// Ends the traffic early. If both ends are in this process, this stops only the sender, so
     /// that the receiver still gets its report.
     pub fn stop(&self) {
         if let Some(first) = self.workers.first() {
@@ -330,10 +334,10 @@ impl Traffic {
         }
     }
 
-    /// Waits for the end and returns the outcome.
+    /// Waits for the end of the traffic and returns its outcome.
     ///
     /// # Errors
-    /// Nothing was sent or received.
+    /// No data was transferred.
     pub fn finish(mut self) -> Result<Outcome, NetError> {
         let mut first = None;
         for worker in &mut self.workers {
@@ -355,8 +359,8 @@ impl Traffic {
     }
 }
 
-/// Adds the receiver's outcome to the sender's. The receiver's own report takes precedence, because
-/// the sender might not have received it.
+/// Merges the receiver's outcome into the sender's. The receiver's own report takes precedence,
+/// because the sender might not have received it.
 fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {
@@ -379,7 +383,7 @@ impl Drop for Traffic {
             worker.shared.stop.store(true, Ordering::Relaxed);
             worker.go = None;
             if let Some(thread) = worker.thread.take() {
-                // The caller dropped the traffic and does not want its outcome.
+                // A caller that drops the traffic does not need its outcome.
                 let _ = thread.join();
             }
         }
@@ -465,7 +469,7 @@ impl Worker {
         })
     }
 
-    /// Address on which it listens; waits until it does.
+    /// Waits until the thread listens, and returns its address.
     fn listens(&mut self) -> Result<SocketAddr, NetError> {
         match self.notes.recv() {
             Ok(Note::Listens(address)) => Ok(address),
@@ -473,7 +477,7 @@ impl Worker {
         }
     }
 
-    /// Whether it is ready to start.
+    /// Waits until the thread is ready to start, for at most `wait`. Returns whether it is.
     fn prepare(&mut self, wait: Duration) -> Result<bool, NetError> {
         if self.prepared.is_some() {
             return Ok(true);
@@ -486,7 +490,7 @@ impl Worker {
         Ok(self.prepared.is_some())
     }
 
-    /// Why its thread ended before its start.
+    /// Returns why the thread ended before it was started.
     fn failure(&mut self) -> NetError {
         let thread = self.thread.take().map(JoinHandle::join);
         match thread {
@@ -496,7 +500,7 @@ impl Worker {
     }
 }
 
-/// A thread's connection to its owner.
+/// A thread's channels to its owner.
 #[derive(Debug)]
 struct Talk {
     shared: Arc<Shared>,
@@ -505,12 +509,12 @@ struct Talk {
 }
 
 impl Talk {
-    /// Fails if the owner is gone.
+    /// Sends a message to the owner. Fails if the owner is gone.
     fn tell(&self, note: Note) -> Result<(), NetError> {
         self.tell.send(note).map_err(|_| NetError::Interrupted)
     }
 
-    /// Reports that it is ready, and waits for its start.
+    /// Reports that the thread is ready, and waits for the signal to start.
     fn wait(
         &self,
         end: End,
@@ -530,7 +534,7 @@ impl Talk {
     }
 }
 
-/// Pins the calling thread to a CPU.
+/// Pins the calling thread to `cpu`.
 fn pin(cpu: Cpu) -> Result<(), NetError> {
     let failed = NetError::errno("pin a thread to the chosen CPU (it must be online and allowed)");
     let mut only = CpuSet::new();

@@ -1,6 +1,6 @@
-//! Settings of a pair: sysctls and offloads of its namespaces, and options of its sockets. They are
-//! read back to record which are in effect. Nothing outside the namespaces is changed: a thread
-//! that is not in one sets no sysctl and no offload.
+//! Settings of the two ends: sysctls and offloads in their namespaces, and socket options. They are
+//! read back, to record the values in effect. Nothing outside of the namespaces is changed: sysctls
+//! and offloads are set only by threads in the test's own namespaces.
 
 mod offload;
 mod socket;
@@ -16,36 +16,36 @@ use ticktax_model::net_experiment::Fact;
 
 use super::error::NetError;
 
-/// Settings of both ends; unset ones keep the kernel's values.
+/// Settings of both ends. If one is not set, the kernel's value remains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Names and values of sysctls below `net.`, set in both namespaces, in this order.
+    /// Names and values of sysctls below `net.`. They are set in both namespaces, in this order.
     pub sysctls: Vec<(String, String)>,
-    /// Offloads of both devices.
+    /// Offloads of both devices, and whether each is on.
     pub offloads: Vec<(Offload, bool)>,
-    /// The largest data of a TCP segment that either end offers, in bytes.
+    /// Maximum segment size that the two ends offer, in bytes.
     pub mss: Option<u32>,
-    /// The sending socket's buffer, in bytes as requested.
+    /// Requested size of the send buffer, in bytes.
     pub send_buffer: Option<u32>,
-    /// The receiving socket's buffer, in bytes as requested.
+    /// Requested size of the receive buffer, in bytes.
     pub receive_buffer: Option<u32>,
-    /// Whether small segments are sent immediately.
+    /// Whether small segments are sent immediately (`TCP_NODELAY`).
     pub nodelay: Option<bool>,
-    /// The sending socket's congestion control.
+    /// Congestion control algorithm of the sender.
     pub congestion: Option<String>,
 }
 
 impl Tuning {
-    /// Whether any setting requires separate namespaces.
+    /// Whether any setting requires separate network namespaces.
     pub fn needs_namespaces(&self) -> bool {
         !(self.sysctls.is_empty() && self.offloads.is_empty())
     }
 
-    /// Applies the settings of the calling thread's namespace before a socket exists, and reads all
-    /// of them back.
+    /// Applies sysctls and offloads to the calling thread's namespace, and reads all of them back.
+    /// Call this before any socket exists.
     ///
     /// # Errors
-    /// A sysctl does not exist or is refused, or a device refuses an offload.
+    /// A sysctl does not exist or is refused, or the device refuses an offload.
     pub(super) fn set_here(&self) -> Result<Vec<Fact>, NetError> {
         let mut facts = Vec::new();
         for (name, value) in &self.sysctls {
@@ -56,7 +56,7 @@ impl Tuning {
             for &(offload, on) in &self.offloads {
                 offload.set(on)?;
             }
-            // Setting one offload may turn others off.
+            // Read all of them, because setting one can turn others off.
             for offload in Offload::ALL {
                 facts.push(Fact::new(offload.name(), on_off(offload.read()?)));
             }
@@ -64,7 +64,7 @@ impl Tuning {
         Ok(facts)
     }
 
-    /// The socket options of one end.
+    /// Returns the socket options of an end.
     pub(super) fn options(&self, protocol: Protocol) -> Options<'_> {
         Options {
             tuning: self,

@@ -1,4 +1,4 @@
-//! The control connection: one line of JSON per message.
+//! The control connection between the two ends, with one message per line, in JSON.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,77 +15,78 @@ use super::error::{NetError, reason};
 use super::{LOOK, SILENCE};
 use crate::clock::now;
 
-/// Protocol version; it changes whenever a message does.
+/// Version of the protocol. It changes whenever messages do.
 pub(super) const PROTOCOL: u32 = 2;
 
-/// Version of the program.
+/// Version of ticktax.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Longest message, in bytes.
+/// Maximum length of a message, in bytes.
 const LONGEST: usize = 1 << 16;
 
-/// A message from one end to the other.
+/// A message between the two ends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// The sender's first message.
+    /// First message from the sender.
     Hello {
         /// [`PROTOCOL`].
         ticktax_net: u32,
-        /// Version of the program.
+        /// Version of ticktax.
         version: String,
-        /// The traffic that the sender will send.
+        /// Traffic that will be sent.
         spec: TrafficSpec,
     },
-    /// The receiver accepts.
+    /// The receiver accepts the traffic.
     Welcome {
         /// [`PROTOCOL`].
         ticktax_net: u32,
-        /// Version of the program.
+        /// Version of ticktax.
         version: String,
-        /// Token that starts each datagram, and the first message of the data connection.
+        /// Token at the start of each datagram, and in the first message on the data connection.
         token: u64,
     },
-    /// The receiver refuses.
+    /// The receiver rejects the traffic.
     Refused {
         /// [`PROTOCOL`].
         ticktax_net: u32,
-        /// Version of the program.
+        /// Version of ticktax.
         version: String,
-        /// The reason, for people.
+        /// Reason, to be shown to the user.
         why: String,
     },
-    /// The first message of a data connection.
+    /// First message on the data connection.
     Data {
-        /// The token from [`Message::Welcome`].
+        /// Token from [`Message::Welcome`].
         token: u64,
     },
-    /// The receiver is ready; the sender may start.
+    /// The receiver is ready, so the sender may start.
     Ready {
-        /// Whether the sender must record when it sends each datagram, to answer [`Message::When`].
+        /// Whether the sender must record when it sends each datagram, to be able to answer
+        /// [`Message::When`].
         departures: bool,
     },
-    /// The sender has sent everything.
+    /// The sender has finished.
     Sent(Box<EndReport>),
-    /// The receiver asks when missing datagrams were sent. Each range has the first number, and the
-    /// last plus one.
+    /// The receiver asks when missing datagrams were sent. Each range is the first number and the
+    /// end (exclusive).
     When(Vec<(u64, u64)>),
-    /// The sender's answer, for as many of the ranges as fit, in the same order.
+    /// The sender's answer, in the same order, for as many of the ranges as fit in a message.
     Then(Vec<Vec<Departure>>),
-    /// The receiver expects no more data; its report follows.
+    /// The receiver expects no more data. Contains its report.
     Received(Box<EndReport>),
 }
 
-/// One end of the connection.
+/// One end of the control connection.
 #[derive(Debug)]
 pub(super) struct Control {
     stream: TcpStream,
     peer: SocketAddr,
-    /// The incomplete line read so far.
+    /// Start of a line that has not been read completely.
     line: Vec<u8>,
 }
 
 impl Control {
-    /// Sets up the control connection over a stream.
+    /// Turns `stream` into a control connection.
     pub(super) fn over(stream: TcpStream) -> Result<Self, NetError> {
         let set = || {
             stream.set_nodelay(true)?;
@@ -101,12 +102,12 @@ impl Control {
         })
     }
 
-    /// Address of the other end.
+    /// Returns the address of the other end.
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Returns the underlying stream, when only data follows. No data has been read from it.
+    /// Returns the stream, for use as the data connection. No data has been read from it yet.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
@@ -122,7 +123,7 @@ impl Control {
         said.map_err(|error| self.gone(&reason(&error)))
     }
 
-    /// Waits up to `limit` for a message.
+    /// Waits for a message, for at most `limit`.
     pub(super) fn hear(&mut self, limit: Nanos, stop: &AtomicBool) -> Result<Message, NetError> {
         let until = now() + limit;
         loop {
@@ -141,7 +142,7 @@ impl Control {
         }
     }
 
-    /// Returns a message if one has arrived, without waiting.
+    /// Returns a message if one has arrived. Does not wait.
     pub(super) fn glance(&mut self) -> Result<Option<Message>, NetError> {
         let set = |to| self.stream.set_nonblocking(to);
         set(true).map_err(NetError::system("set up a connection"))?;
@@ -151,7 +152,7 @@ impl Control {
         seen
     }
 
-    /// Reads a message within the stream's timeout.
+    /// Reads a message, or returns `None` after the stream's timeout.
     fn look(&mut self) -> Result<Option<Message>, NetError> {
         let mut byte = [0];
         loop {
@@ -162,7 +163,7 @@ impl Control {
                     return self.read(&line).map(Some);
                 }
                 Ok(_) if self.line.len() >= LONGEST => return Err(self.strange()),
-                // One byte at a time, so that data after a message is not consumed.
+                // Read single bytes, so that data following the message stays in the stream.
                 Ok(_) => self.line.push(byte[0]),
                 Err(error) if is_nothing_yet(&error) => return Ok(None),
                 Err(error) => return Err(self.gone(&reason(&error))),
@@ -170,10 +171,10 @@ impl Control {
         }
     }
 
-    /// Parses a line as a message of our version.
+    /// Parses a line as a message.
     fn read(&self, line: &[u8]) -> Result<Message, NetError> {
         let value: Value = serde_json::from_slice(line).map_err(|_| self.strange())?;
-        // Check this first, so that a version with different messages is still reported as such.
+        // Check this first: a different version may have different messages.
         if let Some(theirs) = other_version(&value) {
             return Err(NetError::Version {
                 address: self.peer.to_string(),
@@ -198,7 +199,7 @@ impl Control {
     }
 }
 
-/// Version of the program at the other end, if it uses another version of the protocol.
+/// Returns the ticktax version of the other end, if it uses a different version of the protocol.
 fn other_version(message: &Value) -> Option<String> {
     let said = message.as_object()?.values().next()?;
     let protocol = said.get("ticktax_net")?.as_u64()?;
@@ -206,7 +207,7 @@ fn other_version(message: &Value) -> Option<String> {
     (protocol != u64::from(PROTOCOL)).then(|| version.unwrap_or("(unknown version)").to_owned())
 }
 
-/// Whether a call only ended because of a timeout or a signal.
+/// Whether a call returned only because of a timeout or a signal.
 pub(super) fn is_nothing_yet(error: &io::Error) -> bool {
     matches!(
         error.kind(),

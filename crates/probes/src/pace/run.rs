@@ -1,57 +1,57 @@
-//! The loop itself: wait, work, emit the frame, and compute the next due time.
+//! The loop itself: wait, work, emit the frame, compute the next due time.
 
 use nix::errno::Errno;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 
-/// The clock, sleep and work that the loop uses.
+/// Clock, sleep and work, as the loop uses them.
 pub(super) trait Platform {
-    /// The current time.
+    /// Returns the current time.
     fn now(&mut self) -> Nanos;
 
-    /// Waits once, until about `due`. After an early return, the loop calls it again.
+    /// Waits once, until about `due`. It may return early; the loop then calls it again.
     fn wait(&mut self, now: Nanos, due: Nanos) -> Result<(), Errno>;
 
-    /// Does a frame's work; returns the CPU time used.
+    /// Does the work of a frame, and returns the CPU time used.
     fn work(&mut self) -> Nanos;
 }
 
-/// Due times of the frames.
+/// Schedule of the frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
-    /// When the first frame is due.
+    /// Due time of the first frame.
     pub(super) first: Nanos,
     pub(super) period: Nanos,
     pub(super) rule: PaceRule,
-    /// Frames due at or after this time are not run.
+    /// Frames due at or after this time do not run.
     pub(super) end: Nanos,
 }
 
 impl Next {
-    /// Due time of the frame after `frame`.
+    /// Returns the due time of the frame after `frame`.
     fn after(&self, frame: &Frame) -> Nanos {
         self.rule.next_due(frame, self.period)
     }
 }
 
-/// Why a loop ended.
+/// Why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The caller asked it to stop.
+    /// The owner asked it to stop.
     Stopped,
     /// The end time was reached.
     Over,
-    /// `emit` refused further frames.
+    /// `emit` did not accept more frames.
     Refused,
     /// The sleep failed.
     NoSleep(Errno),
 }
 
-/// Runs frames until the end time, until `stop` returns true, or until `emit` refuses more. After
-/// the last frame, it waits for the end time as it would for another frame.
+/// Runs frames until the end time, until `stop` returns `true`, or until `emit` refuses one. After
+/// the last frame before the end time, the loop waits for that time as for a frame.
 ///
-/// A frame that is already due starts immediately. The loop never runs two frames for one slot, and
-/// never makes up for slots that it skipped.
+/// A frame that is overdue starts immediately. If due times have passed without a frame, the loop
+/// skips those frames and never makes up for them.
 #[inline]
 pub(super) fn run(
     platform: &mut impl Platform,
@@ -101,16 +101,16 @@ mod tests {
 
     const PERIOD: Nanos = Nanos(1_000);
 
-    /// A machine whose clock advances only during sleep and work.
+    /// A simulated machine, whose clock advances only during sleep and work.
     struct Fake {
         now: Nanos,
-        /// Delay of each wakeup, then 0.
+        /// Delay of each wake-up; 0 when the list is used up.
         late: Vec<i64>,
-        /// Elapsed time of each frame's work; the last one repeats.
+        /// Elapsed time of each frame's work. The last value repeats.
         work: Vec<i64>,
         /// Number of sleeps.
         sleeps: usize,
-        /// Ends the next sleep after this long, as a signal does.
+        /// If set, ends the next sleep after this long, as a signal does.
         interrupted_after: Option<i64>,
     }
 
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Due times and start times of the first frames.
+    /// Returns the first `count` frames as (due, began).
     fn frames(platform: &mut Fake, rule: PaceRule, count: usize) -> Vec<(i64, i64)> {
         let mut frames: Vec<Frame> = Vec::new();
         let next = Next {
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(frames, [(1_000, 1_000), (2_300, 2_370), (3_670, 3_670)]);
     }
 
-    /// A frame that stalls for 3,500 covers three further slots. Two of them get no frame, and the
-    /// third gets one that starts immediately, late.
+    /// The work of 3,500 overlaps three later due times. Two of those frames are dropped, and the
+    /// third starts immediately after, late.
     #[test]
     fn under_deadline_a_stall_drops_the_slots_it_covers() {
         let mut platform = Fake::new(&[], &[300, 3_500, 300]);
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(verdict, Verdict::Stopped);
     }
 
-    /// Frames due before an end, and when the loop ended.
+    /// Returns the due times of the frames before `end`, and when the loop ended.
     fn until(end: i64, platform: &mut Fake) -> (Vec<i64>, i64) {
         let next = Next {
             first: PERIOD,
@@ -292,10 +292,10 @@ mod tests {
     fn frames_due_before_the_end_run_and_the_loop_waits_for_it() {
         let frames = until(3_400, &mut Fake::new(&[], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000, 3_000], 3_400));
-        // A frame due exactly at the end is not run.
+        // A frame due exactly at the end does not run.
         let frames = until(3_000, &mut Fake::new(&[], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000], 3_000));
-        // A frame due before the end runs, however late, and then the loop ends.
+        // A frame due before the end runs even if it is late, and then the loop ends.
         let frames = until(3_400, &mut Fake::new(&[0, 0, 5_000], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000, 3_000], 8_300));
         let frames = until(900, &mut Fake::new(&[], &[300]));

@@ -1,7 +1,7 @@
-//! The methods of sleeping, each named after its system call.
+//! Sleep methods. Each is named after its system call.
 //!
-//! No method itself returns early: times are rounded up to the call's unit. A signal can end any
-//! sleep early, and the loop then sleeps again.
+//! No method ends early on purpose, because times are rounded up to the unit of the call. A signal
+//! can end a sleep early. The loop then sleeps again.
 
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
@@ -16,7 +16,7 @@ use ticktax_model::pace::{Calibration, SleepMethod};
 use crate::clock::now;
 use crate::sys;
 
-/// A method of waiting for a time.
+/// A sleep method, with the file descriptors it needs.
 #[derive(Debug)]
 pub(super) enum Sleeper {
     Nanosleep,
@@ -50,8 +50,8 @@ impl Sleeper {
         })
     }
 
-    /// Measures how late this thread's sleeps end, and sets the hybrid's spinning time accordingly.
-    /// Returns that margin, or `None` for other methods. A hybrid takes about 40 ms.
+    /// For a hybrid, measures how late this thread's sleeps end, and sets the length of the spin
+    /// accordingly. Returns that length, or `None` for other methods. This takes about 40 ms.
     pub(super) fn calibrate(&mut self, period: Nanos) -> Option<Nanos> {
         let Self::Hybrid(margin) = self else {
             return None;
@@ -59,7 +59,7 @@ impl Sleeper {
         let mut late = [Nanos::ZERO; Calibration::TRIALS];
         for lateness in &mut late {
             let due = now() + Calibration::TRIAL;
-            // If a signal ends the sleep early, it counts as being in time.
+            // A sleep that a signal ended early counts as on time.
             let _ = sleep_until(due);
             *lateness = now() - due;
         }
@@ -67,7 +67,7 @@ impl Sleeper {
         Some(*margin)
     }
 
-    /// Waits from `now` until `due`, which is later.
+    /// Waits until `due`, which must be later than `now`. A signal may end the wait early.
     #[inline]
     pub(super) fn wait(&self, now: Nanos, due: Nanos) -> Result<(), Errno> {
         let left = due - now;
@@ -127,14 +127,14 @@ fn to_timespec(time: Nanos) -> TimeSpec {
     )
 }
 
-/// Converts a time to whole units, rounded up so that no sleep ends early.
+/// Converts a time to units, rounded up so that no sleep ends early.
 fn in_units(time: Nanos, unit: Nanos) -> u32 {
     let time = time.0.max(0);
     let units = time / unit.0 + i64::from(time % unit.0 > 0);
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// Converts a time to whole milliseconds for `poll` and `epoll_wait`. The longest period fits.
+/// Converts a time to milliseconds for `poll` and `epoll_wait`. Even the longest period fits.
 fn millis<T: From<u16>>(method: SleepMethod, time: Nanos) -> T {
     T::from(u16::try_from(in_units(time, method.unit())).unwrap_or(u16::MAX))
 }
@@ -153,7 +153,7 @@ mod tests {
             let sleeper = Sleeper::new(method).unwrap();
             let begin = now();
             let due = begin + Nanos::from_micros(1_700);
-            // One call is enough, except after a signal. The hybrid's margin is 0 here.
+            // One call suffices, unless a signal arrives. An uncalibrated hybrid has no margin.
             sleeper.wait(begin, due).unwrap();
             assert!(now() >= due, "{method}");
         }

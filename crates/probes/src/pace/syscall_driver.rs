@@ -1,5 +1,4 @@
-//! Sleeps and works in the calling thread, one step at a time. Programs defined elsewhere use it
-//! for the sleeps and work that a paced loop does in turn.
+//! Individual sleeps and work in the calling thread, for programs whose loop is defined elsewhere.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
@@ -9,18 +8,18 @@ use super::work::Work;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// State of the calling thread: one sleeper per method used so far.
+/// The sleep methods used so far by the calling thread.
 #[derive(Debug, Default)]
 pub struct SyscallDriver {
     sleepers: Vec<(SleepMethod, Sleeper)>,
 }
 
 impl SyscallDriver {
-    /// Sleeps once, by `method`, for `time`. A signal can end it early. Returns immediately if
-    /// `time` is 0 or less.
+    /// Sleeps once for `time`, with `method`. A signal may end the sleep early. Returns immediately
+    /// if `time` is not positive.
     ///
     /// # Errors
-    /// The kernel refuses this method of sleeping.
+    /// The kernel refuses the sleep method.
     pub fn sleep(&mut self, method: SleepMethod, time: Nanos) -> Result<(), ProbeError> {
         if time <= Nanos::ZERO {
             return Ok(());
@@ -44,12 +43,12 @@ impl SyscallDriver {
             .map_err(refused)
     }
 
-    /// Works for `time` of CPU time, and up to one more check of the clock.
+    /// Works until `time` of CPU time is used up. It may overrun until the next check of the clock.
     pub fn work(&mut self, time: Nanos) {
         Work::fine(time).burn();
     }
 
-    /// CPU time used by the calling thread so far.
+    /// Returns the CPU time that the calling thread has used.
     pub fn cpu_time(&self) -> Nanos {
         thread_cpu_time()
     }

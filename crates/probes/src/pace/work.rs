@@ -1,10 +1,10 @@
-//! Work of known length: arithmetic until the thread's CPU clock has advanced by the set time.
+//! Work of a fixed length: arithmetic until the thread has used that much CPU time.
 //!
-//! The end is taken from `CLOCK_THREAD_CPUTIME_ID`, not from elapsed time or a count of iterations.
-//! By elapsed time, a preempted thread would do less work. By a count, the work would take longer
-//! or shorter when the CPU's frequency changes. The tests of other clocks need the true CPU time of
-//! "3 ms of work". Like the scheduler, this clock charges interrupts during that time to the
-//! thread, except on kernels with `IRQ_TIME_ACCOUNTING`.
+//! The length is measured by `CLOCK_THREAD_CPUTIME_ID`. With elapsed time instead, a preempted
+//! thread would do less work. With a fixed number of iterations, the CPU's frequency would change
+//! the length. Tests of other clocks depend on "3 ms of work" being 3 ms of CPU time. Like the
+//! scheduler, this clock charges interrupts to the thread, except on kernels with
+//! `IRQ_TIME_ACCOUNTING`.
 
 use std::hint::black_box;
 
@@ -12,12 +12,13 @@ use ticktax_model::Nanos;
 
 use crate::clock::thread_cpu_time;
 
-/// Iterations between two checks of the clock: 1 to 3 µs, by which work can exceed its length.
+/// Iterations between checks of the clock: 1 to 3 µs, by which work can overrun.
 const ITERATIONS: u32 = 2_000;
-/// The same for work that must end on time even if reading the clock is as fast as an iteration.
+/// Iterations between checks of the clock for work that must not overrun by that much. Reading the
+/// clock then takes about as long as the iterations.
 const FEW_ITERATIONS: u32 = 50;
 
-/// Work of a set CPU time.
+/// Work that takes a fixed amount of CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     length: Nanos,
@@ -32,7 +33,7 @@ impl Work {
         }
     }
 
-    /// Like [`Work::new`] but closer to its length, at the cost of reading the clock more often.
+    /// Like [`Work::new`], but ends more precisely, and reads the clock more often.
     pub(super) fn fine(length: Nanos) -> Self {
         Self {
             length,
@@ -40,7 +41,7 @@ impl Work {
         }
     }
 
-    /// Does the work; returns the CPU time used.
+    /// Does the work, and returns the CPU time used.
     #[inline]
     pub(super) fn burn(self) -> Nanos {
         if self.length <= Nanos::ZERO {

@@ -1,22 +1,24 @@
-//! The records of a ring of perf events.
+//! Parses the records in a ring of perf events.
 
 use ticktax_model::Nanos;
 
-/// `PERF_RECORD_SAMPLE` and `PERF_RECORD_LOST`.
+/// Record types `PERF_RECORD_SAMPLE` and `PERF_RECORD_LOST`.
 const SAMPLE: u32 = 9;
 const LOST: u32 = 2;
-/// Size of a record's header, in bytes.
+/// Size of a record header, in bytes.
 const HEAD: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<C> {
-    /// A sample: its time, the running thread, and the chain of kernel functions, innermost first.
+    /// A sample: the time, the thread that was running, and the call chain in the kernel, innermost
+    /// function first.
     Sample { at: Nanos, tid: i32, chain: C },
     /// Number of samples lost because the ring was full.
     Lost(u64),
 }
 
-/// Parses records from `bytes`. Other kinds and a truncated record at the end are skipped.
+/// Parses the records in `bytes`. Skips other types of records, and an incomplete record at the
+/// end.
 pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<impl Iterator<Item = u64>>> {
     std::iter::from_fn(move || {
         loop {
@@ -26,7 +28,7 @@ pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<impl Iter
             let kind = word(record, 0)?;
             let body = &record[HEAD..];
             match kind {
-                // The sample's fields come in the order of their flag bits: thread, time, chain.
+                // The fields of a sample are in the order of their flag bits: thread, time, chain.
                 SAMPLE => {
                     let length = usize::try_from(double(body, 16)?).ok()?;
                     let chain = body.get(24..)?.chunks_exact(8).take(length);

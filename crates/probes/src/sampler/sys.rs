@@ -1,4 +1,5 @@
-//! A ring of samples written by the kernel: system calls and shared memory without a safe wrapper.
+//! A ring of samples, shared with the kernel. The system calls and the shared memory have no safe
+//! wrapper.
 #![expect(
     unsafe_code,
     reason = "perf_event_open and its shared memory have no safe wrapper"
@@ -14,7 +15,7 @@ use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use ticktax_model::{Cpu, Nanos};
 
-/// Size of the kernel's `struct perf_event_attr`, version 5, in bytes.
+/// Size of the kernel's `struct perf_event_attr` (version 5), in bytes.
 const ATTR: usize = 112;
 // From <linux/perf_event.h>.
 const TYPE_SOFTWARE: u64 = 1;
@@ -24,14 +25,14 @@ const EXCLUDE_CHAIN_USER: u64 = 1 << 22;
 const USE_CLOCK: u64 = 1 << 25;
 const CLOEXEC: libc::c_ulong = 8;
 
-/// Offsets in the first page of the kernel's write position and of the reader's position.
+/// Offsets of the kernel's write position and the reader's position in the first page.
 const AT_HEAD: usize = 1024;
 const AT_TAIL: usize = 1032;
 
-/// Size of the sample area, in bytes: several seconds of one CPU.
+/// Size of the sample area, in bytes. It has room for several seconds of one CPU's samples.
 const ROOM: usize = 1 << 20;
 
-/// The sample ring of one CPU. Sampling stops when it is dropped.
+/// A CPU's ring of samples. Dropping it stops the sampling.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: NonNull<libc::c_void>,
@@ -40,13 +41,13 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Starts sampling a CPU. Samples carry times on `CLOCK_MONOTONIC`, like all of ticktax's data.
+    /// Starts sampling on `cpu`. Timestamps are on `CLOCK_MONOTONIC`, as everywhere in ticktax.
     pub(super) fn open(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
         let attr = attr(period);
         let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
         let (any, none): (libc::c_int, libc::c_int) = (-1, -1);
-        // SAFETY: the kernel reads `attr`, which contains its own length and outlives the call. The
-        // other arguments are numbers.
+        // SAFETY: the kernel only reads `attr`, which contains its own length and outlives the
+        // call. The other arguments are integers.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -59,7 +60,7 @@ impl Ring {
         };
         let fd = Errno::result(fd)?;
         let fd = libc::c_int::try_from(fd).map_err(|_| Errno::EBADF)?;
-        // SAFETY: the call above opened the descriptor, and nothing else owns it.
+        // SAFETY: the call above opened this descriptor, and nothing else owns it.
         let event = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
         let page = page
@@ -67,7 +68,7 @@ impl Ring {
             .unwrap_or(4_096);
         let length = NonZeroUsize::new(page + ROOM).ok_or(Errno::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: this creates a new mapping at an address that the kernel chooses.
+        // SAFETY: this creates a new mapping, at an address chosen by the kernel.
         let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &event, 0) }?;
         Ok(Self {
             base,
@@ -76,7 +77,7 @@ impl Ring {
         })
     }
 
-    /// Returns the bytes written since the last call.
+    /// Returns the bytes that the kernel has written since the last call.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let head = self.position(AT_HEAD).load(Ordering::Acquire);
         let tail = self.position(AT_TAIL).load(Ordering::Relaxed);
@@ -92,11 +93,12 @@ impl Ring {
         bytes
     }
 
-    /// Copies from an offset in the sample area. The end must not exceed [`ROOM`].
+    /// Copies bytes from offset `from` of the sample area. The copied range must be within
+    /// [`ROOM`].
     fn copy(&self, from: usize, into: &mut [u8]) {
-        // SAFETY: within the mapping, because `from` plus the length is at most `ROOM`.
+        // SAFETY: `from` plus the length is at most `ROOM`, so this is within the mapping.
         let from = unsafe { self.base.byte_add(self.page + from) };
-        // SAFETY: the kernel writes nothing between the tail and the head that it published, and
+        // SAFETY: the kernel does not write between the tail and the head that it published, and
         // `into` belongs to the caller.
         unsafe {
             into.as_mut_ptr()
@@ -105,9 +107,9 @@ impl Ring {
     }
 
     fn position(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: within the first page of the mapping.
+        // SAFETY: this is within the first page of the mapping.
         let place = unsafe { self.base.byte_add(at) };
-        // SAFETY: the kernel keeps an aligned 64-bit value there, which both sides access
+        // SAFETY: this is an aligned 64-bit value, which both the kernel and this process access
         // atomically.
         unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) }
     }
@@ -115,13 +117,13 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: unmaps exactly the mapping of `open`. No references to it remain. If it fails,
-        // the mapping stays until the process ends.
+        // SAFETY: this unmaps exactly what `open` mapped, and no references to it remain. If it
+        // fails, the mapping stays until the process exits.
         let _ = unsafe { munmap(self.base, self.page + ROOM) };
     }
 }
 
-/// Builds the `perf_event_attr`, as 64-bit words.
+/// Builds a `perf_event_attr` as 64-bit words.
 fn attr(period: Nanos) -> [u64; ATTR / 8] {
     let mut words = [0; ATTR / 8];
     let mut halves = |at: usize, first: u64, second: u64| {

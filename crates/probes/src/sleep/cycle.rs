@@ -1,10 +1,10 @@
-//! Due times of wakeups, and the wakeups that a late one stands for.
+//! Due times of wake-ups, and which wake-ups a late one covers.
 
 use ticktax_model::Nanos;
 
 use super::Wakeup;
 
-/// A thread's due times: one interval apart, regardless of delays.
+/// A thread's due times: at regular intervals, independent of delays.
 #[derive(Debug)]
 pub(super) struct Cycle {
     due: Nanos,
@@ -19,16 +19,16 @@ impl Cycle {
         }
     }
 
-    /// When the next wakeup is due.
+    /// Returns the due time of the next wake-up.
     pub(super) fn due(&self) -> Nanos {
         self.due
     }
 
-    /// Passes every wakeup due by `woke` to `sink`, and returns the number of missed ones.
+    /// Passes all wake-ups that were due by `woke` to `sink`. Returns how many of them were missed.
     ///
-    /// A thread that is late by more than an interval has slept through wakeups. Each of them
-    /// counts, with the wait since its due time. Omitting them would hide most of a long delay
-    /// (coordinated omission).
+    /// A thread that is more than an interval late has missed wake-ups. Each of them counts, with
+    /// the time since it was due. To leave them out would hide most of a long delay (coordinated
+    /// omission).
     pub(super) fn wake(&mut self, woke: Nanos, mut sink: impl FnMut(Wakeup)) -> u64 {
         sink(Wakeup {
             due: self.due,

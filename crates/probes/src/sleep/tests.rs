@@ -1,4 +1,4 @@
-//! The sleep probe on this machine's CPUs. No test depends on how busy they are.
+//! Runs the sleep probe on this machine. The tests pass however busy it is.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn intervals_out_of_range_are_refused() {
     let error = SleepProbe::start(&cpus::allowed(), settings).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a sleep interval of 0 ns cannot be measured: choose 10.0 µs to 1.00 s"
+        "invalid sleep interval 0 ns: choose 10.0 µs to 1.00 s"
     );
 }
 

@@ -1,34 +1,34 @@
-//! Measures how long the loop takes on a CPU, and derives the shortest gap that stands out from it.
+//! Measures how long the loop takes on a CPU, and derives the minimum length of a gap.
 
 use crate::clock::Counter;
 
-/// Duration of a calibration as a fraction of a second: 20 ms.
+/// A calibration takes this fraction of a second: 20 ms.
 const PART_OF_SECOND: u64 = 50;
 
-/// Minimum number of loops of a calibration, however slow the counter is.
+/// Minimum number of iterations in a calibration, even with a slow counter.
 const MIN_LOOPS: u64 = 10_000;
 
-/// Longest step with its own bucket, in ticks; longer ones share the last bucket.
+/// Longest iteration that has its own bucket, in ticks. Longer ones share the last bucket.
 const LONGEST: usize = 4095;
 
 /// Number of times that the current CPU is queried.
 const CPU_QUERIES: usize = 63;
 
-/// One in this many of the loop's steps may exceed the threshold.
+/// One iteration in this many may exceed the threshold.
 const ONE_IN: u64 = 10_000;
 
-/// The loop's speed and the threshold derived from it, in ticks.
+/// Speed of the loop, and the threshold derived from it, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Calibration {
     pub(super) median: u64,
     pub(super) threshold: u64,
-    /// Cost of querying the current CPU. Without a vDSO, as on arm64, this is a system call.
+    /// Time to query the current CPU. Without a vDSO, as on arm64, this is a system call.
     pub(super) cpu_query: u64,
 }
 
-/// Runs the loop for 20 ms and finds its median step and threshold.
+/// Runs the loop for 20 ms, and determines its median iteration and the threshold.
 ///
-/// Interruptions need no special treatment: they are rare among a million steps.
+/// Interruptions need no special treatment, because they are rare among a million iterations.
 pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibration {
     let mut steps = vec![0_u32; LONGEST + 1];
     let mut last = counter.read();
@@ -47,7 +47,7 @@ pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibr
     }
 }
 
-/// Median time of querying the current CPU.
+/// Measures the median time of querying the current CPU.
 fn cpu_query(counter: &mut impl Counter) -> u64 {
     let mut times = [0; CPU_QUERIES];
     for time in &mut times {
@@ -59,12 +59,12 @@ fn cpu_query(counter: &mut impl Counter) -> u64 {
     times[CPU_QUERIES / 2]
 }
 
-/// Computes the median and the threshold from a histogram of steps, by length in ticks.
+/// Determines the median and the threshold from a histogram of iterations, by length in ticks.
 ///
-/// The threshold is at least three medians. It also exceeds all but one step in 10,000, so that the
-/// loop's own jitter (a cache miss, the other hyperthread) is rarely taken for a loss. On a CPU
-/// that is interrupted more often than that, this quantile would measure the interruptions. It is
-/// therefore capped at 100 ns, or at three medians if those take longer.
+/// The threshold is at least three medians. It also exceeds all but one iteration in 10,000, so
+/// that the loop's own jitter (a cache miss, the other hyperthread) rarely counts as a gap. If the
+/// CPU is interrupted more often than that, this quantile would measure the interruptions. It is
+/// therefore capped at 100 ns, or three medians if that is more.
 fn conclude(steps: &[u32], frequency_hz: u64) -> Calibration {
     let total: u64 = steps.iter().map(|count| u64::from(*count)).sum();
     let quantile = |below: u64| {
@@ -152,7 +152,7 @@ mod tests {
                 cpu_query: 0
             }
         );
-        // A counter with ticks longer than the loop often does not advance between readings.
+        // If a tick is longer than the loop, the counter often does not advance between readings.
         let coarse = histogram(&[(0, 9_000), (1, 1_000)]);
         assert_eq!(
             coarse,

@@ -1,4 +1,4 @@
-//! The measuring loop of the spin probe.
+//! The loop of the spin probe.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,24 +7,24 @@ use ticktax_model::Cpu;
 use super::Gap;
 use crate::clock::Counter;
 
-/// Maximum number of consecutive gaps that the recording of a gap may cause.
+/// Maximum number of consecutive gaps that may be due to recording the previous one.
 const CHAIN: u32 = 16;
 
-/// Lengths from which the loop reacts, in ticks.
+/// Lengths of an iteration at which the loop reacts, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Length of the shortest gap. At least 1.
+    /// Minimum length of a gap, at least 1.
     threshold: u64,
-    /// From this length on, the thread checks whether it still runs on its CPU. A migration takes
-    /// longer.
+    /// From this length on, the thread checks whether it has been moved to another CPU. A migration
+    /// always takes longer.
     watchful: u64,
-    /// Recording a gap takes less than this, unless it is interrupted in turn.
+    /// Recording a gap takes less than this. If it takes longer, it was interrupted.
     recording: u64,
 }
 
 impl Limits {
-    /// Limits for a threshold and the cost of querying the current CPU, both in ticks, and a
-    /// counter of `frequency_hz`.
+    /// Derives the limits from the threshold and the time to query the current CPU, both in ticks,
+    /// and the counter's frequency.
     pub(super) fn new(threshold: u64, cpu_query: u64, frequency_hz: u64) -> Self {
         let threshold = threshold.max(1);
         let microsecond = frequency_hz.div_ceil(1_000_000);
@@ -36,7 +36,7 @@ impl Limits {
     }
 }
 
-/// Results of the loop; times in ticks.
+/// Results of the loop. Times are in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) started: u64,
@@ -47,12 +47,12 @@ pub(super) struct Tally {
     pub(super) moved_to: Option<Cpu>,
 }
 
-/// Reads the counter until it reaches `end` or `stop` is set, and passes every gap to `sink`. The
+/// Reads the counter until it reaches `end` or `stop` is set, and passes each gap to `sink`. The
 /// last gap may extend beyond `end`.
 ///
-/// The loop is one reading, one subtraction, two comparisons, and loads of two values that stay in
-/// the CPU's cache. It ends early when the thread finds itself on a CPU other than `cpu`. The time
-/// after its last reading on `cpu` is then excluded.
+/// An iteration is one reading, one subtraction, two comparisons, and loads of two values that stay
+/// in the cache. The loop ends early if the thread finds itself on a CPU other than `cpu`. Time
+/// after the last reading on `cpu` is then left out.
 pub(super) fn watch<C: Counter>(
     counter: &mut C,
     cpu: Cpu,
@@ -70,7 +70,7 @@ pub(super) fn watch<C: Counter>(
     while last < end.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
         let now = counter.read();
         tally.loops += 1;
-        // A small backward step of the counter counts as zero time, not as a huge gap.
+        // If the counter goes back a little, count that as zero instead of a huge gap.
         if now.saturating_sub(last) < limits.watchful {
             last = now;
             continue;
@@ -91,8 +91,8 @@ pub(super) fn watch<C: Counter>(
     tally
 }
 
-/// Records a gap and returns the reading from which the loop continues. Returns `None` if the
-/// thread was moved.
+/// Records a gap, and returns the reading to continue from. Returns `None` if the thread has been
+/// moved to another CPU.
 #[cold]
 #[inline(never)]
 fn handle_gap<C: Counter>(
@@ -124,13 +124,13 @@ fn handle_gap<C: Counter>(
             end_counter: after,
         };
     }
-    // A chain this long is not a coincidence: recording is simply slow here. Charge the last
-    // interval to recording and continue.
+    // So many gaps in a row are not a coincidence: recording is slow on this machine. Charge the
+    // last interval to recording, and continue.
     tally.recording += gap.end_counter - gap.start_counter;
     Some(gap.end_counter)
 }
 
-/// CPU that the thread runs on, if it is not `cpu`.
+/// Returns the CPU that the thread is running on, if that is not `cpu`.
 fn other_cpu(counter: &mut impl Counter, cpu: Cpu) -> Option<Cpu> {
     counter.cpu().filter(|current| *current != cpu)
 }
@@ -143,7 +143,8 @@ mod tests {
 
     use super::{CHAIN, Counter, Gap, Limits, Tally, watch};
 
-    /// A counter that follows a script, then sets the stop flag and advances by 10 per reading.
+    /// A counter that follows a script. At its end, it sets the stop flag and advances by 10 per
+    /// reading.
     struct Script<'a> {
         steps: std::slice::Iter<'a, i64>,
         time: u64,
@@ -171,13 +172,13 @@ mod tests {
         }
     }
 
-    /// Runs the loop over `steps` of a 1 GHz counter that starts near 10,000, with a threshold of
-    /// 40 ns.
+    /// Runs the loop with a 1 GHz counter that starts near 10,000 and advances by `steps`. The
+    /// threshold is 40 ns.
     fn play(steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         play_until(u64::MAX, steps, cpus)
     }
 
-    /// Like [`play`], but ends at the reading `end`.
+    /// Like [`play`], but ends when the counter reaches `end`.
     fn play_until(end: u64, steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         let stop = AtomicBool::new(false);
         let mut script = Script {
@@ -246,7 +247,7 @@ mod tests {
         let tally = watch(&mut script, Cpu(3), limits, &end, &stop, |gap| {
             gaps.push(gap.end_counter - gap.start_counter);
         });
-        // Only the delay that is too long for a CPU query is a gap.
+        // Only a delay that is too long for a CPU query is a gap.
         assert_eq!(gaps, [2_000, 2_000, 9_000]);
         assert_eq!(tally.recording, 6_000);
     }
@@ -282,11 +283,11 @@ mod tests {
         let steps = [0, 10, 10, 10, 500, 10, 10];
         let (tally, gaps) = play_until(10_020, &steps, &[3]);
         assert_eq!((tally.ended, tally.loops, gaps.len()), (10_020, 2, 0));
-        // The thread was preempted at the end and notices when it runs again.
+        // The thread is preempted at the end, and notices that when it runs again.
         let (tally, gaps) = play_until(10_040, &steps, &[3]);
         assert_eq!((gaps, tally.loops), (vec![(10_030, 10_530)], 4));
         assert!(tally.ended >= 10_530);
-        // The end had passed before the thread started.
+        // The thread starts only after the end.
         let (tally, gaps) = play_until(9_000, &steps, &[3]);
         assert_eq!((tally.loops, gaps.len()), (0, 0));
         assert_eq!(tally.ended, tally.started);

@@ -2,7 +2,8 @@
 //! two axes above a table of their numbers (`chart`).
 //!
 //! Plots are drawn as SVG when the page is written. They need no script, can be printed, and their
-//! numbers are accessible to screen readers: docs/decisions/0009-plots-are-drawn-at-export.md.
+//! numbers are accessible to screen readers:
+//! docs/explanation/decisions/0009-plots-are-drawn-at-export.md.
 
 mod axis;
 mod balance;

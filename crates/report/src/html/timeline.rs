@@ -4,7 +4,7 @@
 //! Rows arrive one by one and are kept in bounded memory. Own time is summed up in columns and
 //! stays exact. Single spans are kept as far as memory allows, longest first. The page contains a
 //! drawing of the whole run, which needs no script, and the same data for a script that zooms:
-//! docs/decisions/0010-an-own-timeline.md.
+//! docs/explanation/decisions/0010-an-own-timeline.md.
 
 mod columns;
 mod groups;

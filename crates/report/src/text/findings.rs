@@ -17,7 +17,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if findings.is_empty() {
         return;
     }
-    page.section("Configured, and not in effect");
+    page.section("Configured but not in effect");
     let mut previous: Option<&Finding> = None;
     for finding in findings.iter().take(SHOWN) {
         // Print the remedy once if a rule has several findings.
@@ -35,10 +35,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         previous = Some(finding);
     }
     if let Some(more) = findings.len().checked_sub(SHOWN).filter(|&more| more > 0) {
-        let text = format!(
-            "and {}: see --format json",
-            counted(more as u64, "more finding")
-        );
+        let text = format!("{} (--format json)", counted(more as u64, "more finding"));
         page.paragraph(Tone::Faint, "    ", &text);
     }
 }
@@ -68,10 +65,12 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
         format!("In effect: {}", finding.effective),
     ];
     if !again {
-        sentences.push(format!("Measured by {}", finding.measured));
+        sentences.push(format!("Source: {}", finding.measured));
     }
     if let Some(cost) = &finding.cost {
-        let time = cost.time.map(|time| format!(" ({} here)", tied(time)));
+        let time = cost
+            .time
+            .map(|time| format!(" ({} in this recording)", tied(time)));
         sentences.push(format!("Cost: {}{}", cost.what, time.unwrap_or_default()));
     }
     if let Some(longest) = longest(finding) {
@@ -83,15 +82,15 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
         ));
     }
     sentences.push(if again {
-        "To do: as above".to_owned()
+        "What to do: see above".to_owned()
     } else {
-        format!("To do: {}", finding.remedy)
+        format!("What to do: {}", finding.remedy)
     });
     // Only live machines have knobs to try: a lab guest is gone by then, and the model has none.
     let proposal = finding.proposal.iter().filter(|_| world == World::Live);
     sentences.extend(proposal.map(|assignment| {
         let command = tied(format!("ticktax try {assignment} -- COMMAND"));
-        format!("What that is worth: {command}")
+        format!("To test it: {command}")
     }));
     format!("{}. [{}]", sentences.join(". "), finding.rule)
 }

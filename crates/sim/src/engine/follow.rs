@@ -1,4 +1,5 @@
-//! Follows one task, as a tracer follows a program: its frames, and why it was off its CPU.
+//! Follows one task as the tracer follows a program: records its frames and the reasons it was off
+//! its CPU.
 
 use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
@@ -13,26 +14,28 @@ use crate::report::Report;
 use crate::setup::{Setup, SetupError};
 use crate::task::{State, TaskId};
 
-/// Results of a simulation with a followed task.
+/// Results of a simulation in which one task was followed.
 #[derive(Clone, Debug)]
 pub struct Followed {
     /// Report on the complete simulation.
     pub report: Report,
-    /// The recording's header. The task is its victim, and, if it has a rhythm, its loop.
+    /// Header of the recording, with the task as its victim and, if the task is a paced loop, its
+    /// frame statistics.
     pub header: Header,
-    /// The sources that rows refer to.
+    /// Table of sources that rows refer to.
     pub sources: SourceTable,
 }
 
-/// Runs a simulation, passes the rows of its recording to `sink`, and follows `task`.
+/// Runs a simulation, passes the rows of its recording to `sink`, and also records the waits and
+/// frames of `task`.
 ///
-/// The rows include the task's waits, as in a live recording of a program, and its frames, as in
-/// one of a loop. A [`Step::Frame`](crate::Step::Frame) starts a frame, and the next step that
-/// sleeps or spins ends it. A frame that is incomplete at the end is left out. A frame was due at
-/// the intended end of the wait before it.
+/// Waits are recorded as for a live program, and frames as for a paced loop. A
+/// [`Step::Frame`](crate::Step::Frame) starts a frame, and the next step that sleeps or spins ends
+/// it. A frame is due at the intended end of the wait before it. A frame still in progress at the
+/// end of the simulation is omitted.
 ///
 /// # Errors
-/// The setup is invalid ([`Setup::check`]), or has no such task.
+/// The setup is invalid ([`Setup::check`]), or `task` does not exist.
 pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Followed, SetupError> {
     setup.check()?;
     if task.index() >= setup.tasks.len() {
@@ -56,7 +59,7 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
     })
 }
 
-/// Collects the frames from rows.
+/// A sink that keeps only the frames.
 #[derive(Debug, Default)]
 pub struct Frames(pub Vec<Frame>);
 
@@ -68,22 +71,22 @@ impl RowSink for Frames {
     }
 }
 
-/// Runs a simulation like [`follow`], and returns only the frames of `task`.
+/// Runs a simulation like [`follow`], and collects the frames of `task`.
 ///
 /// # Errors
-/// The setup is invalid, or has no such task.
+/// The setup is invalid, or `task` does not exist.
 pub fn frames(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Frame>), SetupError> {
     let mut frames = Frames::default();
     let followed = follow(setup, task, &mut frames)?;
     Ok((followed, frames.0))
 }
 
-/// State of following a task.
+/// Progress of following a task.
 #[derive(Debug)]
 pub(super) struct Follower {
     task: TaskId,
     frames: FrameSums,
-    /// The current frame, and the task's CPU time at its start.
+    /// The frame in progress, and the task's CPU time at its start.
     open: Option<(Frame, Nanos)>,
     /// Why the task is off its CPU, and since when.
     off: Option<(OffCpuReason, Nanos)>,
@@ -101,14 +104,14 @@ impl Follower {
 }
 
 impl Engine<'_> {
-    /// Starts a frame of `task` now.
+    /// Starts a frame of `task`. An open frame ends.
     pub(super) fn begin_frame(&mut self, task: TaskId) {
         self.end_frame(task);
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
         notes.report.frames += 1;
         if notes.due <= notes.frame_at {
-            // The program did not define a due time.
+            // The program set no due time since the last frame, so this frame is on time.
             notes.due = now;
         }
         notes.frame_at = now;
@@ -128,7 +131,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends the current frame of `task`, if there is one.
+    /// Ends the frame in progress of `task`, if any.
     pub(super) fn end_frame(&mut self, task: TaskId) {
         let notes = &self.tasks[task.index()];
         let ran = notes.report.ran;
@@ -154,8 +157,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Records that `task` is off its CPU from now on, or for a new reason. A previous wait ends
-    /// and is emitted as a row of `cpu`.
+    /// Changes the reason why `task` is off its CPU to `why`, or to `None` if it runs or another
+    /// place records the reason. Emits the wait that thereby ends as a row of `cpu`.
     pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
         let Some(follower) = self
@@ -167,17 +170,17 @@ impl Engine<'_> {
         };
         let before = std::mem::replace(&mut follower.off, why.map(|why| (why, now)));
         if let (Some((why, since)), Some(recorder)) = (before, &mut self.recorder)
-            // A wakeup that runs immediately is recorded like any other.
+            // Record a wake-up even if the task ran immediately.
             && (since < now || why == OffCpuReason::Woken)
         {
             recorder.wait(cpu, why, since, now);
         }
     }
 
-    /// Records that `task` leaves its CPU. `goes_on` if it remains runnable.
+    /// Records that `task` leaves its CPU. `goes_on` means that it remains runnable.
     pub(super) fn leaves(&mut self, cpu: usize, task: TaskId, goes_on: bool) {
         let why = match self.tasks[task.index()].state {
-            // This is recorded when its quota is refilled.
+            // Throttled time is recorded when the quota is refilled.
             State::Throttled => None,
             _ if goes_on => Some(OffCpuReason::Preempted),
             State::Sleeping | State::Blocked | State::Waiting => Some(OffCpuReason::Sleeping),
@@ -186,7 +189,7 @@ impl Engine<'_> {
         self.is_off(cpu, task, why);
     }
 
-    /// Records the wait that has not ended yet.
+    /// Records the wait in progress at the end of the simulation.
     pub(super) fn end_waits(&mut self) {
         if let Some(task) = self.follower.as_ref().map(|follower| follower.task) {
             let cpu = self.tasks[task.index()].last_cpu;

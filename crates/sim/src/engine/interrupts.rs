@@ -1,4 +1,4 @@
-//! Ticks, interrupts and softirqs: priorities between them, and delays.
+//! Ticks, interrupts and softirqs: how they preempt and delay one another.
 
 use ticktax_model::Nanos;
 
@@ -11,7 +11,7 @@ use crate::task::TaskId;
 use crate::timer::TimerRule;
 
 impl Engine<'_> {
-    /// Processes the next tick of `cpu`, which is now.
+    /// Processes the tick of `cpu` that is due now.
     pub(super) fn tick(&mut self, cpu: usize) {
         let tick_level = self.setup.machine.tick_level;
         let level = self.level(cpu);
@@ -31,7 +31,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts the tick's handler. The kernel charges the tick to the work that it interrupted.
+    /// Starts the tick handler. As in the kernel, the sampled tick is charged to the interrupted
+    /// work.
     fn deliver_tick(&mut self, cpu: usize) {
         let state = &mut self.cpus[cpu];
         let mode = state.frames.last().map_or(state.mode, Frame::mode);
@@ -47,7 +48,7 @@ impl Engine<'_> {
         );
     }
 
-    /// Level of the running work. Only higher levels may interrupt it.
+    /// Returns the mask level of the work running on `cpu`. Only higher levels may interrupt it.
     fn level(&self, cpu: usize) -> u8 {
         let state = &self.cpus[cpu];
         match state.frames.last() {
@@ -67,7 +68,7 @@ impl Engine<'_> {
         });
     }
 
-    /// A source raises its interrupt, and schedules the next.
+    /// Raises the interrupt of `source` on `cpu` and schedules the next one.
     pub(super) fn arrive(&mut self, cpu: usize, source: usize) {
         let spec = &self.setup.sources[source];
         let interval = self.chances[source].draw(&spec.interval).max(Nanos(1));
@@ -82,7 +83,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Processes everything that happens on `cpu` now: handlers end and start, tasks switch.
+    /// Processes everything due on `cpu` now: ends and starts handlers, and switches tasks.
     pub(super) fn settle(&mut self, cpu: usize) {
         loop {
             let state = &mut self.cpus[cpu];
@@ -116,7 +117,7 @@ impl Engine<'_> {
             };
             let state = &self.cpus[cpu];
             if self.is_done(task) {
-                // A tick at this very moment comes first, and finds the task still working.
+                // Process a tick at this exact time first: it still samples the task as running.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;
                 }
@@ -131,8 +132,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts the handler of the highest pending interrupt above the running level. Returns whether
-    /// there was one.
+    /// Starts the handler of the highest-level pending interrupt, if it may interrupt the running
+    /// work. Returns whether it started one.
     fn interrupt(&mut self, cpu: usize) -> bool {
         let level = self.level(cpu);
         let tick_level = self.setup.machine.tick_level;
@@ -147,7 +148,7 @@ impl Engine<'_> {
                 best = Some((wanted, source));
             }
         }
-        // The local timer's vector is above those of devices.
+        // On a tie, the local timer wins: its vector has a higher priority than those of devices.
         let timer_first = tick_level > level && best.is_none_or(|(level, _)| tick_level >= level);
         if timer_first && state.tick_pending {
             let state = &mut self.cpus[cpu];
@@ -185,7 +186,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends a handler.
+    /// Carries out the effects of a handler that has just finished.
     fn complete(&mut self, cpu: usize, work: Work) {
         match work {
             Work::Tick => self.complete_tick(cpu),
@@ -211,13 +212,14 @@ impl Engine<'_> {
         }
     }
 
-    /// Raises the softirq of `source` at the end of its handler.
+    /// Raises the softirq of `source` when its interrupt handler ends.
     fn raise(&mut self, cpu: usize, source: usize) {
         self.emit_raising(cpu, source);
         self.cpus[cpu].softirqs |= 1 << source;
     }
 
-    /// The handler in which high-resolution timers expire; without them, the tick's.
+    /// Returns the handler that expires sleep timers: the timer interrupt with high-resolution
+    /// timers, the tick otherwise.
     pub(super) fn timer_work(&self) -> Work {
         match self.setup.machine.timers {
             TimerRule::HighResolution => Work::Timers,
@@ -225,8 +227,8 @@ impl Engine<'_> {
         }
     }
 
-    /// The scheduler counts the tick first, then due timers expire (`update_process_times` before
-    /// the softirq of `run_local_timers`).
+    /// Completes a tick. The scheduler accounts for it before due timers expire, because
+    /// `update_process_times` runs before the softirq of `run_local_timers`.
     fn complete_tick(&mut self, cpu: usize) {
         if let Some(task) = self.cpus[cpu].current
             && (self.scheduler.tick(cpu, task) | self.is_out_of_quota(task))
@@ -247,8 +249,8 @@ impl Engine<'_> {
         }
     }
 
-    /// The high-resolution timer of `task` expires, if it is still set. Timers whose slack has
-    /// begun expire with it.
+    /// Handles the expiry of the high-resolution timer of `task`, unless it has already been
+    /// cleared. Other timers whose slack has begun expire along with it.
     pub(super) fn timer_expires(&mut self, cpu: usize, task: TaskId) {
         let now = self.now;
         let timer = &mut self.tasks[task.index()].timer;
@@ -261,7 +263,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes a task whose timer's slack has begun by `time`, and clears the timer.
+    /// Returns the next task whose timer slack has begun by `time`, and clears its timer.
     fn next_in_slack(&mut self, cpu: usize, time: Nanos) -> Option<TaskId> {
         loop {
             let task = self.cpus[cpu].slack.pop(time.0)?;
@@ -272,7 +274,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Refills a quota, and wakes the tasks that it held back.
+    /// Refills the quota of `group` and unthrottles its tasks.
     pub(super) fn refill(&mut self, cpu: usize, group: usize) {
         let quota = &mut self.quotas[group];
         let at = self.now + quota.group.period;
@@ -291,7 +293,8 @@ impl Engine<'_> {
         group.is_some_and(|group| self.quotas[group].left <= Nanos::ZERO)
     }
 
-    /// Holds back a task that was about to run, if its group's quota is used up.
+    /// Throttles `task`, which was about to run, if its group has used up its quota. Returns
+    /// whether it did.
     pub(super) fn throttle(&mut self, cpu: usize, task: TaskId) -> bool {
         if !self.is_out_of_quota(task) {
             return false;
@@ -307,7 +310,7 @@ impl Engine<'_> {
         true
     }
 
-    /// Emits the time during which a task was held back, if it was.
+    /// Records the throttled period of `task`, if it is throttled.
     pub(super) fn end_throttling(&mut self, task: TaskId) {
         let notes = &mut self.tasks[task.index()];
         if notes.state != crate::task::State::Throttled {

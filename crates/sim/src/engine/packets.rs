@@ -1,4 +1,5 @@
-//! The path of packets: the card's ring, the protocol queue, the socket buffer, the task.
+//! The receive path of packets: the NIC's ring, the protocol queue, the socket buffer, the reading
+//! task.
 
 use ticktax_model::Nanos;
 
@@ -11,33 +12,34 @@ const PROTOCOL: usize = 1;
 const SOCKET: usize = 2;
 
 impl Engine<'_> {
-    /// The card puts a packet in its ring, even while its CPU is busy.
+    /// Puts a packet into the NIC's ring. The NIC does this even while the CPU is busy.
     pub(super) fn packet_arrives(&mut self, link: usize) {
         let state = &mut self.links[link];
         state.report.arrived += 1;
         state.put(RING, 1, state.link.ring);
     }
 
-    /// The card's handler moves the ring's packets to the protocol queue.
+    /// Moves all packets from the ring to the protocol queue. The NIC's interrupt handler does
+    /// this.
     pub(super) fn packets_go_up(&mut self, link: usize) {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[RING]);
         state.put(PROTOCOL, count, state.link.protocol);
     }
 
-    /// Cost of the softirq for all packets in the protocol queue.
+    /// Returns how long the softirq takes for the packets now in the protocol queue.
     pub(super) fn packets_cost(&self, link: usize) -> Nanos {
         let state = &self.links[link];
         let count = i64::try_from(state.report.queued[PROTOCOL]).unwrap_or(i64::MAX);
         Nanos(state.link.cost.0 * count)
     }
 
-    /// The softirq has processed all packets in the protocol queue.
+    /// Moves the packets that the softirq has processed to the socket buffer, and wakes readers.
     pub(super) fn packets_reach_the_socket(&mut self, link: usize, by: Waker) {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[PROTOCOL]);
         state.put(SOCKET, count, state.link.socket);
-        // A packet stays in the buffer until its reader has run.
+        // Wake one reader per packet. The packet stays in the buffer until the reader runs.
         for _ in 0..count {
             let Some(task) = self.links[link].waiting.pop_front() else {
                 return;
@@ -46,7 +48,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes a packet from the socket buffer. Returns whether there was one.
+    /// Takes a packet from the socket buffer. Returns `false` if the buffer is empty.
     pub(super) fn take_packet(&mut self, link: usize) -> bool {
         let report = &mut self.links[link].report;
         if report.queued[SOCKET] == 0 {
@@ -61,7 +63,7 @@ impl Engine<'_> {
 }
 
 impl super::LinkState {
-    /// Adds packets to a queue, and drops those that do not fit.
+    /// Adds `count` packets to queue `queue`, and drops those beyond its capacity `room`.
     fn put(&mut self, queue: usize, count: u64, room: u64) {
         let taken = count.min(room.saturating_sub(self.report.queued[queue]));
         self.report.queued[queue] += taken;

@@ -1,4 +1,4 @@
-//! Tasks: executes their programs step by step, and switches between them.
+//! Executes each task's program step by step, and switches between tasks.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule, Schedule};
@@ -14,19 +14,20 @@ use crate::scheduler::Arrival;
 use crate::task::{State, Step, TaskId};
 use crate::timer::{Call, Due, Grids};
 
-/// What follows a step.
+/// How to continue after a step.
 enum Next {
-    /// The next step, immediately.
+    /// Execute the next step immediately.
     Step,
-    /// Work whose length is known.
+    /// Let time pass: the step has added CPU work.
     Work,
-    /// A switch: the task has left the CPU, or is queued again for this reason.
+    /// Switch tasks. The task has blocked or exited (`None`), or goes back to the run queue for
+    /// this reason.
     Switch(Option<Arrival>),
 }
 
 impl Engine<'_> {
-    /// Gives the CPU to the task that the scheduler chooses. `back` is the reason why the previous
-    /// task is queued again; `None` if it has left.
+    /// Switches to the task that the scheduler picks. `back` is the reason why the previous task
+    /// goes back to the run queue; `None` if it blocked or exited.
     pub(super) fn schedule(&mut self, cpu: usize, back: Option<Arrival>) {
         let prev = self.cpus[cpu].current;
         self.cpus[cpu].resched = false;
@@ -64,7 +65,7 @@ impl Engine<'_> {
         self.come_on(cpu, task, next != prev);
     }
 
-    /// Lets `task` start running on the CPU, or continue.
+    /// Puts `task` on the CPU. `is_new` means that a different task, or none, ran before.
     fn come_on(&mut self, cpu: usize, task: TaskId, is_new: bool) {
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Running(cpu);
@@ -80,7 +81,8 @@ impl Engine<'_> {
             self.is_off(cpu, task, None);
             let notes = &mut self.tasks[task.index()];
             notes.report.switches += 1;
-            // A task without work pays with its first work.
+            // Charge the switch with the task's remaining work, or with its next work if it has
+            // none left.
             notes.left += self.setup.machine.costs.switch;
             self.hash.note(self.now, TraceEvent::Switch, cpu, task.0);
         }
@@ -94,7 +96,7 @@ impl Engine<'_> {
         self.set_mode(cpu, task);
     }
 
-    /// Sets the CPU's mode from the current step of `task`.
+    /// Sets the CPU's mode according to the current step of `task`.
     fn set_mode(&mut self, cpu: usize, task: TaskId) {
         let spec = &self.setup.tasks[task.index()];
         let notes = &self.tasks[task.index()];
@@ -113,7 +115,8 @@ impl Engine<'_> {
         };
     }
 
-    /// Continues the program on `cpu` after its current work has ended, or if there was none.
+    /// Executes the next steps of `task` on `cpu`, until one takes time or blocks. First completes
+    /// the current work, if any.
     pub(super) fn go_on(&mut self, cpu: usize, task: TaskId) {
         if let Some(asked) = self.tasks[task.index()].asked {
             if self.charge_refill(task) {
@@ -127,7 +130,7 @@ impl Engine<'_> {
             self.hash.note(self.now, TraceEvent::Done, cpu, task.0);
             self.set_mode(cpu, task);
             if self.cpus[cpu].resched {
-                // Kernel work delayed this until now.
+                // The task was in kernel work, which delayed the preemption until now.
                 self.schedule(cpu, Some(Arrival::Preempted));
                 return;
             }
@@ -199,7 +202,7 @@ impl Engine<'_> {
                     let time = notes.chance.draw(&law);
                     return self.work(task, time);
                 }
-                // Retry the step after the wakeup.
+                // Nothing to receive: block, and retry this step after the wake-up.
                 self.tasks[task.index()].next_step = place;
                 self.links[link].waiting.push_back(task);
                 self.block(task, State::Blocked)
@@ -211,7 +214,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Executes a step that ends at a certain time.
+    /// Executes a step that sleeps or spins until some time.
     fn wait_for_time(&mut self, cpu: usize, task: TaskId, step: Step) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
@@ -264,7 +267,7 @@ impl Engine<'_> {
         Next::Work
     }
 
-    /// Computes until the time `due`; this does not count as requested work.
+    /// Spins until `due`. The spinning does not count as requested work.
     fn spin(&mut self, task: TaskId, due: Nanos) -> Next {
         self.end_frame(task);
         let notes = &mut self.tasks[task.index()];
@@ -281,7 +284,7 @@ impl Engine<'_> {
         Next::Switch(None)
     }
 
-    /// Waits for an external event, which arrives after `time`.
+    /// Blocks until an external event, which occurs after `time`.
     fn await_arrival(&mut self, cpu: usize, task: TaskId, time: Nanos) -> Next {
         self.end_frame(task);
         let next = self.block(task, State::Blocked);
@@ -291,7 +294,8 @@ impl Engine<'_> {
         next
     }
 
-    /// Works on the step at `place`, if a period has started since the last time.
+    /// Executes the [`Step::Every`] at index `place`: works if a new period has
+    /// started since it last worked.
     fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
@@ -304,7 +308,7 @@ impl Engine<'_> {
         self.work(task, time)
     }
 
-    /// When the frame after the last one is due.
+    /// Returns when the next frame is due.
     fn next_frame(&self, task: TaskId, rule: PaceRule, period: Nanos) -> Nanos {
         let notes = &self.tasks[task.index()];
         let frame = Frame {
@@ -316,8 +320,8 @@ impl Engine<'_> {
         rule.next_due(&frame, period)
     }
 
-    /// Waits until `due`, spinning for the last `spin` of it. A frame that is already due starts
-    /// immediately.
+    /// Waits until `due`, spinning for the last `spin` of the wait. Does not wait if `due` has
+    /// passed.
     fn pace(&mut self, cpu: usize, task: TaskId, due: Nanos, unit: Nanos, spin: Nanos) -> Next {
         let rest = due - self.now;
         if rest <= Nanos::ZERO {
@@ -334,14 +338,15 @@ impl Engine<'_> {
         let notes = &mut self.tasks[task.index()];
         notes.due = due;
         if spin > Nanos::ZERO {
-            // Retry the step after the wakeup.
+            // Retry this step after the wake-up, to spin.
             notes.paced = Some(due);
             notes.next_step = notes.next_step.checked_sub(1).unwrap_or(steps - 1);
         }
         next
     }
 
-    /// The timer of `task` has expired in this handler.
+    /// Wakes `task`, whose timer has expired in handler `work`, after any extra delay set by
+    /// [`Step::Late`](crate::Step).
     pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId, work: Work) {
         let late = std::mem::take(&mut self.tasks[task.index()].late);
         if late > Nanos::ZERO {
@@ -367,8 +372,8 @@ impl Engine<'_> {
             slack: self.setup.machine.slack,
         };
         let due = self.setup.machine.timers.due(call, self.now, time, &grids);
-        // A timer that is already due expires at the next tick. If ticks are stopped, the first
-        // uncounted tick may be long past.
+        // A timer that is already due expires at the next tick. While the tick is stopped,
+        // `next_tick` may be far in the past.
         let next = state.grid.first_from(self.now).max(state.next_tick);
         let (soonest, latest) = match due {
             Due::Tick(tick) | Due::TickWithin { latest: tick, .. } => {
@@ -403,7 +408,7 @@ impl Engine<'_> {
         self.block(task, State::Blocked)
     }
 
-    /// Releases a lock to the next waiting task. Does nothing if the task does not hold the lock.
+    /// Releases a lock and hands it to the first waiter. Does nothing if `task` does not hold it.
     fn unlock(&mut self, cpu: usize, task: TaskId, lock: usize) -> Next {
         let lock = &mut self.locks[lock];
         if lock.holder == Some(task) {
@@ -415,7 +420,7 @@ impl Engine<'_> {
         Next::Step
     }
 
-    /// Signals a task: wakes it if it waits, or lets its next wait continue.
+    /// Wakes `task` if it is waiting for a signal. Otherwise stores the signal for its next wait.
     pub(super) fn signal(&mut self, task: TaskId, by: Waker) {
         let waits = self.tasks[task.index()].state == State::Waiting;
         if waits {
@@ -425,7 +430,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Makes a task runnable, and lets its CPU decide whether it preempts the running task.
+    /// Makes `task` runnable, and preempts the task running on its CPU if the scheduler wants that.
     pub(super) fn wake(&mut self, task: TaskId, by: Waker) {
         self.emit_waking(by, task);
         let now = self.now;
@@ -458,11 +463,11 @@ impl Engine<'_> {
         self.touched.push(cpu);
     }
 
-    /// Charges the task for reloading its cache since it was cold. Returns whether this added work.
+    /// Charges `task` for reloading its memory into the cache. Returns `true` if this added work.
     ///
-    /// In a run of length s after another task used the cache, the task reloads this much of its
-    /// memory: `refill · (1 - e^(-s/tau))`. The reason is that it touches a constant share of the
-    /// untouched rest.
+    /// After running for a time s since another task used the cache, the task has reloaded
+    /// `refill · (1 - e^(-s/tau))` of its memory: in equal times, it touches an equal share of the
+    /// part not yet reloaded.
     fn charge_refill(&mut self, task: TaskId) -> bool {
         let Some(footprint) = self.setup.tasks[task.index()].footprint else {
             return false;
@@ -478,7 +483,7 @@ impl Engine<'_> {
         notes.refilled = refill;
         notes.report.refill_time += cost;
         if notes.until.is_some() {
-            // Loading during a wait for a time does not delay its end.
+            // While the task spins until a fixed time, reloading does not delay its end.
             return false;
         }
         notes.left += cost;

@@ -1,4 +1,4 @@
-//! The passing of time on a CPU: charging it, and computing the next event.
+//! Charges elapsed time on a CPU, and computes when its next event occurs.
 
 use ticktax_model::machine::TickMode;
 use ticktax_model::{Cpu, Nanos};
@@ -9,7 +9,8 @@ use crate::task::TaskId;
 use crate::timer::TimerRule;
 
 impl Engine<'_> {
-    /// Charges the time on `cpu` up to now, including the ticks that change nothing.
+    /// Charges the time that has passed on `cpu`, including ticks that need no individual
+    /// processing.
     pub(super) fn advance(&mut self, cpu: usize) {
         let now = self.now;
         let state = &mut self.cpus[cpu];
@@ -35,7 +36,7 @@ impl Engine<'_> {
             self.cpus[cpu].stamp = now;
             return;
         }
-        // The last tick's handler may not be finished yet.
+        // The last tick's handler may still be running.
         let cost = self.tick_cost;
         let over = (state.grid.at(last) + cost - now).max(Nanos::ZERO);
         let in_ticks = Nanos(cost.0 * ticks) - over;
@@ -54,7 +55,7 @@ impl Engine<'_> {
         }
         self.charge(cpu, passed - in_ticks);
         if let Some(task) = self.cpus[cpu].current {
-            // The scheduler learns of an unfinished tick when its handler ends.
+            // An unfinished tick reaches the scheduler when its handler ends.
             self.scheduler.pass(cpu, task, complete_ticks);
         }
         let state = &mut self.cpus[cpu];
@@ -80,7 +81,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Charges time to the task on `cpu`, or to idle time.
+    /// Charges `time` to the current task of `cpu`, or to idle.
     fn charge(&mut self, cpu: usize, time: Nanos) {
         let state = &mut self.cpus[cpu];
         state.report.times[state.mode as usize] += time;
@@ -99,7 +100,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Computes when the next event happens on `cpu`.
+    /// Computes when the next event occurs on `cpu`.
     pub(super) fn plan(&mut self, cpu: usize) {
         let off = self.ticks_stand_still(cpu);
         if self.cpus[cpu].off != off {
@@ -147,7 +148,7 @@ impl Engine<'_> {
         self.order.set(cpu, next.min(at));
     }
 
-    /// Number of upcoming ticks that only change counters while `task` runs.
+    /// Returns how many of the next ticks will only change counters while `task` runs.
     fn quiet_ticks(&self, cpu: usize, task: TaskId) -> i64 {
         let state = &self.cpus[cpu];
         if state.masked {
@@ -157,7 +158,7 @@ impl Engine<'_> {
         match self.setup.tasks[task.index()].group {
             Some(group) => {
                 let ticks = self.quotas[group].left.0 / (state.grid.step().0 + 1);
-                // Another CPU may use up the same quota.
+                // With several CPUs, another one may use up the quota at any time.
                 let alone = self.cpus.len() == 1;
                 quiet.min(if alone { (ticks - 1).max(0) } else { 0 })
             }
@@ -165,22 +166,22 @@ impl Engine<'_> {
         }
     }
 
-    /// When the current activity of `task` ends if only ticks interrupt it. Ticks delay work, but
-    /// not an end at a fixed time. If that time falls into a tick's handler, the end of the handler
-    /// is an event too.
+    /// Returns when the current work of `task` ends if nothing but ticks interrupts it. Ticks delay
+    /// ordinary work, but not a fixed end time. If the fixed end falls within a tick handler, the
+    /// end of the handler is a separate event.
     fn burst_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let until = self.tasks[task.index()].until.unwrap_or(Nanos::ZERO);
         self.work_end(state, task).max(until)
     }
 
-    /// When the current work ends if only ticks interrupt it.
+    /// Returns when the remaining CPU time of `task` is used up if nothing but ticks interrupts it.
     fn work_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let mut end = state.stamp + self.tasks[task.index()].left;
         if state.off || state.masked || self.tick_cost == Nanos::ZERO {
             return end;
         }
         let first = state.next_tick;
-        // Each iteration adds the ticks that fall into the time added by the previous one.
+        // Extend the end by the ticks before it, until no further tick falls into the extension.
         loop {
             let ticks = (state.grid.last_at(end) - first + 1).max(0);
             let later =
@@ -192,7 +193,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the current work is done and its end time reached.
+    /// Whether the current work of `task` is finished, including its fixed end time if it has one.
     pub(super) fn is_done(&self, task: TaskId) -> bool {
         let notes = &self.tasks[task.index()];
         notes.left <= Nanos::ZERO && notes.until.is_none_or(|until| until <= self.now)
@@ -219,7 +220,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether timers are programmed one by one.
+    /// Whether the timer hardware is reprogrammed for each event, instead of ticking periodically.
     pub(super) fn is_one_shot(&self) -> bool {
         self.setup.machine.tick != TickMode::Periodic
             || self.setup.machine.timers == TimerRule::HighResolution
@@ -227,16 +228,16 @@ impl Engine<'_> {
 }
 
 impl CpuState {
-    /// The last tick up to `now` that need not be processed separately.
+    /// Returns the last tick at or before `now` that needs no individual processing.
     fn next_decisive_or_last(&self, now: Nanos) -> i64 {
-        // Usually the next tick is still to come, so that no division is needed.
+        // Fast path without a division: the next tick is usually in the future.
         if self.grid.at(self.next_tick) > now {
             return self.next_tick - 1;
         }
         self.grid.last_at(now).min(self.decisive - 1)
     }
 
-    /// Counts the ticks before `next` as stopped.
+    /// Counts all ticks before tick `next` as stopped.
     pub(super) fn skip_ticks(&mut self, next: i64) {
         let skipped = (next - self.next_tick).max(0);
         self.report.stopped += skipped.unsigned_abs();

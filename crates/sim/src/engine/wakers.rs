@@ -1,4 +1,5 @@
-//! Emits who woke a task or raised a softirq, as the kernel reports it to a tracer.
+//! Emits who woke a task or raised a softirq, in the form in which the kernel reports it to a
+//! tracer.
 
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use crate::task::TaskId;
 /// The cause of a wakeup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waker {
-    /// The task is new, or its quota was refilled; the kernel reports no wakeup.
+    /// The task is new or was unthrottled. The kernel does not report a wake-up.
     Unknown,
-    /// An external event that interrupts this CPU.
+    /// An external event, which interrupts this CPU.
     Outside(usize),
     /// A handler on this CPU.
     Handler(usize, Work),

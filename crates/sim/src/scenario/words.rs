@@ -1,15 +1,16 @@
-//! Times and distributions as people write them.
+//! Parses times and distributions as written in scenarios.
 
 use serde::{Deserialize, Deserializer, de};
 use ticktax_model::Nanos;
 
 use crate::random::Law;
 
-/// A time with its unit: `3ms`, `27.5us`, `10s`.
+/// A time with a unit, such as `3ms`, `27.5us` or `10s`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Time(pub(super) Nanos);
 
-/// A distribution: `3ms`, `3ms ± 0.1ms` for normal, `exp 3ms`, or `1ms..2ms` for uniform.
+/// A time or distribution: `3ms` is constant, `3ms ± 0.1ms` normal, `exp 3ms` exponential and
+/// `1ms..2ms` uniform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LawText(pub(super) Law);
 

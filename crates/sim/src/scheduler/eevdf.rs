@@ -1,13 +1,14 @@
 //! An approximation of EEVDF (`kernel/sched/fair.c`, 6.6 and later; Stoica and Abdel-Wahab, 1995).
 //!
-//! A task is eligible if it has not received more than its share. Among the eligible tasks, the one
-//! with the earliest deadline runs. A deadline is one slice after the request, in virtual time.
+//! A task is eligible while it has not received more than its share of the CPU. The eligible task
+//! with the earliest deadline runs. A task's deadline is one slice after its request, in virtual
+//! time.
 //!
-//! A chosen task keeps its CPU until it has exceeded its share or used up its slice, and a tick or
-//! a waking task notices it (`RUN_TO_PARITY`). A task that requested a shorter slice can preempt it
-//! earlier (`PREEMPT_SHORT`). A task that received too much time compensates while asleep
-//! (`DELAY_DEQUEUE`, 6.12 and later; here for all versions). Unlike in the kernel, such a task does
-//! not slow the virtual time of others. [`super::grouped`] adds groups.
+//! Once picked, a task runs until it has exceeded its share or used up its slice, and a tick or a
+//! wake-up notices that (`RUN_TO_PARITY`). A task with a shorter slice can preempt it earlier
+//! (`PREEMPT_SHORT`). A task that has received more than its share pays that back while it sleeps
+//! (`DELAY_DEQUEUE`, in the kernel from 6.12, here for all versions). Unlike in the kernel, such a
+//! sleeper does not slow down the virtual time of others. [`super::grouped`] adds groups.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -17,14 +18,14 @@ use super::{Arrival, RunQueue};
 use crate::fixed::{narrow, scale};
 use crate::task::{Attributes, TaskId};
 
-/// Slice of the newest kernels on one CPU.
+/// Slice of the newest kernels on a single CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
 
-/// Default slice of a kernel release (major, minor), for tasks that request none:
-/// `sysctl_sched_base_slice`, 0.75 ms from 6.6 and 0.70 ms from 6.15 (`kernel/sched/fair.c`; commit
-/// 2ae891b82695, "sched: Reduce the default slice to avoid tasks getting an extra tick"). It is
-/// multiplied by 1 + log₂ of the number of CPUs, with a maximum of 8 CPUs
-/// (`get_update_sysctl_factor`). Without a release, the newest kernels' value.
+/// Returns the default slice of kernel `release` (major, minor), for tasks that request none:
+/// `sysctl_sched_base_slice`, which is 0.75 ms from 6.6 and 0.70 ms from 6.15
+/// (`kernel/sched/fair.c`; commit 2ae891b82695, "sched: Reduce the default slice to avoid tasks
+/// getting an extra tick"), times 1 + log₂(CPUs), for at most 8 CPUs (`get_update_sysctl_factor`).
+/// Without a release, it assumes the newest kernel.
 pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     let base = match release {
         Some(release) if release < (6, 15) => 750_000,
@@ -33,24 +34,25 @@ pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     Nanos(base * (1 + i64::from(cpus.clamp(1, 8).ilog2())))
 }
 
-/// EEVDF's state of a task.
+/// EEVDF's state of a task, or of a group on one CPU.
 #[derive(Clone, Debug)]
 pub struct Request {
     weight: i64,
     slice: i64,
-    /// Virtual time at which the request was or will be eligible, ns at nice 0.
+    /// Virtual run time, in ns at nice 0. The task is eligible while this is at most the queue's
+    /// average.
     vruntime: i64,
     deadline: i64,
-    /// Virtual time until which it keeps its CPU before it has had its share: its deadline when it
-    /// was picked after another task.
+    /// Until the virtual run time reaches this value, other tasks do not preempt this one
+    /// (`RUN_TO_PARITY`). It is set to the deadline when the task is picked after a different one.
     protected: i64,
-    /// Time that it was owed when it left a queue, in virtual time; at most two slices either way.
+    /// Virtual time that the queue owed the task when it left, within ± two slices; negative if it
+    /// had received too much.
     lag: i64,
-    /// Whether it left its queue to sleep, as opposed to being moved.
+    /// Whether the task left its queue to sleep, and not to migrate.
     left: bool,
-    /// Its autogroup.
     pub(super) autogroup: Option<Autogroup>,
-    /// For the entity of a group on a CPU: total weight of its runnable tasks there.
+    /// For a group's entity on a CPU: total weight of the group's runnable tasks there.
     pub(super) inside: i64,
 }
 
@@ -64,19 +66,20 @@ impl Request {
     }
 }
 
-/// The queue.
+/// A run queue ordered by virtual deadline.
 #[derive(Debug)]
 pub struct Eevdf {
     slice: Nanos,
     hrtick: bool,
     queue: Vec<TaskId>,
     running: Option<TaskId>,
-    /// The average virtual time while the queue is empty.
+    /// Average virtual run time when the queue last became empty, and the origin for the next
+    /// average.
     idle_at: i64,
 }
 
 impl Eevdf {
-    /// An empty queue.
+    /// Creates an empty queue. `slice` applies to tasks that request none.
     pub fn new(slice: Nanos, hrtick: bool) -> Self {
         Self {
             slice,
@@ -87,8 +90,8 @@ impl Eevdf {
         }
     }
 
-    /// Weighted mean of all virtual run times, including the running task's. A task at or before it
-    /// is owed time.
+    /// Returns the weighted mean of all virtual run times, including the running task's. A task
+    /// below the mean has received less than its share.
     fn average(&self, tasks: &[Request]) -> i64 {
         let mut load = 0_i128;
         let mut sum = 0_i128;
@@ -100,8 +103,8 @@ impl Eevdf {
         self.idle_at + narrow(sum.checked_div_euclid(load).unwrap_or(0))
     }
 
-    /// Index in the queue of the task to run next: the eligible task with the earliest deadline. If
-    /// rounding leaves none eligible, the one closest to it.
+    /// Returns the queue index of the task to run next: the eligible task with the earliest
+    /// deadline. If rounding leaves no task eligible, it is the one that is closest.
     fn best(&self, tasks: &[Request], average: i64) -> Option<usize> {
         let key = |&(_, task): &(usize, &TaskId)| {
             let notes = &tasks[task.index()];
@@ -120,12 +123,12 @@ impl Eevdf {
             .map(|(place, _)| place)
     }
 
-    /// Whether an entity is queued or running.
+    /// Whether entity `task` is queued or running here.
     pub(super) fn holds(&self, task: TaskId) -> bool {
         self.running == Some(task) || self.queue.contains(&task)
     }
 
-    /// Number of queued entities with an index below `place`.
+    /// Counts the queued entities with an index below `place`.
     pub(super) fn tasks_below(&self, place: usize) -> usize {
         let below = |task: &&TaskId| task.index() < place;
         self.queue.iter().filter(below).count()
@@ -136,8 +139,7 @@ impl Eevdf {
         self.running.is_some()
     }
 
-    /// Changes the weight of an entity in the queue, and preserves what it is owed
-    /// (`reweight_entity`).
+    /// Changes the weight of entity `task`, and preserves the time it is owed (`reweight_entity`).
     pub(super) fn reweight(&self, tasks: &mut [Request], task: TaskId, weight: i64) {
         let average = self.average(tasks);
         let notes = &mut tasks[task.index()];
@@ -152,7 +154,7 @@ impl Eevdf {
         notes.weight = weight;
     }
 
-    /// Removes a queued entity that has no runnable task left.
+    /// Removes the queued entity of a group that has no runnable task left.
     pub(super) fn remove(&mut self, tasks: &mut [Request], task: TaskId) {
         self.settle(tasks);
         self.queue.retain(|&other| other != task);
@@ -162,7 +164,7 @@ impl Eevdf {
         self.settle(tasks);
     }
 
-    /// Remembers the virtual time before the last task leaves.
+    /// Updates the origin of virtual time, so that it survives an empty queue.
     fn settle(&mut self, tasks: &[Request]) {
         self.idle_at = self.average(tasks);
     }
@@ -204,7 +206,8 @@ impl RunQueue for Eevdf {
                 notes.lag = (average - notes.vruntime).clamp(notes.lag, 0);
             }
             notes.left = false;
-            // Its arrival moves the average (`place_entity`).
+            // The task's own arrival shifts the average, so scale its lag to compensate
+            // (`place_entity`).
             let lag = match load {
                 0 => notes.lag,
                 load => scale(notes.lag, load + notes.weight, load),
@@ -265,8 +268,8 @@ impl RunQueue for Eevdf {
 
     fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
         let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
-        // Enqueuing a task checks the running task's slice, as a tick does (`update_curr` in
-        // `enqueue_entity`).
+        // Like a tick, queueing a task checks whether the running task has used up its slice
+        // (`update_curr` in `enqueue_entity`).
         let used_up = a.vruntime >= a.deadline;
         if used_up && self.queue.len() > 1 {
             return true;
@@ -286,7 +289,7 @@ impl RunQueue for Eevdf {
 
     fn detach(&mut self, tasks: &mut [Request], task: TaskId) {
         let notes = &mut tasks[task.index()];
-        // On another CPU, it was dequeued long ago.
+        // A sleeper that moves to another CPU has already paid back the excess time it received.
         if notes.left {
             notes.lag = notes.lag.max(0);
         }

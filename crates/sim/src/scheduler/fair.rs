@@ -1,5 +1,5 @@
-//! An approximation of CFS: the task with the least weighted run time runs (`kernel/sched/fair.c`,
-//! 2.6.23 to 6.5). Groups, load tracking and wake-up heuristics are left out.
+//! An approximation of CFS (`kernel/sched/fair.c`, 2.6.23 to 6.5): the task with the least weighted
+//! run time runs. Groups, load tracking and wake-up heuristics are not modelled.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use crate::task::{Attributes, TaskId};
 #[derive(Clone, Debug)]
 pub struct Share {
     weight: i64,
-    /// Weighted run time, ns at nice 0. For a task in no queue, it is relative to no queue or to
-    /// the last.
+    /// Weighted run time, in ns at nice 0. A task that is not attached to any queue has it relative
+    /// to a queue's minimum.
     vruntime: i64,
-    /// Real run time since it was last picked.
+    /// Unweighted run time since the task was last picked.
     ran: Nanos,
 }
 
-/// The queue: tasks ordered by virtual run time.
+/// A run queue ordered by virtual run time.
 #[derive(Debug)]
 pub struct Fair {
     latency: i64,
     granularity: i64,
     wakeup: i64,
     queue: BTreeSet<(i64, TaskId)>,
-    /// Total weight of the queue.
+    /// Total weight of the queued tasks.
     load: i64,
     /// Minimum virtual run time, which never decreases. Woken tasks are placed relative to it.
     min: i64,
@@ -36,8 +36,9 @@ pub struct Fair {
 }
 
 impl Fair {
-    /// An empty queue for a machine with this many CPUs: 6 ms latency, 0.75 ms granularity and 1 ms
-    /// wake-up granularity, each times 1 + log2(CPUs, at most 8).
+    /// Creates an empty queue for a machine with `cpus` CPUs. The latency is 6 ms, the minimum
+    /// granularity 0.75 ms and the wake-up granularity 1 ms, each times 1 + log₂(CPUs), for at most
+    /// 8 CPUs.
     pub fn new(cpus: usize) -> Self {
         let factor = 1 + i64::from(cpus.clamp(1, 8).ilog2());
         Self {
@@ -51,7 +52,7 @@ impl Fair {
         }
     }
 
-    /// Run time of a task with this weight before another task's turn.
+    /// Returns how long a task of this weight may run before another task's turn.
     fn slice(&self, weight: i64) -> i64 {
         let tasks = i64::try_from(self.queue.len()).unwrap_or(i64::MAX) + 1;
         let period = self.latency.max(self.granularity * tasks);
@@ -82,7 +83,7 @@ impl RunQueue for Fair {
     fn put(&mut self, tasks: &mut [Share], task: TaskId, why: Arrival) {
         let notes = &mut tasks[task.index()];
         if matches!(why, Arrival::Woken(_)) {
-            // Sleepers get a credit of half a latency, and keep no more (GENTLE_FAIR_SLEEPERS).
+            // A sleeper gets at most half a latency period of credit (`GENTLE_FAIR_SLEEPERS`).
             notes.vruntime = notes.vruntime.max(self.min - self.latency / 2);
         } else {
             self.running = None;

@@ -1,20 +1,20 @@
-//! Linux 2.4: the runnable task with the best `goodness()` runs (`kernel/sched.c`, 2.4.4 to
+//! Linux 2.4: the runnable task with the highest `goodness()` runs (`kernel/sched.c`, 2.4.4 to
 //! 2.4.20).
 //!
-//! A task has a counter of ticks. Each tick decrements the running task's counter; at 0 the task
-//! must yield. When all runnable tasks are at 0, every task of the machine, even a sleeping one,
-//! gets `counter / 2 + slice`. A counter thus stays below twice the slice. The task with the
-//! largest counter runs, so of two CPU hogs, the one that ran through the last tick is worse.
-//! Whenever something else ran in between, the hogs alternate at every tick.
+//! Each task has a counter of remaining ticks. A tick decrements the counter of the running task,
+//! which must yield at 0. When all runnable tasks are at 0, every task on the machine, including
+//! sleeping ones, gets `counter / 2 + slice`, so counters stay below twice the slice. The task with
+//! the largest counter runs. Of two CPU hogs, the one that ran through the last tick thus has the
+//! smaller counter, and if anything else runs in between, the hogs alternate at every tick.
 //!
-//! With `slices` it is a proposal of November 2001 on the kernel's mailing list. Ticks are
-//! collected in `timer_ticks` and subtracted from the counter when the slice is over, so that an
-//! interrupted hog keeps its goodness.
+//! The `slices` option implements a proposal of November 2001 on the kernel mailing list. It
+//! collects ticks in `timer_ticks` and subtracts them from the counter at the end of the slice, so
+//! that an interrupted hog keeps its goodness.
 
 use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
-/// Bonus for staying on the same CPU (`PROC_CHANGE_PENALTY` of i386).
+/// Bonus for staying on the same CPU (`PROC_CHANGE_PENALTY` on i386).
 const SAME_CPU: i64 = 15;
 
 /// The scheduler's state of a task.
@@ -23,16 +23,16 @@ pub struct Merit {
     nice: i64,
     mm: u32,
     pinned: Option<usize>,
-    /// Ticks left, from 0 to twice the slice.
+    /// Remaining ticks, from 0 to twice the slice.
     counter: i64,
-    /// With the proposal: ticks of the slice that have passed.
+    /// Elapsed ticks of the current slice, if the `slices` option is on.
     timer_ticks: i64,
     processor: usize,
     has_cpu: bool,
     yielded: bool,
 }
 
-/// The queue: every runnable task in the order of the kernel's list, including running ones.
+/// A run queue: every runnable task, including running ones, in the order of the kernel's list.
 #[derive(Debug)]
 pub struct Goodness {
     hz: i64,
@@ -40,11 +40,11 @@ pub struct Goodness {
     slices: bool,
     list: Vec<TaskId>,
     running: usize,
-    /// Memory of the task that ran last (`prev->active_mm`).
+    /// Memory map of the task that ran last (`prev->active_mm`).
     last_mm: u32,
 }
 
-/// Slice of a task at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`). At nice 0 it is 60 ms at 100
+/// Returns the slice at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`). At nice 0 it is 60 ms at 100
 /// Hz, and 40 ms at 1024 Hz.
 pub fn nice_to_ticks(nice: i64, hz: i64) -> i64 {
     let priority = 20 - nice;
@@ -59,7 +59,7 @@ pub fn nice_to_ticks(nice: i64, hz: i64) -> i64 {
 }
 
 impl Goodness {
-    /// An empty queue.
+    /// Creates an empty queue. `slices` selects the proposal described above.
     pub fn new(hz: i64, smp: bool, slices: bool) -> Self {
         Self {
             hz,
@@ -71,7 +71,7 @@ impl Goodness {
         }
     }
 
-    /// Goodness of `task` on `cpu` after a task with the memory `mm`.
+    /// Returns the goodness of `task` on `cpu`, if the previous task there used memory map `mm`.
     fn goodness(&self, task: &Merit, cpu: usize, mm: u32) -> i64 {
         if task.yielded {
             return -1;
@@ -108,7 +108,7 @@ impl RunQueue for Goodness {
     fn put(&mut self, tasks: &mut [Merit], task: TaskId, why: Arrival) {
         let notes = &mut tasks[task.index()];
         if notes.has_cpu {
-            // It never left the list.
+            // The task never left the list, so only its flags change.
             notes.has_cpu = false;
             self.running -= 1;
             notes.yielded = why == Arrival::Yielded;
@@ -124,7 +124,7 @@ impl RunQueue for Goodness {
         let best = loop {
             let mut best = None;
             let mut weight = -1000;
-            // The previous task keeps the CPU unless another one is better.
+            // The previous task keeps the CPU unless another one has a higher goodness.
             let stays = prev.filter(|prev| self.list.contains(prev));
             for &task in stays.iter().chain(&self.list) {
                 let notes = &tasks[task.index()];
@@ -206,7 +206,7 @@ impl RunQueue for Goodness {
     fn preempts(&self, tasks: &[Merit], running: TaskId, woken: TaskId) -> bool {
         let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
         let goodness = |task| self.goodness(task, running.processor, running.mm);
-        // `reschedule_idle`; until 2.4.3 it required a difference above 1.
+        // As in `reschedule_idle`. Up to 2.4.3, it required a difference above 1.
         goodness(woken) - goodness(running) > 0
     }
 }
@@ -218,7 +218,6 @@ mod tests {
     use super::{Arrival, Attributes, Goodness, Merit, RunQueue, TaskId, nice_to_ticks};
 
     proptest! {
-        /// A counter always stays between zero and twice the slice.
         #[test]
         fn counters_stay_within_two_slices(
             slices in any::<bool>(), nices in prop::collection::vec(-20_i8..20, 1..5),

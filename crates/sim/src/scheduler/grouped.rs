@@ -1,10 +1,10 @@
-//! EEVDF with groups: a CPU's queue holds tasks and groups of tasks, and each group has its own
-//! queue there (`CONFIG_FAIR_GROUP_SCHED`). The groups are those that the kernel creates for
-//! sessions (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`). Control groups are left out.
+//! EEVDF with groups (`CONFIG_FAIR_GROUP_SCHED`). A CPU's queue contains tasks and groups, and each
+//! group has a separate queue on each CPU. The groups are those that the kernel creates per session
+//! (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`). Control groups are not modelled.
 //!
-//! A group's weight is distributed to CPUs in proportion to the weights of its runnable tasks on
-//! each (`calc_group_shares`). The kernel uses averages over about 32 ms, this model the current
-//! weights.
+//! A group's weight is divided among the CPUs in proportion to the weight of its runnable tasks on
+//! each (`calc_group_shares`). The kernel uses averages over about 32 ms. This model uses the
+//! current weights.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -17,7 +17,8 @@ use crate::task::{Attributes, TaskId};
 /// Minimum weight of a group on a CPU (`MIN_SHARES`).
 const MIN: i64 = 2;
 
-/// Indexes of the groups' entities: after the tasks, one per group and CPU.
+/// Maps groups to the indexes of their entities. They follow the tasks, with one entity per group
+/// and CPU.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     tasks: usize,
@@ -40,7 +41,7 @@ impl Places {
         }
     }
 
-    /// The tasks, followed by the groups' entities on each CPU.
+    /// Returns the attributes of the tasks, followed by those of each group's entity on each CPU.
     pub(super) fn with_groups(&self, tasks: &[Attributes]) -> Vec<Attributes> {
         let entities = self.groups.len() * self.cpus;
         let groups = std::iter::repeat_n(Attributes::default(), entities);
@@ -58,12 +59,12 @@ impl Places {
     }
 }
 
-/// A CPU's queue.
+/// The run queue of one CPU.
 #[derive(Debug)]
 pub(super) struct Grouped {
     places: Places,
     cpu: usize,
-    /// Tasks without a group, and groups.
+    /// Queue of the groups, and of tasks without a group.
     root: Eevdf,
     inner: Vec<Eevdf>,
 }
@@ -78,13 +79,14 @@ impl Grouped {
         }
     }
 
-    /// The entity of a task in the CPU's queue: the task itself, or its group.
+    /// Returns the entity that stands for `task` in the CPU's top-level queue: its group, or the
+    /// task itself.
     fn outer(&self, tasks: &[Request], task: TaskId) -> TaskId {
         let group = self.places.group_of(tasks, task);
         group.map_or(task, |group| self.places.entity(group, self.cpu))
     }
 
-    /// Recomputes this CPU's share of a group's weight.
+    /// Recomputes the share of the group's weight that belongs to this CPU.
     fn share(&self, tasks: &mut [Request], group: usize) {
         let entity = self.places.entity(group, self.cpu);
         let inside = |cpu| tasks[self.places.entity(group, cpu).index()].inside;
@@ -97,7 +99,8 @@ impl Grouped {
         }
     }
 
-    /// Adds to the weight of a group's runnable tasks on this CPU.
+    /// Adds `weight` to the total of the group's runnable tasks on this CPU. A negative `weight`
+    /// removes.
     fn add(&self, tasks: &mut [Request], group: usize, weight: i64) {
         let entity = self.places.entity(group, self.cpu);
         tasks[entity.index()].inside += weight;

@@ -1,6 +1,7 @@
-//! An approximation of the O(1) scheduler: active and expired priority arrays (`kernel/sched.c`,
-//! 2.6.0 to 2.6.22). The bonus for sleeping follows the kernel's idea without its special cases: a
-//! second of sleep gains ten priorities, and a second of running loses them.
+//! An approximation of the O(1) scheduler (`kernel/sched.c`, 2.6.0 to 2.6.22), with active and
+//! expired priority arrays. The bonus for sleeping follows the kernel's idea without its special
+//! cases: one second of sleep raises the priority by ten levels, and one second of running lowers
+//! it again.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,7 @@ use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
 const PRIORITIES: usize = 40;
-/// Maximum remembered sleep (`MAX_SLEEP_AVG`).
+/// Cap on the sleep time that a task is credited with (`MAX_SLEEP_AVG`), in ns.
 const MAX_SLEEP: i64 = 1_000_000_000;
 
 /// The scheduler's state of a task.
@@ -23,14 +24,15 @@ pub struct Priority {
 }
 
 impl Priority {
-    /// Priority from 0 (best) to 39: nice minus a bonus from -5 to 5.
+    /// Returns the priority level, from 0 (highest) to 39: the nice value minus a bonus from -5 to
+    /// 5.
     fn level(&self) -> usize {
         let bonus = self.sleep * 10 / MAX_SLEEP - 5;
         usize::try_from((self.nice + 20 - bonus).clamp(0, 39)).unwrap_or(0)
     }
 }
 
-/// Queues by priority, with a mask of the non-empty ones.
+/// A queue per priority, and a bit mask of those that are not empty.
 #[derive(Debug)]
 struct Array {
     queues: [VecDeque<TaskId>; PRIORITIES],
@@ -80,7 +82,7 @@ impl Array {
     }
 }
 
-/// The queue.
+/// A run queue with active and expired arrays.
 #[derive(Debug)]
 pub struct O1 {
     hz: i64,
@@ -89,7 +91,7 @@ pub struct O1 {
 }
 
 impl O1 {
-    /// An empty queue at a tick rate of `hz`.
+    /// Creates an empty queue for a tick rate of `hz`.
     pub fn new(hz: i64) -> Self {
         Self {
             hz,
@@ -98,7 +100,8 @@ impl O1 {
         }
     }
 
-    /// Slice at `nice` in ticks: 100 ms at 0, 800 ms at -20, 5 ms at 19 (`task_timeslice`).
+    /// Returns the slice at `nice` in ticks: 100 ms at nice 0, 800 ms at -20, 5 ms at 19
+    /// (`task_timeslice`).
     fn slice(&self, nice: i64) -> i64 {
         let base = if nice < 0 { 400 } else { 100 };
         let ms = (base * (20 - nice) / 20).max(5);

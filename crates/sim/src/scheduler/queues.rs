@@ -1,4 +1,4 @@
-//! One queue per CPU, or one for all, and the movement of tasks between queues.
+//! Combines run queues into a machine's scheduler, and migrates tasks between them.
 
 use ticktax_model::Nanos;
 
@@ -6,31 +6,31 @@ use super::realtime::{RealTime, Urgency};
 use super::{Arrival, RunQueue, Scheduler};
 use crate::task::{Attributes, TaskId};
 
-/// The run queues of a machine.
+/// All run queues of a machine: one per CPU, or one shared by all CPUs.
 pub(crate) struct Queues<Q: RunQueue> {
-    /// One queue, or one per CPU.
+    /// Queues of normal tasks.
     lines: Vec<Q>,
-    /// For each queue, the real-time tasks, which run first.
+    /// Real-time tasks of each queue, which run before its normal tasks.
     urgent: Vec<RealTime>,
     cpus: usize,
     hz: i64,
     tasks: Vec<Q::Entity>,
     urgency: Vec<Urgency>,
     pinned: Vec<Option<usize>>,
-    /// Queue that each task was last in.
+    /// Index of the queue that each task was last in.
     home: Vec<usize>,
-    /// Number of queued tasks that are not pinned. At zero, searches are skipped.
+    /// Number of queued tasks that may migrate. While it is 0, idle CPUs do not search for one.
     movable: usize,
     queued: usize,
 }
 
 impl<Q: RunQueue> Queues<Q> {
-    /// One queue for all CPUs.
+    /// Creates a scheduler with one queue for all CPUs.
     pub(crate) fn shared(cpus: usize, hz: i64, tasks: &[Attributes], queue: Q) -> Self {
         Self::new(cpus, hz, tasks, vec![queue])
     }
 
-    /// One queue per CPU. An idle CPU takes tasks from the longest.
+    /// Creates a scheduler with one queue per CPU. An idle CPU takes tasks from the longest queue.
     pub(crate) fn per_cpu(
         cpus: usize,
         hz: i64,
@@ -92,7 +92,7 @@ impl<Q: RunQueue> Queues<Q> {
         self.lines[queue].len() + self.urgent[queue].len()
     }
 
-    /// Takes a task from the longest other queue for an idle CPU.
+    /// Takes a task from the longest other queue for the idle CPU of `queue`.
     fn pull(&mut self, queue: usize) -> Option<TaskId> {
         if self.movable == 0 || self.lines.len() == 1 {
             return None;

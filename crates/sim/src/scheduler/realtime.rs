@@ -1,5 +1,5 @@
-//! `SCHED_FIFO` and `SCHED_RR`, which run before all other tasks (`kernel/sched/rt.c`; in 2.4,
-//! through a goodness of 1000 and more).
+//! `SCHED_FIFO` and `SCHED_RR` tasks, which run before all others (`kernel/sched/rt.c`; Linux 2.4
+//! gives them a goodness of 1000 and above).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,17 +8,17 @@ use crate::task::{Attributes, Class, TaskId};
 /// Slice of `SCHED_RR`, in ms (`RR_TIMESLICE`).
 const ROUND_ROBIN_MS: i64 = 100;
 
-/// Real-time state of a task.
+/// Real-time state of one task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Urgency {
-    /// 0 for a task that is not real-time.
+    /// Real-time priority, or 0 for a task that is not real-time.
     pub(super) priority: u8,
-    /// Remaining ticks of a `SCHED_RR` task; `None` for others.
+    /// Remaining ticks of a `SCHED_RR` task's slice; `None` for other tasks.
     slice: Option<i64>,
 }
 
 impl Urgency {
-    /// State of a new task, at a tick rate of `hz`.
+    /// Creates the state of a new task. `hz` is the tick rate.
     pub(super) fn new(attributes: &Attributes, hz: i64) -> Self {
         match attributes.class {
             Class::Normal => Self {
@@ -40,12 +40,11 @@ impl Urgency {
         (ROUND_ROBIN_MS * hz / 1000).max(1)
     }
 
-    /// Whether the task is real-time.
     pub(super) fn is_urgent(self) -> bool {
         self.priority > 0
     }
 
-    /// Processes a tick while the task runs. Returns whether its slice is over.
+    /// Handles a tick that found this task running. Returns whether its slice is over.
     pub(super) fn tick(&mut self) -> bool {
         let Some(slice) = &mut self.slice else {
             return false;
@@ -54,12 +53,12 @@ impl Urgency {
         *slice <= 0
     }
 
-    /// Number of upcoming ticks that only change counters.
+    /// Returns how many of the next ticks will only change counters.
     pub(super) fn quiet_ticks(self) -> i64 {
         self.slice.map_or(i64::MAX, |slice| (slice - 1).max(0))
     }
 
-    /// Records that `ticks` quiet ticks have passed.
+    /// Handles `ticks` quiet ticks at once.
     pub(super) fn pass(&mut self, ticks: i64) {
         if let Some(slice) = &mut self.slice {
             *slice -= ticks;
@@ -67,7 +66,7 @@ impl Urgency {
     }
 }
 
-/// Real-time tasks that wait for a CPU, by priority.
+/// Runnable real-time tasks, by priority.
 #[derive(Debug, Default)]
 pub(super) struct RealTime {
     queues: BTreeMap<u8, VecDeque<TaskId>>,
@@ -75,7 +74,8 @@ pub(super) struct RealTime {
 }
 
 impl RealTime {
-    /// Enqueues a task: behind those of equal priority, unless it was preempted within its slice.
+    /// Queues a task behind others of the same priority, or in front of them if it was preempted
+    /// within its slice.
     pub(super) fn put(&mut self, task: TaskId, urgency: &mut Urgency, preempted: bool, hz: i64) {
         let queue = self.queues.entry(urgency.priority).or_default();
         let expired = urgency.slice.is_some_and(|slice| slice <= 0);
@@ -90,7 +90,7 @@ impl RealTime {
         self.tasks += 1;
     }
 
-    /// Dequeues the first task of the highest priority that `may` run here.
+    /// Removes and returns the first task of the highest priority that `may` run here.
     pub(super) fn take(&mut self, may: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
         let found = self.queues.iter_mut().rev().find_map(|(_, queue)| {
             let place = queue.iter().position(|&task| may(task))?;
@@ -100,7 +100,6 @@ impl RealTime {
         Some(found)
     }
 
-    /// Number of waiting tasks.
     pub(super) fn len(&self) -> usize {
         self.tasks
     }

@@ -1,4 +1,4 @@
-//! Reads settings from a scenario.
+//! Reads the settings in a scenario file.
 
 use ticktax_model::Nanos;
 use toml::de::{DeTable, DeValue};
@@ -7,28 +7,29 @@ use super::{Kind, Section, Setting, Value, all, find};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// Sections of a scenario that are not settings.
+/// Top-level tables of a scenario that contain no settings.
 const OTHERS: [&str; 4] = ["task", "interrupt", "link", "group"];
-/// The only key in `[machine]` that is not a setting: a list with the phase of each CPU.
+/// The only key of `[machine]` that is not a setting: a list of tick phases, one per CPU.
 pub(super) const PHASES: &str = "phases";
 
 /// An error in a scenario's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Its byte offset.
+    /// Byte offset of the error in the text.
     pub(crate) at: usize,
-    /// The reason.
+    /// Description of the problem.
     pub(crate) why: String,
 }
 
-/// A setting found in the text.
+/// A setting found in the text, with its value.
 struct Given<'t> {
     setting: &'static Setting,
     value: &'t DeValue<'t>,
     at: usize,
 }
 
-/// Reads the settings of a scenario. Returns a setup without tasks, and the offset of `[machine]`.
+/// Reads the settings of a scenario. Returns a setup without tasks, and the byte offset of
+/// `[machine]`.
 pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     let table = DeTable::parse(text).map_err(|wrong| Fault {
         at: wrong.span().map_or(0, |span| span.start),
@@ -87,10 +88,11 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     Ok((setup, machine_at))
 }
 
-/// A list and its byte offset.
+/// A TOML array and its byte offset.
 type List<'t> = Option<(&'t DeValue<'t>, usize)>;
 
-/// Collects the settings in a table. Settings of nested tables get the table's name as a prefix.
+/// Collects the settings in `table`. Settings in nested tables have the table's name as a prefix,
+/// as in `costs.tick`.
 fn collect<'t>(
     table: &'t DeTable<'t>,
     prefix: &str,
@@ -122,7 +124,7 @@ fn collect<'t>(
     Ok(())
 }
 
-/// Converts a TOML value to a value of this kind.
+/// Converts a TOML value to a setting's value of type `kind`.
 fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match (kind, value) {
         (Kind::Integer(..), DeValue::Integer(number)) => {

@@ -14,7 +14,7 @@ use crate::timer::TimerRule;
 type Get = fn(&Setup) -> Option<Value>;
 type Set = fn(&mut Setup, Value) -> Result<(), String>;
 
-/// A row for an optional setting of the machine.
+/// Creates a row for an optional setting of `[machine]`.
 const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: Set) -> Setting {
     Setting {
         name,
@@ -30,7 +30,7 @@ const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: 
 }
 
 impl Setting {
-    /// Marks the setting as required in scenarios.
+    /// Makes the setting required in scenarios.
     const fn required(self) -> Self {
         Self {
             is_required: true,
@@ -39,7 +39,7 @@ impl Setting {
         }
     }
 
-    /// Includes the setting in descriptions even with its default value.
+    /// Includes the setting in machine descriptions even if it has its default value.
     const fn always_told(self) -> Self {
         Self {
             is_always_told: true,
@@ -47,7 +47,7 @@ impl Setting {
         }
     }
 
-    /// Marks the setting as one of the run, not of the machine.
+    /// Moves the setting from `[machine]` to the top of the file.
     const fn of_run(self) -> Self {
         Self {
             section: Section::Run,
@@ -55,13 +55,13 @@ impl Setting {
         }
     }
 
-    /// Marks the setting as an alias for the property of another setting.
+    /// Makes the setting an alias for the property of another setting, `sets`.
     const fn sets_too(self, sets: &'static str) -> Self {
         Self { sets, ..self }
     }
 }
 
-/// The names of all variants of a type.
+/// Lists the names of all variants of a type.
 macro_rules! words {
     ($of:ty) => {{
         const COUNT: usize = <$of>::ALL.len();
@@ -78,7 +78,7 @@ macro_rules! words {
     }};
 }
 
-/// The variant of a type with a given name.
+/// Finds the variant of a type by its name.
 macro_rules! meant {
     ($of:ty, $value:expr) => {
         <$of>::ALL
@@ -105,7 +105,7 @@ pub(super) static ALL: [Setting; 22] = [
                 };
             }
             if let Policy::Eevdf { slice, .. } = &mut machine.policy {
-                // A slice with the kernel's default value follows the number of CPUs.
+                // A slice that has the kernel's default value scales with the number of CPUs.
                 let releases = [None, Some((6, 6))];
                 let found = releases
                     .into_iter()
@@ -130,7 +130,7 @@ pub(super) static ALL: [Setting; 22] = [
             if let Policy::Eevdf { slice, .. } = &mut policy {
                 *slice = base_slice(None, setup.machine.cpus);
             }
-            // Keep a slice that the scenario has set.
+            // Setting the same policy again must not reset a slice set by the scenario.
             if discriminant(&policy) != discriminant(&setup.machine.policy) {
                 setup.machine.policy = policy;
             }
@@ -281,7 +281,7 @@ pub(super) static ALL: [Setting; 22] = [
             alike.then_some(Value::Duration(first))
         },
         |setup, value| {
-            // Zero phases leave the list empty, so that equal machines compare equal.
+            // If all phases are zero, leave the list empty, so that equal machines compare equal.
             setup.machine.phases = match value.duration() {
                 Nanos::ZERO => Vec::new(),
                 phase => vec![phase; setup.machine.cpus],

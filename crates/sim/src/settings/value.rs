@@ -1,21 +1,21 @@
-//! Values of settings, with parsing and printing.
+//! Values of settings: parsing and printing.
 
 use std::fmt;
 
 use ticktax_model::Nanos;
 
-/// Type of a setting's values.
+/// The type of a setting's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An integer in this inclusive range.
+    /// An integer from the first to the second number, inclusive.
     Integer(i64, i64),
-    /// A duration of 0 or more.
+    /// A duration of at least 0.
     Duration,
     /// One of these words.
     Word(&'static [&'static str]),
 }
 
-/// A value of a setting.
+/// The value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
     /// An integer.
@@ -27,16 +27,16 @@ pub enum Value {
 }
 
 impl Kind {
-    /// An integer of at least 0.
+    /// Any integer from 0 up.
     pub const COUNT: Self = Self::Integer(0, i64::MAX);
 
-    /// `on` or `off`.
+    /// A choice of `on` and `off`.
     pub const SWITCH: Self = Self::Word(&["on", "off"]);
 
-    /// Parses a value.
+    /// Parses a value of this type.
     ///
     /// # Errors
-    /// A line that explains the problem.
+    /// One line that describes the problem.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Integer(min, max) => {
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// Text for the list of settings, in Markdown.
+/// Describes the type in the list of settings, in Markdown.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -76,7 +76,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Text that can be parsed again; durations are not rounded.
+/// Prints a form that [`Kind::parse`] reads back exactly. Durations are not rounded.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -88,22 +88,22 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// `on` or `off`.
+    /// Returns the value `on` or `off`.
     pub const fn switch(is_on: bool) -> Self {
         Self::Word(if is_on { "on" } else { "off" })
     }
 
-    /// A count of things in memory.
+    /// Converts a `usize`, such as a number of CPUs.
     pub fn count(count: usize) -> Self {
         Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// An unsigned number; larger ones are clamped to `i64::MAX`.
+    /// Converts an unsigned number; above `i64::MAX`, it is clamped.
     pub fn unsigned(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// The number; 0 for other types, which a setting's kind excludes.
+    /// Returns the integer, or 0 for other variants. [`Kind::parse`] excludes those.
     pub const fn integer(self) -> i64 {
         match self {
             Self::Integer(number) => number,
@@ -111,17 +111,17 @@ impl Value {
         }
     }
 
-    /// The number as a count.
+    /// Returns the integer as a `usize`.
     pub fn to_count(self) -> usize {
         usize::try_from(self.integer()).unwrap_or(0)
     }
 
-    /// The number, which the setting's kind limits to less than 256.
+    /// Returns the integer as a `u8`. The setting's [`Kind`] keeps it below 256.
     pub fn to_u8(self) -> u8 {
         u8::try_from(self.integer()).unwrap_or(u8::MAX)
     }
 
-    /// The duration; 0 for other types.
+    /// Returns the duration, or 0 for other variants.
     pub const fn duration(self) -> Nanos {
         match self {
             Self::Duration(time) => time,
@@ -129,7 +129,7 @@ impl Value {
         }
     }
 
-    /// The word; empty for other types.
+    /// Returns the word, or an empty string for other variants.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Word(word) => word,
@@ -137,7 +137,7 @@ impl Value {
         }
     }
 
-    /// Whether it is `on`.
+    /// Whether the value is `on`.
     pub fn is_on(self) -> bool {
         self.word() == "on"
     }

@@ -1,4 +1,4 @@
-//! Random machines, and a sink for their rows.
+//! Strategies for random setups, and a sink that collects rows.
 
 use proptest::prelude::*;
 use ticktax_model::autogroup::Autogroup;
@@ -10,7 +10,6 @@ use ticktax_sim::{
     Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
 };
 
-/// Collects all rows.
 #[derive(Default)]
 pub(crate) struct Rows(pub(crate) Vec<Row>);
 
@@ -26,7 +25,7 @@ pub(crate) const EEVDF: Policy = Policy::Eevdf {
     hrtick: false,
 };
 
-/// All policies, including some with other settings.
+/// All policies, plus variants with non-default parameters.
 pub(crate) fn policies() -> impl Iterator<Item = Policy> {
     let hrtick = Policy::Eevdf {
         slice: Nanos(700_000),
@@ -39,7 +38,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     prop::sample::select(policies().collect::<Vec<_>>())
 }
 
-/// A time up to `max` µs, in ns.
+/// A time below `max` µs.
 pub(crate) fn micros(max: i64) -> impl Strategy<Value = Nanos> {
     (0..max * 1000).prop_map(Nanos)
 }
@@ -218,7 +217,7 @@ fn machine() -> impl Strategy<Value = Machine> {
         )
 }
 
-/// Any valid setup, half a second long.
+/// A random valid setup that simulates half a second.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
     (machine(), 1_u32..7, any::<u64>()).prop_flat_map(|(machine, tasks, seed)| {
         let cpus = machine.cpus;

@@ -1,4 +1,4 @@
-//! Autogroups, and preemption by a waking task.
+//! Tests autogroups, and preemption by a task that wakes up.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -55,7 +55,7 @@ fn a_groups_nice_value_applies_to_the_whole_group() {
         1,
         vec![hog(Some((1, 0))), hog(Some((2, 5))), hog(Some((2, -20)))],
     );
-    // 1024 against 335, regardless of the nice values within.
+    // Nice 0 weighs 1024 and nice 5 weighs 335. Nice values within a group must not matter.
     let nice = share(&report, 1) + share(&report, 2);
     assert!((nice - 335.0 / 1359.0).abs() < 0.01, "{nice}");
 }
@@ -74,9 +74,9 @@ fn no_cpu_idles_while_a_task_of_a_group_waits() {
     assert_eq!(idle, Nanos::ZERO);
 }
 
-/// Two programs compute, and a third wakes a thousand times a second. Each time, it preempts a
-/// program that has had its share. Linux 6.18 switched between the two 905 times per second of
-/// their time, and 281 times without the third program.
+/// Two programs compute while a third wakes up a thousand times per second. At each wake-up, it
+/// preempts a program that has received its share. On Linux 6.18, the two programs were switched
+/// 905 times per second of their CPU time, and 281 times without the third program.
 #[test]
 fn a_waking_task_preempts_one_that_has_had_its_share() {
     let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(1)));

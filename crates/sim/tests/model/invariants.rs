@@ -1,4 +1,4 @@
-//! Invariants of every machine.
+//! Properties that hold for every setup.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_sim::{Call, Law, Machine, Report, Setup, Step, TaskSpec, TimerRule, 
 
 use crate::fixture::{Rows, policy, setup};
 
-/// All time and all ticks are accounted for exactly once.
+/// Checks that all time and all ticks are accounted for exactly once.
 fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     for (number, cpu) in report.cpus.iter().enumerate() {
         prop_assert_eq!(cpu.elapsed(), setup.length, "CPU {}: {:?}", number, cpu);
@@ -25,7 +25,7 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
         let grid = grid.shifted(phase);
         let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
         let counted = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
-        // Ticks that are stopped at the end are not counted up to it.
+        // Ticks that are stopped at the end of the simulation have not been counted yet.
         prop_assert!(
             counted <= ticks.unsigned_abs(),
             "{counted} of {ticks}: {cpu:?}"
@@ -43,8 +43,9 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     }
     for task in &report.tasks {
         prop_assert!(task.work <= task.ran, "{task:?}");
-        // A `select` in jiffies may be too short by part of a tick. Real ticks of 2.4 are shorter
-        // than nominal ones, because of rounding to the device's clock and that clock's drift.
+        // With jiffies, `select` may return early by part of a tick. Also, real ticks in 2.4 may be
+        // shorter than nominal ones, because of rounding to the device's clock and that clock's
+        // drift.
         let short = match setup.machine.timers {
             TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
             TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),
@@ -74,7 +75,7 @@ proptest! {
         prop_assert!(third.hash != first.hash);
     }
 
-    /// With enough time for all, every task completes all its work.
+    /// If there is enough CPU time for all tasks, each completes all its work.
     #[test]
     fn every_task_completes_its_work(
         policy in policy(), cpus in 1_usize..5, works in prop::collection::vec(1_i64..20, 1..12),
@@ -82,7 +83,7 @@ proptest! {
     ) {
         let mut setup = Setup::new(Machine::new(cpus, 1000, policy), Nanos::from_secs(4));
         let demand: i64 = works.iter().sum();
-        // Together, the tasks need half of one CPU.
+        // All tasks together need half of one CPU.
         let sleep = Law::Fixed(Nanos::from_millis(2 * demand));
         for (place, &work) in works.iter().enumerate() {
             let work = Step::Work(Law::Fixed(Nanos::from_millis(work)));
@@ -92,14 +93,14 @@ proptest! {
         }
         let report = run(&setup).unwrap();
         for task in &report.tasks {
-            // A cycle takes its sleep and, at worst, twice the work of all other tasks.
+            // In the worst case, one round takes the sleep plus twice the work of all other tasks.
             let min = 4_000 / (2 * demand + 3 * demand + 2) - 1;
             prop_assert!(task.bursts >= min.max(1).unsigned_abs(), "{task:?} of {min}");
         }
     }
 
-    /// The rows of one CPU come in the order of their ends, base rows cover its time without gaps,
-    /// and no task is in two places at once.
+    /// Each CPU's rows arrive in the order of their end times. Task and idle rows cover its time
+    /// without gaps. No task runs on two CPUs at once.
     #[test]
     fn rows_cover_all_time_and_no_task_runs_twice_at_once(setup in setup()) {
         let mut rows = Rows::default();

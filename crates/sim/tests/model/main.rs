@@ -1,4 +1,4 @@
-//! Tests of the model: invariants of every machine, and single situations checked by hand.
+//! Tests of the model: properties of random setups, and situations calculated by hand.
 
 mod accounting;
 mod fixture;

@@ -1,4 +1,4 @@
-//! Analyses recordings of a simulated machine like live ones.
+//! Runs the analyses of live recordings on simulated ones.
 
 use proptest::prelude::*;
 use ticktax_analysis::{Auditor, BeatFinder};
@@ -83,7 +83,8 @@ fn periodic_sources_of_a_simulated_machine_are_found() {
     assert!(statement.balance.balances());
 }
 
-/// Passes rows to both sinks, and counts individual spans.
+/// Passes rows to both sinks and counts the spans, which must be long enough to be kept
+/// individually.
 struct Counted(Both, u64);
 
 impl RowSink for Counted {
@@ -110,7 +111,7 @@ fn a_period_of_half_a_minute_is_found_in_two_hours_of_sums() {
     };
     let work = Nanos::from_millis(17);
     setup.tasks.push(task("backup", period, Law::Fixed(work)));
-    // A program that runs often and briefly, which sometimes delays the other.
+    // A program that runs often and briefly, and sometimes delays the other one.
     let short = Law::Uniform(Nanos(100_000), Nanos(700_000));
     setup
         .tasks

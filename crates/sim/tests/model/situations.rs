@@ -1,4 +1,4 @@
-//! Single situations, checked by hand.
+//! Situations whose outcome is calculated by hand.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::Row;
@@ -50,12 +50,12 @@ fn nice_values_give_the_policies_shares() {
         setup.tasks[1].attributes.nice = 5;
         run(&setup).unwrap().tasks[1].ran.share_of(setup.length)
     };
-    // 1024 against 335 in the kernel's table.
+    // Weights of nice 0 and nice 5 in the kernel's table: 1024 and 335.
     assert!((share(Policy::Fair) - 335.0 / 1359.0).abs() < 0.005);
     assert!((share(EEVDF) - 335.0 / 1359.0).abs() < 0.005);
-    // 41 ticks against 31.
+    // Slices of 41 and 31 ticks.
     assert!((share(Policy::Goodness) - 31.0 / 72.0).abs() < 0.02);
-    // 100 ms against 75.
+    // Slices of 100 and 75 ms.
     assert!((share(Policy::O1) - 75.0 / 175.0).abs() < 0.02);
 }
 
@@ -104,8 +104,7 @@ fn a_quota_is_kept_to_within_a_tick() {
 #[test]
 fn masked_work_delays_one_tick_and_loses_the_others() {
     let mut setup = Setup::new(Machine::new(1, 1000, Policy::O1), Nanos::from_secs(1));
-    // Interrupts are masked from 1 ms on for 4.5 ms, so that ticks 2 to 5 are merged into one at
-    // 5.5 ms.
+    // Interrupts are masked for 4.5 ms, starting at 1 ms. Ticks 2 to 5 merge into one at 5.5 ms.
     let sleep = Step::Sleep(Call::Nanosleep, fixed(1));
     setup.tasks.push(TaskSpec::new(
         "walk",
@@ -144,7 +143,8 @@ fn kernel_work_delays_tasks_but_not_interrupts() {
         then: Then::Signal(TaskId(1)),
     });
     let report = run(&setup).unwrap();
-    // Woken at 101.01 ms, after the handler. The walk ends 10 µs late, at 108.01 ms.
+    // The reader wakes up at 101.01 ms, when the handler ends. The handler delays the end of the
+    // kernel work by 10 µs, to 108.01 ms.
     assert_eq!(report.tasks[1].worst_latency, Nanos(7_000_000));
     assert_eq!(report.cpus[0].time(Mode::Irq), Nanos(10_000));
 }
@@ -204,7 +204,7 @@ fn an_invalid_setup_is_refused_with_its_place() {
     assert!(refused(&|s| s.tasks.push(negative.clone())).contains("negative"));
 }
 
-/// An interrupt within a tick's handler does not make the running task pay for that tick twice.
+/// A tick handler that another interrupt interrupts must not count twice against the slice.
 #[test]
 fn an_interrupted_tick_counts_once_against_a_slice() {
     let left_for_the_second = |interrupts: &str| {
@@ -221,7 +221,7 @@ fn an_interrupted_tick_counts_once_against_a_slice() {
     };
     let source = "[[interrupt]]\nname = \"disk\"\ninterval = \"1ms\"\ncost = \"1us\"\n";
     let (without, with) = (left_for_the_second(""), left_for_the_second(source));
-    // The first task runs for its full slice of 100 ms, then the second.
+    // The first task uses up its slice of 100 ms, then the second one runs.
     assert!((8..=11).contains(&(without.0 / 1_000_000)), "{without}");
     assert!((without - with).0.abs() < 1_000_000, "{without} and {with}");
 }

@@ -1,4 +1,5 @@
-//! Tasks that spin until a time: they are never early, yield to others, and match tasks that sleep.
+//! Tests tasks that spin until a given time: they are never early, can be preempted, and keep the
+//! same times as tasks that sleep.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;
@@ -12,7 +13,6 @@ use crate::fixture::policy;
 
 const MS: i64 = 1_000_000;
 
-/// Report of a simulation, and the frames of its first task.
 struct Simulated {
     report: Report,
     frames: Vec<Frame>,
@@ -35,7 +35,7 @@ fn rules() -> impl Strategy<Value = PaceRule> {
     prop::sample::select(&PaceRule::ALL[..])
 }
 
-/// A loop with this rule, and frames every 10 ms.
+/// A loop with a period of 10 ms that works for `frame` and spins for the last `spin` of each wait.
 fn paced(machine: Machine, rule: PaceRule, spin: i64, frame: i64) -> Setup {
     let mut setup = Setup::new(machine, Nanos::from_secs(1));
     let pace = Step::Pace {
@@ -59,8 +59,8 @@ fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// A lone spinner uses all of its CPU except for interruptions. Each frame starts at its due
-    /// time, or at the end of a handler that covers it.
+    /// A spinner that has its CPU to itself uses all of it except for interrupts. Each frame starts
+    /// when it is due, or at the end of a handler running at that time.
     #[test]
     fn a_lone_spinner_uses_the_whole_cpu(
         policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..]),
@@ -94,7 +94,8 @@ proptest! {
         }
     }
 
-    /// With any other tasks, no frame is early, and a higher-priority task can always preempt it.
+    /// No frame is early, regardless of other tasks, and a task of higher priority can always
+    /// preempt the spinner.
     #[test]
     fn with_other_tasks_a_spinner_is_never_early(
         policy in policy(), period in 500_000_i64..10 * MS, spin in 0_i64..10 * MS, rule in rules(),
@@ -122,8 +123,8 @@ proptest! {
             prop_assert!(frame.began >= frame.due && frame.ended >= frame.began, "{frame:?}");
         }
         if fifo {
-            // The real-time task never waits. A cycle is its sleep, its work, its costs, and up to
-            // six ticks.
+            // The real-time task never waits for the CPU. One round takes its sleep, its work, its
+            // costs and up to six ticks.
             let costs = 2_000 + switch + 100_000 + 6 * 3_000;
             let min = setup.length.0 / (hog + rests + costs) - 1;
             let bursts = i64::try_from(simulated.report.tasks[1].bursts).unwrap();
@@ -132,8 +133,8 @@ proptest! {
         prop_assert_eq!(simulated.report.hash, run(&setup).unwrap().hash);
     }
 
-    /// With exact timers and no costs, due times and starts of frames do not depend on how the loop
-    /// waits. Only the CPU time differs by the spinning.
+    /// With exact timers and no costs, frames are due and start at the same times however the loop
+    /// waits. Spinning only adds to the CPU time.
     #[test]
     fn with_exact_sleeps_spinning_only_changes_the_cpu_time(
         rule in rules(), spin in 0_i64..12 * MS, frame in 1_i64..9 * MS
@@ -144,17 +145,18 @@ proptest! {
         let (sleeps, spins) = (simulated(0), simulated(spin));
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
         prop_assert!(sleeps.frames.iter().all(|timed| timed.began == timed.due && timed.cpu == Nanos(frame)));
-        // It spins for the last `spin` of the wait, or for all of a shorter wait.
+        // The task spins for the last `spin` of each wait, or for all of it if the wait is shorter.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);
         let rounds = i64::try_from(spins.frames.len()).unwrap();
-        // The first wait is a full period, and the last frame and wait may be incomplete.
+        // The first wait is a full period. The end of the simulation may cut off the last frame and
+        // wait.
         let (min, max) = (rounds * each, (rounds + 1) * each + frame);
         let ran = spins.report.tasks[0].ran.0;
         prop_assert!((min..=max).contains(&ran), "{ran}: {min} to {max}");
     }
 
-    /// Without high-resolution timers, the sleep before the spin ends on a tick. A frame starts at
+    /// Without high-resolution timers, the sleep before the spin ends at a tick. A frame starts at
     /// the later of two times: its due time, and the first tick from `spin` before it.
     #[test]
     fn a_hybrid_sleeps_until_a_tick(
@@ -169,14 +171,14 @@ proptest! {
             let (hz, second) = (i128::from(hz), 1_000_000_000);
             let tick = (asked * hz + second - 1) / second;
             let tick = i64::try_from(tick * second / hz).unwrap() + phase;
-            // The grid has a resolution below 1 ns.
+            // Allow 1 ns, because the tick grid is finer than 1 ns.
             let late = frame.began - frame.due.max(Nanos(tick));
             prop_assert!((-1..=1).contains(&late.0), "{frame:?} {tick}");
         }
     }
 }
 
-/// A spinner that is preempted at its due time continues as soon as it runs again.
+/// If a spinner is preempted at its due time, the spin ends as soon as it runs again.
 #[test]
 fn a_due_time_during_preemption_ends_the_spin_immediately() {
     let mut machine = Machine::new(1, 100, Policy::Fair);
@@ -189,7 +191,7 @@ fn a_due_time_during_preemption_ends_the_spin_immediately() {
     let simulated = followed(&setup);
     let times = |frame: &Frame| (frame.due.0, frame.began.0, frame.cpu.0);
     let frames: Vec<_> = simulated.frames.iter().take(3).map(times).collect();
-    // A switch before the 19 ms, another one, 4 ms of work, and a third switch.
+    // The first switch delays the other task's sleep of 19 ms. Two more surround its 4 ms of work.
     assert_eq!(
         frames,
         [

@@ -1,4 +1,4 @@
-//! The edges of a simulated recording: who woke whom, and what raised a softirq.
+//! Tests the edges in a simulated recording: who woke whom, and what raised a softirq.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn source(name: &str, interval: i64, then: Then) -> Source {
     }
 }
 
-/// Number of edges from each waker, by source and detail, to each thread or softirq.
+/// Counts the edges by waker (source and detail) and by the thread woken or the softirq raised.
 fn edges(setup: &Setup) -> BTreeMap<(String, String), usize> {
     let mut rows = Rows::default();
     let (_, _, sources) = record(setup, &mut rows).expect("a valid setup");
@@ -130,7 +130,7 @@ fn every_kind_of_wakeup_has_an_edge() {
     }
 }
 
-/// Signals do not wake a task that waits for a packet.
+/// A signal must not wake a task that waits for a packet.
 #[test]
 fn a_signal_does_not_end_a_wait_for_a_packet() {
     let mut setup = Setup::new(
@@ -151,7 +151,7 @@ fn a_signal_does_not_end_a_wait_for_a_packet() {
     ];
     let edges = edges(&setup);
     let times = |by: &str| edges.get(&(by.to_owned(), "reader".to_owned()));
-    // A signal ended the first wait. All others find a signal that arrived before.
+    // A signal wakes the reader once. Each later wait finds a signal that arrived in the meantime.
     assert_eq!(times("boss"), Some(&1));
     assert_eq!(
         times("nic"),
@@ -179,7 +179,7 @@ fn a_periodic_thread_has_its_chain_of_wakers() {
     assert!(chains[0].contains("hrtimer_wakeup"), "{chains:?}");
 }
 
-/// Passes each row to the collected rows and to the auditor.
+/// Passes rows to both sinks.
 struct Both<'a>(&'a mut Rows, &'a mut Auditor);
 
 impl RowSink for Both<'_> {
@@ -192,7 +192,7 @@ impl RowSink for Both<'_> {
 #[test]
 fn a_wait_contains_the_waker() {
     let mut setup = waking(TimerRule::HighResolution);
-    // It runs for most of the time, so that the thread it wakes has to wait.
+    // Keep this task running most of the time, so that the thread it wakes has to wait.
     setup.tasks[2].program.push(Step::Work(fixed(60 * MS)));
     setup.tasks[2].attributes.class = Class::Fifo(1);
     let (mut rows, mut auditor) = (Rows::default(), Auditor::books());
@@ -213,7 +213,7 @@ fn a_wait_contains_the_waker() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A followed task never wakes up without a cause: each end of a sleep has an edge.
+    /// Whenever a followed task's sleep ends, an edge names its waker.
     #[test]
     fn each_end_of_a_sleep_has_an_edge(setup in setup()) {
         prop_assume!(!setup.tasks.is_empty());

@@ -1,19 +1,21 @@
-//! A folder held by a handle, whose files are opened by name below it and never through a symbolic
-//! link.
+//! A directory held by a handle, whose files are opened by name relative to it and never through a
+//! symbolic link.
 //!
-//! Root often works in folders that other users can write to. Every system call resolves a path
-//! anew, so the owner of one of its folders can exchange a component between a check and its use. A
-//! [`Folder`] resolves the path once. Everything after that is relative to the handle, takes a
-//! single name, and refuses links, pipes and devices.
+//! Root often works in directories that other users can write to. Every system call resolves a path
+//! anew, so whoever owns one of its directories can replace a component between a check and its
+//! use. A [`Folder`] resolves the path once. Everything after that is relative to the handle, takes
+//! a single name, and refuses links, pipes and devices.
 //!
-//! How far a folder is trusted depends on what is read from it:
+//! How far a directory must be trusted depends on what it is used for:
 //!
-//! | opened with | who must own it | for |
-//! |---|---|---|
-//! | [`Folder::open`] | anybody | reading what somebody else wrote |
-//! | [`Folder::open_own`] | the effective user | files that this user writes and removes |
-//! | [`Folder::open_guarded`] | root or the effective user, and all parents | new entries |
-//! | [`Folder::open_trusted`] | the effective user, and it or root all parents | input of root |
+//! | opened with | owner | parents' owner | used for |
+//! |---|---|---|---|
+//! | [`Folder::open`] | anybody | anybody | reading what somebody else wrote |
+//! | [`Folder::open_own`] | the user | anybody | files that this user writes and removes |
+//! | [`Folder::open_guarded`] | root or the user | root or the user | new entries |
+//! | [`Folder::open_trusted`] | the user | root or the user | root's input |
+//!
+//! "The user" is the effective user of this process.
 
 mod walk;
 
@@ -30,43 +32,43 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, getegid, geteuid, unlinkat};
 
-/// Flags of every folder that is opened: no link as its last component, not inherited by programs.
+/// Flags for opening any directory: no symbolic link as the last component, closed on exec.
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC)
     .union(OFlag::O_RDONLY);
 
-/// Why a folder or a file in it is refused.
+/// Why a directory, or a file in it, is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
-    /// Somebody else owns it.
+    /// Another user owns the file or directory.
     #[error("{path} belongs to user {owner}, not to you: use a folder of your own, or remove it")]
     Owner {
-        /// The file or folder.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Its owner's number.
+        /// User id of the owner.
         owner: u32,
     },
-    /// A folder above it belongs to somebody else.
+    /// Another user owns a parent directory.
     #[error(
         "{path} belongs to user {owner}, who could replace its contents: use a folder of your own"
     )]
     Parent {
-        /// The folder above.
+        /// Path of the parent directory.
         path: PathBuf,
-        /// Its owner's number.
+        /// User id of the parent's owner.
         owner: u32,
     },
-    /// Others may write to it.
+    /// Other users can write to the file or directory.
     #[error("other users may write to {path}: `chmod go-w` it, or use another folder")]
     Writable {
-        /// The file or folder.
+        /// Path of the file or directory.
         path: PathBuf,
     },
-    /// It is a link, a pipe, a device or a socket.
+    /// The file is a link, a pipe, a device or a socket.
     #[error("{path} is not a regular file: move it away")]
     NotRegular {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
@@ -78,7 +80,8 @@ impl From<Distrust> for io::Error {
     }
 }
 
-/// An open folder. All names are single components: no `/`, no `.` and no `..`.
+/// An open directory. Every name passed to a method must be a single component: no `/`, no `.` and
+/// no `..`.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
@@ -86,10 +89,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder of any owner. Links in `path` are followed as usual.
+    /// Opens a directory of any owner. Links in `path` are followed as usual.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
         Ok(Self {
@@ -98,21 +101,21 @@ impl Folder {
         })
     }
 
-    /// Opens a folder that belongs to the effective user and that nobody else may write to.
+    /// Opens a directory that belongs to the effective user and that nobody else can write to.
     ///
     /// # Errors
-    /// Those of the system, and a [`Distrust`].
+    /// System errors, and a [`Distrust`].
     pub fn open_own(path: &Path) -> io::Result<Self> {
         let folder = Self::open(path)?;
         folder.check_own()?;
         Ok(folder)
     }
 
-    /// Opens a folder of the effective user below folders that only this user or root can change.
+    /// Opens a directory of the effective user whose parents only this user or root can change.
     /// Each component of `path`, and of the links in it, is opened and checked by its handle.
     ///
     /// # Errors
-    /// Those of the system, and a [`Distrust`].
+    /// System errors, and a [`Distrust`].
     pub fn open_trusted(path: &Path) -> io::Result<Self> {
         let folder = Self::walk(path)?;
         folder.check_own()?;
@@ -122,11 +125,11 @@ impl Folder {
         })
     }
 
-    /// The same of a folder that need not be there: it and its missing parents are made. The folder
-    /// gets `mode`, its parents 0755, both less the umask.
+    /// Like [`Folder::open_trusted`], but creates the directory and its parents if they are
+    /// missing. The directory gets `mode` and its parents get 0755, both restricted by the umask.
     ///
     /// # Errors
-    /// Those of the system, and a [`Distrust`].
+    /// System errors, and a [`Distrust`].
     pub fn make_trusted(path: &Path, mode: u32) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut there = path;
@@ -136,14 +139,14 @@ impl Folder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            // A path that ends in `..` has no name, and a link that leads nowhere cannot be made.
+            // A path that ends in `..` has no name. Nothing can be created through a dangling link.
             missing.push(there.file_name().ok_or(io::ErrorKind::NotFound)?);
             there = there.parent().ok_or(io::ErrorKind::NotFound)?;
         };
         while let Some(name) = missing.pop() {
             let mode = if missing.is_empty() { mode } else { 0o755 };
             folder = folder.make(name, mode)?;
-            // In a sticky folder somebody else may have made it first.
+            // In a sticky directory, another user may have created it first.
             folder.check_parent()?;
         }
         folder.check_own()?;
@@ -153,20 +156,20 @@ impl Folder {
         })
     }
 
-    /// Opens a folder in which only root and the effective user can exchange what this user makes:
-    /// its parents and the folder belong to one of the two, and others can write to it only if it
-    /// is sticky.
+    /// Opens a directory in which only root and the effective user can replace what this user
+    /// creates. One of these two must own the directory and all its parents. If others can write to
+    /// one of them, it must be sticky.
     ///
     /// # Errors
-    /// Those of the system, and a [`Distrust`].
+    /// System errors, and a [`Distrust`].
     pub fn open_guarded(path: &Path) -> io::Result<Self> {
         Self::walk(path)
     }
 
-    /// Makes a folder in this one, unless it is there, and opens it.
+    /// Opens a subdirectory, which is created if it is missing.
     ///
     /// # Errors
-    /// Those of the system; `NotADirectory` where the name is a link or a file.
+    /// System errors; `NotADirectory` if the name is a link or a file.
     pub fn make(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
         match mkdirat(&self.handle, single(name)?, Mode::from_bits_truncate(mode)) {
             Ok(()) | Err(Errno::EEXIST) => self.child(name),
@@ -174,22 +177,22 @@ impl Folder {
         }
     }
 
-    /// Makes a folder in this one and opens it. The umask does not change its mode.
+    /// Creates a subdirectory and opens it. The umask does not affect its mode.
     ///
     /// # Errors
-    /// Those of the system; `AlreadyExists` if anything has the name.
+    /// System errors; `AlreadyExists` if the name is taken.
     pub fn make_new(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
-        // Nobody else may enter it before its mode is final.
+        // Nobody else may enter the directory before it has its final mode.
         mkdirat(&self.handle, single(name)?, Mode::S_IRWXU)?;
         let folder = self.child(name)?;
         fchmod(&folder.handle, Mode::from_bits_truncate(mode))?;
         Ok(folder)
     }
 
-    /// Opens a folder in this one.
+    /// Opens a subdirectory.
     ///
     /// # Errors
-    /// Those of the system; `NotADirectory` where the name is a link or a file.
+    /// System errors; `NotADirectory` if the name is a link or a file.
     pub fn child(&self, name: &OsStr) -> io::Result<Self> {
         Ok(Self {
             handle: openat(&self.handle, single(name)?, DIRECTORY, Mode::empty())?,
@@ -197,7 +200,7 @@ impl Folder {
         })
     }
 
-    /// Another handle of the same folder.
+    /// Another handle to the same directory.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -208,20 +211,20 @@ impl Folder {
         })
     }
 
-    /// Where it is, for messages.
+    /// Path of the directory, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number of the user who owns it.
+    /// User id of the directory's owner.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn owner(&self) -> io::Result<u32> {
         Ok(fstat(&self.handle)?.st_uid)
     }
 
-    /// The handle, to lock it or to change its owner.
+    /// A handle for locking the directory or changing its owner.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -232,16 +235,17 @@ impl Folder {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// Those of the system, and [`Distrust::NotRegular`].
+    /// System errors, and [`Distrust::NotRegular`].
     pub fn read(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_RDONLY, 0)
     }
 
-    /// Opens a regular file for reading and writing that belongs to the effective user and that
-    /// nobody else may write to. With `create`, it is made with `mode` where it is missing.
+    /// Opens a regular file for reading and writing. It must belong to the effective user, and
+    /// nobody else may be able to write to it. With `create`, a missing file is created with
+    /// `mode`.
     ///
     /// # Errors
-    /// Those of the system, and a [`Distrust`].
+    /// System errors, and a [`Distrust`].
     pub fn write(&self, name: &OsStr, create: bool, mode: u32) -> io::Result<File> {
         let create = if create {
             OFlag::O_CREAT
@@ -253,26 +257,27 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens a regular file for writing without a check of its owner. The kernel's files belong to
-    /// various users.
+    /// Opens a regular file for writing without checking its owner, because the kernel's files
+    /// belong to various users.
     ///
     /// # Errors
-    /// Those of the system, and [`Distrust::NotRegular`].
+    /// System errors, and [`Distrust::NotRegular`].
     pub fn modify(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_WRONLY, 0)
     }
 
-    /// Makes a new file for writing.
+    /// Creates a new file for writing.
     ///
     /// # Errors
-    /// Those of the system; `AlreadyExists` where anything has the name.
+    /// System errors; `AlreadyExists` if the name is taken.
     pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         self.open_file(name, flags, mode)
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
-        // A pipe without a writer would block the open; regular files ignore the flag.
+        // `O_NONBLOCK` keeps a pipe without a writer from blocking the open; regular files ignore
+        // it.
         let flags =
             flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let not_regular = || {
@@ -294,7 +299,7 @@ impl Folder {
         }
     }
 
-    /// Size of a regular file in bytes; `None` if the name is missing or not a regular file.
+    /// Size of a regular file in bytes; `None` if the file is missing or not regular.
     pub fn size(&self, name: &OsStr) -> Option<u64> {
         let facts = fstatat(
             &self.handle,
@@ -305,17 +310,17 @@ impl Folder {
         is(&facts, SFlag::S_IFREG).then(|| u64::try_from(facts.st_size).unwrap_or(0))
     }
 
-    /// Whether anything has this name, a link included.
+    /// Whether the name exists, be it only as a dangling link.
     pub fn has(&self, name: &OsStr) -> bool {
         let found = single(name)
             .and_then(|name| Ok(fstatat(&self.handle, name, AtFlags::AT_SYMLINK_NOFOLLOW)?));
         found.is_ok()
     }
 
-    /// Removes a file, or a link itself.
+    /// Removes a file, or a link rather than its target.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(
             &self.handle,
@@ -324,10 +329,10 @@ impl Folder {
         )?)
     }
 
-    /// Removes an empty folder in this one.
+    /// Removes an empty subdirectory.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(
             &self.handle,
@@ -336,10 +341,10 @@ impl Folder {
         )?)
     }
 
-    /// Renames a file within the folder and replaces the file that has the new name.
+    /// Renames a file within the directory. Replaces any file called `to`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(
             &self.handle,
@@ -349,12 +354,12 @@ impl Folder {
         )?)
     }
 
-    /// All names in it, in no order.
+    /// All names in the directory, in no particular order.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        // A separate handle, because reading moves its position.
+        // A separate handle, because reading moves the handle's position.
         let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
         let mut reading = Dir::from_fd(openat(&self.handle, ".", flags, Mode::empty())?)?;
         let mut names = Vec::new();
@@ -368,22 +373,22 @@ impl Folder {
         Ok(names)
     }
 
-    /// Waits until the names in it are on the disk. Some file systems cannot sync a folder; files
-    /// are complete either way.
+    /// Waits until the directory's names are on disk. Some file systems cannot sync a directory,
+    /// but files are complete either way.
     pub fn sync(&self) {
         let _ = self.handle().and_then(|handle| handle.sync_all());
     }
 
-    /// Refuses a folder that is not the effective user's, or that others may write to.
+    /// Refuses a directory that the effective user does not own or that others can write to.
     ///
     /// # Errors
-    /// Those of the system, and a [`Distrust`].
+    /// System errors, and a [`Distrust`].
     pub fn check_own(&self) -> io::Result<()> {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }
 
-    /// Refuses a folder in which somebody other than root and the effective user could exchange the
-    /// entries of these two. In a sticky folder of root's, such as `/tmp`, they cannot.
+    /// Refuses a directory in which anybody but root and the effective user could replace these two
+    /// users' entries. In a sticky directory owned by root, such as `/tmp`, nobody else can.
     fn check_parent(&self) -> io::Result<()> {
         let facts = fstat(self.handle.as_fd())?;
         let owner = facts.st_uid;
@@ -409,7 +414,7 @@ impl AsFd for Folder {
     }
 }
 
-/// An empty path is the working folder.
+/// The path, or `.` if it is empty.
 pub(super) fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() {
         Path::new(".")
@@ -418,7 +423,7 @@ pub(super) fn or_here(path: &Path) -> &Path {
     }
 }
 
-/// The name, where it is a single component.
+/// The name, if it is a single component.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
@@ -435,10 +440,13 @@ fn is_ours_or_roots(owner: u32) -> bool {
     owner == 0 || owner == geteuid().as_raw()
 }
 
-/// Whether anybody but the owner may write: other users, or a group that is not the effective one.
+/// Whether anybody but the owner can write: other users, or a group that can have other members.
+/// Only a user's private group, which has the user's number, has none. An ACL that lets another user
+/// write also sets the group's bit.
 fn others_write(facts: &FileStat) -> bool {
     let mode = Mode::from_bits_truncate(facts.st_mode);
-    let own_group = facts.st_gid == getegid().as_raw();
+    let (user, group) = (geteuid(), getegid().as_raw());
+    let own_group = facts.st_gid == group && group == user.as_raw() && !user.is_root();
     mode.contains(Mode::S_IWOTH) || mode.contains(Mode::S_IWGRP) && !own_group
 }
 

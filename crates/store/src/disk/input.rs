@@ -1,4 +1,4 @@
-//! Input from a path that a person typed: a file, a pipe of the shell, or a device.
+//! Input from a path that a user typed: a file, a pipe from the shell, or a device.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,12 +7,12 @@ use std::path::Path;
 use super::error_words;
 use super::output::{check_pipe, names_descriptor};
 
-/// Opens a path for reading. A named pipe of another user is refused: opening it would wait until
-/// that user writes, which may be never. Open descriptors, such as `/dev/stdin` and the shell's
-/// `<(command)`, can be anybody's.
+/// Opens a path for reading. Another user's named pipe is refused, because opening it would block
+/// until that user writes, possibly forever. Open descriptors, such as `/dev/stdin` and the shell's
+/// `<(command)`, can belong to anybody.
 ///
 /// # Errors
-/// Those of the system, and a [`Distrust`](super::Distrust).
+/// System errors, and a [`Distrust`](super::Distrust).
 pub fn open_input(path: &Path) -> io::Result<File> {
     if !names_descriptor(path) {
         check_pipe(path, &fs::metadata(path)?)?;
@@ -23,7 +23,7 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 /// Reads a file of at most `most` MiB.
 ///
 /// # Errors
-/// The reason and the remedy: it cannot be read, or is longer.
+/// A message with the reason and the remedy: the file cannot be read, or it is longer.
 pub fn read_input(path: &Path, most: u32) -> Result<Vec<u8>, String> {
     let limit = u64::from(most) << 20;
     let mut bytes = Vec::new();
@@ -73,9 +73,9 @@ mod tests {
             assert!(refused.contains("belongs to user 65534"), "{refused}");
         }
 
-        /// Standard input under `sudo` is a pipe of the user's.
+        /// Under `sudo`, standard input is a pipe that belongs to the calling user.
         #[test]
-        fn an_open_descriptor_is_read_whoever_made_it() {
+        fn an_open_descriptor_of_any_user_is_read() {
             if !nix::unistd::geteuid().is_root() {
                 return;
             }
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// A pipe of the shell's.
+    /// A pipe from the shell.
     #[test]
     fn an_own_pipe_is_read() {
         let (reader, writer) = nix::unistd::pipe().expect("a pipe");

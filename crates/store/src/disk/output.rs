@@ -1,8 +1,8 @@
-//! Output to a path that a person typed: a file, a device, a pipe or an open descriptor.
+//! Output to a path that a user typed: a file, a device, a pipe or an open descriptor.
 //!
-//! A file is written next to the path and renamed over it. A symbolic link that another user put
-//! there is replaced; its target does not change. Links are only followed in `/dev` and `/proc`,
-//! which have `/dev/stdout` and its kind.
+//! A file is written under a temporary name in the same directory, then renamed. If another user
+//! put a symbolic link at the path, the link is replaced and its target stays unchanged. Links are
+//! followed only in `/dev` and `/proc`, for paths such as `/dev/stdout`.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use super::temporary::Temporary;
 /// written to directly.
 ///
 /// # Errors
-/// Those of the system, a [`Distrust`], and those of a new [`Temporary`].
+/// System errors, a [`Distrust`], and the errors of creating a [`Temporary`].
 pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(mut stream) = open_stream(path, true)? {
         return stream.write_all(bytes);
@@ -29,10 +29,10 @@ pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Fails if [`write_output`] would fail now. An existing file is not changed.
+/// Fails if [`write_output`] would fail now. Does not change an existing file.
 ///
 /// # Errors
-/// As [`write_output`].
+/// Those of [`write_output`].
 pub fn check_output(path: &Path) -> io::Result<()> {
     match open_stream(path, false)? {
         Some(_) => Ok(()),
@@ -40,16 +40,15 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a path names an open descriptor, as `/dev/stdout` does, or another entry of the kernel's
-/// folders.
+/// Whether `path` is in `/dev` or below `/proc`, where the paths of open descriptors are.
 pub(super) fn names_descriptor(path: &Path) -> bool {
     let folder = or_here(path.parent().unwrap_or(Path::new("")));
     fs::canonicalize(folder)
         .is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
 }
 
-/// Opens a path that names no regular file; `None` if it does, or if nothing has that name.
-/// `truncate` applies to descriptors of regular files.
+/// Opens a path that does not lead to a regular file. Returns `None` if it does, or if it does not
+/// exist. `truncate` applies to descriptors of regular files.
 fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(None);
@@ -57,7 +56,7 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.write(true).truncate(truncate);
     if found.is_symlink() {
-        // Only root makes links there.
+        // Links are followed only where just root can create them.
         let follows = names_descriptor(path) && !path.is_dir();
         return follows.then(|| options.open(path)).transpose();
     }
@@ -65,6 +64,8 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
         return Ok(None);
     }
     check_pipe(path, &found)?;
+    // The path could lead to a regular file by now, which must not be emptied before it is refused.
+    options.truncate(false);
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NOCTTY;
     let stream = options.custom_flags(flags.bits()).open(path)?;
     let opened = stream.metadata()?;
@@ -75,7 +76,7 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     Ok(Some(stream))
 }
 
-/// Refuses a named pipe of another user, who might never open it.
+/// Refuses another user's named pipe, which that user might never open.
 pub(super) fn check_pipe(path: &Path, found: &Metadata) -> io::Result<()> {
     let owner = found.uid();
     if !found.file_type().is_fifo() || owner == 0 || owner == geteuid().as_raw() {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_makes_no_file_there() {
+    fn a_dangling_link_creates_no_file() {
         let place = place();
         let [nowhere, link] = ["nowhere", "link"].map(|name| place.path().join(name));
         symlink(&nowhere, &link).expect("a link");
@@ -168,11 +169,11 @@ mod tests {
 
         use super::*;
 
-        /// The user `nobody` on every distribution.
+        /// The user id of `nobody` on every distribution.
         const SOMEBODY: u32 = 65_534;
 
         #[test]
-        fn what_others_put_into_a_sticky_folder_is_neither_followed_nor_written_to() {
+        fn entries_of_others_in_a_sticky_directory_are_not_followed_or_written_to() {
             if !geteuid().is_root() {
                 return;
             }

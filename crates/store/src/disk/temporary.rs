@@ -1,4 +1,4 @@
-//! A file that appears under its name complete or not at all.
+//! Files that appear under their names complete or not at all.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -13,46 +13,47 @@ use super::LockedFile;
 use super::folder::Folder;
 use super::output::names_descriptor;
 
-/// A file under a temporary name, in the folder where it is to appear. Dropping it removes it.
+/// A file under a temporary name, in the directory where it will appear. Dropping it removes the
+/// file.
 ///
-/// A killed process leaves it as `.NAME.PID-N.part`. It is locked while its writer lives, so the
-/// next file of the same name finds those whose writers are gone and removes them.
+/// A killed process leaves a file called `.NAME.PID-N.part`. The file is locked while its writer
+/// lives, so the next writer of the same name finds abandoned files and removes them.
 #[derive(Debug)]
 pub struct Temporary {
     file: LockedFile,
     folder: Folder,
     here: OsString,
     name: OsString,
-    /// Whether there is still something to remove.
+    /// Whether dropping must still remove the file.
     armed: bool,
 }
 
-/// Ending of temporary names.
+/// Suffix of temporary names.
 const ENDING: &str = ".part";
 
 impl Temporary {
-    /// Names tried before giving up: each is taken only by a leftover of a killed process that
-    /// had the same number.
+    /// Number of names to try. A name is taken only if a killed process with the same id left it
+    /// behind.
     const ATTEMPTS: u32 = 1000;
 
-    /// Starts a new, empty file that will appear as `path`. It replaces a link of that name; the
-    /// link's target does not change. If it replaces a file of the same user, the new mode is not
-    /// wider than the old one.
+    /// Creates an empty file that will appear as `path`. If `path` is a link, the link is replaced
+    /// and its target stays unchanged. If it replaces a file of the same user, its mode is no wider
+    /// than the old file's.
     ///
     /// # Errors
-    /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is, or leads to, a
-    /// folder or a device: the final rename would replace the device itself.
+    /// System errors, and `IsADirectory` or `InvalidInput` if `path` is or leads to a directory or
+    /// device: the final rename would replace the device itself.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        // The check is for people who name a device. A file that appears under the name afterwards
-        // is replaced, never written to.
+        // This check is for users who name a device. A file that appears at `path` later is
+        // replaced, never written to.
         match fs::metadata(path) {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
-            // Root would replace /dev/stdout itself by the file.
+            // Root would replace `/dev/stdout` itself.
             Ok(_) if names_descriptor(path) => return Err(io::ErrorKind::InvalidInput.into()),
             _ => {}
         }
-        // A path without a last part (`..`, or empty) names a folder.
+        // A path without a last component (`..`, or empty) names a directory.
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
         let own = fs::symlink_metadata(path)
@@ -62,10 +63,11 @@ impl Temporary {
         Self::in_folder(folder, name, mode)
     }
 
-    /// A new, empty file that will appear in `folder` as `name`, with `mode` less the umask.
+    /// Creates an empty file that will appear in `folder` as `name`. It gets `mode`, restricted by
+    /// the umask.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn in_folder(folder: Folder, name: &OsStr, mode: u32) -> io::Result<Self> {
         remove_abandoned(&folder, name);
         for attempt in 0..Self::ATTEMPTS {
@@ -76,7 +78,7 @@ impl Temporary {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
-            // Another process may have found it before it was locked, and removed it.
+            // Another process may have found the file before it was locked, and removed it.
             if let Ok(file) = LockedFile::lock(file)
                 && file.metadata()?.nlink() > 0
             {
@@ -92,18 +94,18 @@ impl Temporary {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Another handle to write through.
+    /// Another handle for writing to the file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Puts what was written on the disk, then under its name.
+    /// Syncs the file to disk, then gives it its final name.
     ///
     /// # Errors
-    /// Those of the system; nothing appears then.
+    /// System errors. The file then does not appear.
     pub fn appear(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         self.folder.rename(&self.here, &self.name)?;
@@ -116,13 +118,13 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.armed {
-            // A failure cannot be reported from here.
+            // Ignores errors, because `drop` cannot report them.
             let _ = self.folder.remove(&self.here);
         }
     }
 }
 
-/// Prefix of the temporary names of a file.
+/// Prefix of a file's temporary names.
 fn prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);
@@ -130,14 +132,15 @@ fn prefix(name: &OsStr) -> OsString {
     prefix
 }
 
-/// Removes the temporary files of this name whose writers were killed. Failures are ignored: the
-/// files cost nothing but room.
+/// Removes the temporary files of `name` whose writers were killed. Failures are ignored, because
+/// such files only waste space.
 pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
     let prefix = prefix(name);
     for found in folder.names().unwrap_or_default() {
         let rest = found.as_bytes().strip_prefix(prefix.as_bytes());
         let number = rest.and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
-        // Only `PID-N`: a file of a longer name, `NAME.x`, has temporary names that begin alike.
+        // Only `PID-N`. The temporary names of a longer name, such as `NAME.x`, have the same
+        // prefix.
         let is_number = |bytes: &[u8]| {
             let mut parts = bytes.split(|&byte| byte == b'-');
             let mut digits = || {
@@ -149,7 +152,7 @@ pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
         if !number.is_some_and(is_number) {
             continue;
         }
-        // Locked for the moment of its removal: its writer is gone, and none can begin with it.
+        // The lock shows that the writer is gone, and keeps others out until the file is removed.
         let abandoned = folder.write(&found, false, 0).ok();
         if let Some(_lock) = abandoned.and_then(|file| LockedFile::lock(file).ok()) {
             let _ = folder.remove(&found);
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_replaced_and_what_it_points_to_stays() {
+    fn a_link_is_replaced_and_its_target_stays() {
         let place = tempfile::tempdir().expect("a folder");
         let victim = place.path().join("victim");
         fs::write(&victim, "precious").expect("written");
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_killed_writers_left_goes_and_what_others_write_stays() {
+    fn abandoned_files_are_removed_and_those_of_live_writers_stay() {
         let place = tempfile::tempdir().expect("a folder");
         let folder = || Folder::open(place.path()).expect("a folder");
         let path = place.path().join("page");

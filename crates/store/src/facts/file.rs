@@ -1,4 +1,4 @@
-//! Files of facts.
+//! Writes facts files.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -22,14 +22,14 @@ use ticktax_model::facts::{Cell, Column, ColumnKind, Row, Table};
 use crate::disk::{Folder, Temporary, error_words};
 use crate::parquet_file::{column_type, message, parquet_words, put_cells, put_column};
 
-/// Version of the columns.
+/// Version of the columns of all tables.
 const SCHEMA: &str = "1";
 
-/// Error of writing a file of facts, in one line.
+/// Why a facts file could not be written, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot write {}: {why}", path.display())]
 pub struct FactsError {
-    /// File.
+    /// Path of the file.
     pub path: PathBuf,
     /// Reason, and what to do.
     pub why: String,
@@ -52,7 +52,7 @@ impl FactsError {
     }
 }
 
-/// Writes files of facts.
+/// Writes facts files of one host.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
     /// Host that the rows describe.
@@ -60,12 +60,12 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// A writer for rows of this host.
+    /// A writer for rows that describe `host`.
     pub fn new(host: &str) -> Self {
         Self { host: host.into() }
     }
 
-    /// Sorts rows of one table, which must all have the same columns, and writes them to a file.
+    /// Sorts the rows of one table and writes them to a file. All rows must have the same columns.
     /// The file appears in `folder` as `name` once it is complete and synced to disk.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         .set_key_value_metadata(Some(metadata));
     for (number, column) in columns.iter().enumerate() {
         let path = ColumnPath::from(column.name);
-        // Statistics only help queries on columns by which rows are sorted.
+        // Statistics help queries only on columns by which rows are sorted.
         if number >= table.sorted() {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
@@ -141,7 +141,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         let encoding = match column.kind {
             ColumnKind::Long => Encoding::DELTA_BINARY_PACKED,
             ColumnKind::Bytes => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-            // Dictionary encoding, the default.
+            // The others keep the default, dictionary encoding.
             _ => continue,
         };
         properties = properties
@@ -171,7 +171,7 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     message(columns.iter().map(field).collect::<Result<_, _>>()?)
 }
 
-/// A column of lists, in the three-level structure that the format requires.
+/// Type of a column of lists, in the three-level structure that the format requires.
 fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     let element = Type::primitive_type_builder("element", Physical::INT64)
         .with_repetition(Repetition::REQUIRED)
@@ -189,7 +189,7 @@ fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(list))
 }
 
-/// Writes the next column.
+/// Writes the next column of a row group.
 fn put<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     column: Column,
@@ -236,7 +236,7 @@ fn put<'c>(
     }
 }
 
-/// Writes the next column, of lists.
+/// Writes the next column of a row group, whose values are lists.
 fn put_lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = &'c Cell>,

@@ -1,7 +1,7 @@
-//! The files of a folder of facts: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
+//! The files in a facts directory: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files with other names and folders of other users are left alone. Every access is relative to a
-//! directory handle, and links to a table or a day are not followed.
+//! Files with other names and directories of other users are left alone. Every access is relative
+//! to a directory handle. Links to a table or a day are not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,15 +15,15 @@ use crate::disk::{Folder, remove_abandoned};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) table: &'static str,
-    /// In the format YYYY-MM-DD.
+    /// Day in UTC, as YYYY-MM-DD.
     pub(super) day: String,
     pub(super) number: u64,
     pub(super) bytes: u64,
 }
 
 impl Part {
-    /// Removes the file, and its day's folder if that becomes empty. A failure is retried when the
-    /// next file is written.
+    /// Removes the file, and its day's directory if that becomes empty. A failed removal is retried
+    /// when the next file is written.
     pub(super) fn remove(&self, folder: &Folder) {
         let Ok(table) = folder.child(OsStr::new(self.table)) else {
             return;
@@ -71,25 +71,25 @@ pub(super) fn clear_leftovers(folder: &Folder) {
     }
 }
 
-/// Opens the folder of a table's day. Creates missing folders.
+/// Opens the directory of a table's day. Creates missing directories.
 pub(super) fn make_day(folder: &Folder, table: Table, day: &str) -> io::Result<Folder> {
     let table = make_table(folder, table)?;
     make_own(&table, &day_folder(day))
 }
 
-/// Opens a table's folder, or creates it.
+/// Opens a table's directory, which is created if it is missing.
 pub(super) fn make_table(folder: &Folder, table: Table) -> io::Result<Folder> {
     make_own(folder, OsStr::new(table.name()))
 }
 
-/// The name of the next file in a day's folder.
+/// The name for the next file in a day's directory.
 pub(super) fn next_name(day: &Folder) -> OsString {
     let numbers = names(day).into_iter();
     let last = numbers.filter_map(|name| number_of(name.to_str()?)).max();
     part_name(last.map_or(1, |last| last.saturating_add(1)))
 }
 
-/// The days' folders of all tables.
+/// The directories of all days of all tables, each with the table's name and the day.
 fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
     let mut days = Vec::new();
     for table in Table::EVERY.map(Table::name) {
@@ -108,7 +108,7 @@ fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
     days
 }
 
-/// Opens a folder that belongs to this user.
+/// Opens a subdirectory that belongs to this user.
 fn own_child(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
     let child = folder.child(name)?;
     child.check_own()?;
@@ -133,7 +133,7 @@ fn part_name(number: u64) -> OsString {
     format!("part-{number}.parquet").into()
 }
 
-/// The number of a part, if [`part_name`] produces the name.
+/// The number in a file's name; `None` unless [`part_name`] produces that name.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
     let number: u64 = digits.parse().ok()?;
@@ -148,7 +148,7 @@ pub(super) fn day_of(unix_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Whether the text is a day as [`day_of`] writes it.
+/// Whether `text` is a day in the format of [`day_of`].
 fn is_day(text: &str) -> bool {
     let day: Option<Utc> = text.parse().ok();
     day.is_some_and(|day| day_of(day.unix_ms()) == text)

@@ -1,4 +1,5 @@
-//! The index: a file of JSON lines, one per event. It only grows, until its older half is dropped.
+//! The index: a file of JSON lines, one per event. Lines are only appended. When the file is too
+//! long, its older half is dropped.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +15,7 @@ use super::name::time_in;
 use crate::disk::{self, Folder, Temporary};
 
 pub(super) const NAME: &str = "index.jsonl";
-/// The first bytes of every line.
+/// First bytes of every line.
 const LINE_START: &[u8] = br#"{"line":""#;
 
 /// The latest accepted time of an incident, in the year 2242.
@@ -31,27 +32,29 @@ pub(super) enum IndexError {
     /// A line cannot be written as JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// None of the file's lines is one of ours.
+    /// None of the file's lines belongs to an index.
     #[error("{} is not an index of incidents: move it away", .0.display())]
     Foreign(PathBuf),
-    /// The file is larger than ticktax lets an index grow.
+    /// The file is larger than an index can be.
     #[error("{} is larger than {} MiB: move it away", .0.display(), INDEX_MAX >> 20)]
     TooLong(PathBuf),
 }
 
-/// The index of a folder. The file is open only while a line is written, because a file open for
-/// writing keeps its file system from being made read-only.
+/// The index in an incident directory. The file is open only while a line is written, because a
+/// file open for writing keeps its file system from being remounted read-only.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     folder: Folder,
-    /// Length of the file. Anything beyond belongs to a line that could not be written completely.
+    /// Length of the complete lines. Anything beyond belongs to a line that could not be written
+    /// completely.
     length: u64,
-    /// Inode of the file with this length. The file can be replaced.
+    /// Inode of the file that has this length. Another program can replace the file.
     inode: u64,
 }
 
 impl IndexFile {
-    /// Reads the index of a folder, or creates it. An unterminated last line is cut off.
+    /// Reads the index of a directory, which is created if it is missing. Cuts off an unterminated
+    /// last line.
     pub(super) fn open(folder: Folder) -> Result<(Self, IncidentIndex), IndexError> {
         let file = writable(&folder)?;
         let mut index = Self {
@@ -60,12 +63,12 @@ impl IndexFile {
             inode: 0,
         };
         let contents = index.load(&file)?;
-        // Sync, so that a power failure does not lose the name of a new file.
+        // Syncs the directory, so that a power failure does not lose a new file's name.
         index.folder.sync();
         Ok((index, contents))
     }
 
-    /// Reads a file of unknown length. It is only truncated if its lines are ours.
+    /// Reads a file of unknown length. Truncates it only if its lines belong to an index.
     fn load(&mut self, file: &File) -> Result<IncidentIndex, IndexError> {
         let path = || self.folder.path().join(NAME);
         let bytes = read_all(file)?.ok_or_else(|| IndexError::TooLong(path()))?;
@@ -89,9 +92,9 @@ impl IndexFile {
         Ok(contents)
     }
 
-    /// Appends a line and syncs it to the disk. If that fails, no part of the line stays.
+    /// Appends a line and syncs it to disk. If that fails, no part of the line remains.
     pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
-        // People read the file with `cat`.
+        // Escaped, because people read the file with `cat`.
         let mut text = escape_in_json(&serde_json::to_string(line)?).into_bytes();
         text.push(b'\n');
         let mut file = self.current()?;
@@ -126,7 +129,7 @@ impl IndexFile {
         Ok(file)
     }
 
-    /// Drops the older half, and notes how many incidents it contained.
+    /// Drops the older half of the lines, and notes how many incidents it contained.
     fn shorten(&mut self, file: File) -> Result<(), IndexError> {
         let mut bytes = Vec::new();
         file.take(self.length).read_to_end(&mut bytes)?;
@@ -151,7 +154,7 @@ impl IndexFile {
     }
 }
 
-/// Reads the index in any user's folder. A missing index is empty.
+/// Reads the index in a directory of any user. A missing index counts as empty.
 pub(super) fn read(folder: &Folder) -> Result<IncidentIndex, IndexError> {
     let file = match folder.read(OsStr::new(NAME)) {
         Ok(file) => file,
@@ -169,14 +172,14 @@ fn writable(folder: &Folder) -> io::Result<File> {
     folder.write(OsStr::new(NAME), true, 0o600)
 }
 
-/// Reads an index completely. `None` if it is larger than an index can be.
+/// Reads an index completely; `None` if it is larger than an index can be.
 fn read_all(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let length = file.take(INDEX_MAX + 1).read_to_end(&mut bytes)?;
     Ok((length as u64 <= INDEX_MAX).then_some(bytes))
 }
 
-/// Lines with the counts of the dropped lines: incidents, and recordings that were not kept.
+/// Lines that count what was dropped: incidents, and recordings that were not kept.
 fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
     let mut counts = std::collections::BTreeMap::new();
     for line in &old.lines {
@@ -184,7 +187,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
             IndexLine::Incident(_) => (LossCause::IndexFull, 1),
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // Recording outcomes belong to incidents that are already counted.
+            // A recording's outcome belongs to incidents that are already counted.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }
@@ -199,14 +202,14 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
         .collect()
 }
 
-/// The terminated lines.
+/// The part of `bytes` that consists of terminated lines.
 fn complete_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte == b'\n');
     &bytes[..end.map_or(0, |end| end + 1)]
 }
 
-/// Parses all complete lines. A line counts as damaged if it names anything but a recording of this
-/// folder, or if its time is impossible.
+/// Parses all complete lines. A line counts as damaged if it names anything but a recording in this
+/// directory, or if its time is impossible.
 pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let mut contents = IncidentIndex::default();
     let lines = complete_lines(bytes).split(|&byte| byte == b'\n');

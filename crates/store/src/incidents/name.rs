@@ -1,8 +1,7 @@
-//! Names of recordings: `incident-`, the time in UTC, `.parquet`.
+//! Names of recordings: `incident-`, the time in UTC, and `.parquet`.
 //!
-//! An index must not name anything else as a recording. Files are opened and removed by these
-//! names, relative to the folder. A name must therefore not be a path, or the name of another kind
-//! of file.
+//! Files are opened and removed by these names, relative to the directory. An index must therefore
+//! not name anything else as a recording, such as a path or another kind of file.
 
 use ticktax_model::utc::Utc;
 
@@ -14,7 +13,7 @@ pub(super) fn recording_name(at_unix_ms: i64) -> String {
     format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at_unix_ms).basic())
 }
 
-/// The time in a recording's name. `None` if [`recording_name`] never produces the name.
+/// The time in a recording's name; `None` if [`recording_name`] never produces that name.
 pub(super) fn time_in(name: &str) -> Option<i64> {
     let time = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     Some(Utc::from_basic(time)?.unix_ms())

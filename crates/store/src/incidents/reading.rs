@@ -1,4 +1,4 @@
-//! Reads a folder of incidents of any user: the index, the recordings, and the recordings that the
+//! Reads an incident directory of any user: the index, the recordings, and the recordings that the
 //! index lacks.
 
 use std::collections::HashSet;
@@ -17,24 +17,25 @@ use crate::recording::{RecordingError, RecordingReader};
 /// A recording that the index lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unindexed {
-    /// The name of its file in the folder.
+    /// Name of the file in the directory.
     pub name: String,
-    /// When its incident was noticed, according to that name, in ms since 1970.
+    /// Time at which its incident was noticed, according to the name, in ms since 1970.
     pub at_unix_ms: i64,
 }
 
-/// An open folder of incidents. Recordings are opened by name, relative to the folder's handle and
-/// never through a link. An index written by somebody else therefore cannot lead to other files.
+/// An open incident directory. Recordings are opened by name, relative to the directory's handle
+/// and never through a link. An index that somebody else wrote therefore cannot lead to other
+/// files.
 #[derive(Debug)]
 pub struct IncidentFolder {
     folder: Folder,
 }
 
 impl IncidentFolder {
-    /// Opens a folder of any user.
+    /// Opens an incident directory of any user.
     ///
     /// # Errors
-    /// Fails if the folder does not exist or cannot be read.
+    /// The directory does not exist or cannot be read.
     pub fn open(path: &Path) -> Result<Self, IncidentStoreError> {
         let folder = Folder::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => IncidentStoreError(format!(
@@ -46,29 +47,28 @@ impl IncidentFolder {
         Ok(Self { folder })
     }
 
-    /// Wraps a folder that is already open.
+    /// Wraps a directory that is already open.
     pub(super) fn new(folder: Folder) -> Self {
         Self { folder }
     }
 
-    /// The folder's handle.
     pub(super) fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// The folder's path, for messages.
+    /// Path of the directory, for messages.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Reads the index and finds the recordings that it lacks. A recorder may write to the folder
-    /// at the same time.
+    /// Reads the index and finds the recordings that it lacks. A recorder may write to the
+    /// directory at the same time.
     ///
     /// # Errors
-    /// Fails if the folder or its index cannot be read.
+    /// The directory or its index cannot be read.
     pub fn read(&self) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
-        // List the folder first. A recorder adds a recording to the index before the file appears,
-        // so an index read afterwards contains every file in the list.
+        // List the directory first. A recorder adds a recording to the index before the file
+        // appears, so an index read afterwards contains every listed file.
         let listed = self
             .recordings()
             .map_err(|error| cannot_read(self.path(), error))?;
@@ -78,13 +78,13 @@ impl IncidentFolder {
         Ok((contents, unindexed))
     }
 
-    /// The size of a recording. `None` if it is missing or not a regular file.
+    /// Size of a recording in bytes; `None` if it is missing or not a regular file.
     pub fn size(&self, name: &str) -> Option<u64> {
         time_in(name)?;
         self.folder.size(OsStr::new(name))
     }
 
-    /// The path of a recording, for messages.
+    /// Path of a recording, for messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -92,7 +92,7 @@ impl IncidentFolder {
     /// Opens a recording.
     ///
     /// # Errors
-    /// Fails if it is missing, a link, or not a recording.
+    /// The file is missing, a link, or not a recording.
     pub fn recording(&self, name: &str) -> Result<RecordingReader, RecordingError> {
         let path = self.path_of(name);
         let opened = match time_in(name) {
@@ -132,10 +132,10 @@ impl IncidentFolder {
     }
 }
 
-/// Reads the index of a folder of any user, and finds the recordings that it lacks.
+/// Reads the index in an incident directory of any user, and finds the recordings that it lacks.
 ///
 /// # Errors
-/// Fails like [`IncidentFolder::open`] and [`IncidentFolder::read`].
+/// Those of [`IncidentFolder::open`] and [`IncidentFolder::read`].
 pub fn read_incidents(
     folder: &Path,
 ) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {

@@ -1,4 +1,4 @@
-//! A folder of incidents after crashes and damage, and within its budget.
+//! Tests of incident directories after crashes and damage, and within a budget.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -228,7 +228,7 @@ fn only_the_unfinished_files_of_a_killed_recorder_are_removed() {
 #[test]
 fn the_index_notes_the_start_and_end_of_watching() {
     let dir = folder();
-    // A recorder that could not load its tracer.
+    // A recorder that failed to load its tracer.
     let (store, _) = IncidentStore::open(dir.path(), Budget::default(), NOON).expect("our folder");
     store.close(NOON + 1).expect("nothing needs to be written");
     let (mut store, _) =
@@ -347,7 +347,7 @@ fn a_replaced_index_is_read_again() {
     keep(&mut store, NOON + 1_000);
     let longer = fs::read(&index).expect("an index");
     assert!(longer.len() > 2 * ours.len());
-    // A file with other lines is not changed.
+    // A file with other lines stays unchanged.
     fs::write(&aside, "precious\nlines".repeat(100)).expect("the file is ours");
     fs::rename(&aside, &index).expect("the file is ours");
     let trouble = keep(&mut store, NOON + 2_000).trouble.expect("refused");

@@ -1,9 +1,8 @@
-//! Bounds on a Parquet file of unknown origin, checked before the Parquet library reads it.
+//! Limits on a Parquet file of unknown origin, checked before the Parquet library reads it.
 //!
-//! The library believes the sizes in a file: a page header of ten bytes can make it allocate
-//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] look at the sizes alone. Most
-//! bounds grow with the file, so that reading N bytes takes at most a constant plus a multiple of
-//! N.
+//! The library trusts the sizes in a file, so a page header of ten bytes can make it allocate
+//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] look only at these sizes. Most
+//! limits grow with the file: reading N bytes takes at most a constant plus a multiple of N.
 
 mod skim;
 
@@ -12,10 +11,10 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use self::skim::{PageHeader, Skimmer, Stop};
 
-/// Reads bytes of the file, given their offset and number.
+/// A function that reads bytes of the file, given their offset and number.
 pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Sync;
 
-/// Why a file is not read: it would take too much memory, or holds a number that cannot be true.
+/// Why a file is refused: it would take too much memory, or it contains an impossible number.
 ///
 /// Each message says what is wrong and what to do, as the second half of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,39 +26,39 @@ pub enum Excess {
          time"
     )]
     TooMany {
-        /// Plural noun: `rows`, `sources`.
+        /// Thing that there are too many of, as a plural noun: `rows`, `sources`.
         of: &'static str,
-        /// The largest number accepted.
+        /// Largest number accepted.
         most: u64,
     },
-    /// Something takes more bytes than it may.
+    /// A part of the file is too large.
     #[error("{part} takes more than {most} bytes; record anew")]
     TooLarge {
-        /// Which part of the file.
+        /// Name of the part.
         part: String,
-        /// The largest number of bytes accepted.
+        /// Largest size accepted, in bytes.
         most: u64,
     },
     /// A number is outside its range.
     #[error("{field} is {found}: it must be {allowed}; copy it again, or record anew")]
     Value {
-        /// Which number.
+        /// Name of the number.
         field: String,
-        /// The number found.
+        /// Number in the file.
         found: String,
-        /// The range.
+        /// Accepted range.
         allowed: &'static str,
     },
     /// Decoding a column could take any amount of memory.
     #[error("column {column} is stored in an unsupported encoding; write it with a dictionary")]
     Encoding {
-        /// Its number, counted from 0.
+        /// Number of the column, from 0.
         column: usize,
     },
-    /// The bytes have no meaning.
+    /// Part of the file makes no sense.
     #[error("{part} has no meaning; copy it again, or record anew")]
     Nonsense {
-        /// Which part of the file.
+        /// Name of the part.
         part: String,
     },
     /// The file cannot be read.
@@ -70,9 +69,9 @@ pub enum Excess {
 /// The footer of a file.
 #[derive(Debug)]
 pub(crate) struct Footer {
-    /// Its offset in the file.
+    /// Offset of the footer in the file.
     pub(crate) begin: u64,
-    /// Its bytes, without the length and the magic number that follow.
+    /// Contents, without the length and the magic number that follow.
     pub(crate) bytes: Bytes,
 }
 
@@ -80,7 +79,8 @@ impl Footer {
     /// Reads the footer of a file of `length` bytes. Returns `None` if the file is too short for
     /// one.
     pub(crate) fn read(length: u64, fetch: &Fetch) -> Result<Option<Self>, String> {
-        // A Parquet file ends with its footer, the footer's length in four bytes, and four more.
+        // A Parquet file ends with the footer, the footer's length in four bytes, and a four-byte
+        // magic number.
         let Some(rest) = length.checked_sub(8) else {
             return Ok(None);
         };
@@ -94,52 +94,55 @@ impl Footer {
     }
 }
 
-/// The bounds for a file of one size.
+/// The limits for a file of a given size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     size: u64,
 }
 
-/// Columns, and groups of columns, in a file: a recording has 19, and other tools may add some.
+/// Maximum number of columns, and of column groups, in a file. A recording has 19 columns, and
+/// other tools may add some.
 const COLUMNS: u64 = 256;
-/// Bytes fetched for a page header. A recording's takes 20; statistics may make it longer.
+/// Number of bytes to fetch for a page header. A recording's headers take 20; statistics may make
+/// them longer.
 const HEADER: u64 = 128;
-/// The longest page header accepted.
+/// Maximum length of a page header.
 const LONGEST_HEADER: u64 = 64 * 1024;
-/// Memory that a value of a decoded dictionary takes in addition to its bytes.
+/// Memory per value of a decoded dictionary, in addition to the value's bytes.
 const DICTIONARY_VALUE: u64 = 40;
 
 const MIB: u64 = 1 << 20;
 
 impl Bounds {
-    /// The bounds for a file of `size` bytes.
+    /// The limits for a file of `size` bytes.
     pub(crate) const fn new(size: u64) -> Self {
         Self { size }
     }
 
-    /// The size of the file.
+    /// Size of the file.
     pub(crate) const fn size(self) -> u64 {
         self.size
     }
 
-    /// Maximum number of structures in the footer. A column of a row group has five. They take
+    /// Maximum number of structures in the footer. A column of a row group has five, which take
     /// about 1 KiB of memory and 100 bytes of the file.
     const fn structures(self) -> u64 {
         16_384 + self.size / 32
     }
 
-    /// Maximum number of rows. Rows are read one at a time, so this bounds time, not memory. Rows
-    /// of an idle simulated machine compress to almost nothing.
+    /// Maximum number of rows. Rows are read one at a time, so this limits time, not memory: a file
+    /// of 100 kB takes at most some ten seconds. Rows of an idle simulated machine compress to
+    /// almost nothing.
     const fn rows(self) -> u64 {
-        256 * MIB + 64 * self.size
+        16 * MIB + 64 * self.size
     }
 
-    /// Maximum bytes of decompressed pages in memory at once.
+    /// Maximum size of all decompressed pages that are in memory at once.
     const fn pages(self) -> u64 {
         16 * MIB + 4 * self.size
     }
 
-    /// Checks the bytes of the footer before the library decodes them.
+    /// Checks the footer before the library decodes it.
     pub(crate) fn check_footer(self, footer: &[u8]) -> Result<(), Excess> {
         let mut columns = 0;
         let mut skimmer = Skimmer::new(footer);
@@ -164,7 +167,7 @@ impl Bounds {
         }
     }
 
-    /// Checks the numbers of the decoded footer.
+    /// Checks the numbers in the decoded footer.
     pub(crate) fn check_metadata(self, metadata: &ParquetMetaData) -> Result<(), Excess> {
         let (mut rows, mut bytes) = (0_u64, 0_u64);
         for group in metadata.row_groups() {
@@ -183,7 +186,7 @@ impl Bounds {
             let most = self.rows();
             return Err(Excess::TooMany { of: "rows", most });
         }
-        // Columns that share bytes could be read any number of times.
+        // If columns could share bytes, the same bytes could be read any number of times.
         if bytes > self.size {
             return Err(Excess::TooLarge {
                 part: "all columns together".to_owned(),
@@ -222,10 +225,10 @@ impl Bounds {
     }
 }
 
-/// The path of the list of columns in a footer.
+/// Path of the list of columns in a footer.
 const SCHEMA: &[i16] = &[2];
 
-/// A column of a row group.
+/// Properties of a column in a row group.
 struct Column {
     number: usize,
     rows: u64,
@@ -233,8 +236,8 @@ struct Column {
 }
 
 impl Column {
-    /// Checks the pages in this part of the file. Returns the memory needed for its dictionary and
-    /// its largest page.
+    /// Checks the column's pages in `place`, a range of the file. Returns the memory needed for the
+    /// dictionary and the largest page.
     fn check(&self, place: std::ops::Range<u64>, fetch: &Fetch) -> Result<u64, Excess> {
         let (mut dictionary, mut largest) = (0, 0);
         let mut at = place.start;
@@ -274,7 +277,7 @@ impl Column {
         Ok(())
     }
 
-    /// The page header at `at`, and its length.
+    /// The page header at offset `at`, and its length.
     fn header(&self, at: u64, end: u64, fetch: &Fetch) -> Result<(PageHeader, u64), Excess> {
         for most in [HEADER, LONGEST_HEADER] {
             let length = usize::try_from(most.min(end - at)).unwrap_or(0);
@@ -316,7 +319,7 @@ mod tests {
 
     use super::{Bounds, Column, Excess, Fetch};
 
-    /// Checks a column of 10 rows with these pages, in a file of `size` bytes.
+    /// Checks a column of 10 rows with `pages`, in a file of `size` bytes.
     fn check(pages: &'static [u8], size: u64) -> Result<u64, Excess> {
         let column = Column {
             number: 3,
@@ -330,7 +333,7 @@ mod tests {
         column.check(0..pages.len() as u64, &*fetch)
     }
 
-    /// A page without bytes: its type, its decompressed size, the header of its type.
+    /// Header of a page without contents: page type, decompressed size, and the type's own header.
     const fn page(kind: u8, field: u8, values: u8, encoding: u8) -> [u8; 14] {
         [
             0x15, kind, 0x15, 200, 1, 0x15, 0, field, 0x15, values, 0x15, encoding, 0, 0,
@@ -372,7 +375,7 @@ mod tests {
         assert_eq!(refused(&DELTA_LENGTH), Excess::Encoding { column: 3 });
         assert!(matches!(refused(&DICTIONARY), Excess::TooLarge { .. }));
         assert!(matches!(refused(&LARGE), Excess::TooLarge { .. }));
-        // A larger file may hold it.
+        // A larger file may contain such a page.
         assert!(check(&LARGE, 1 << 30).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! Writes schemas and columns.
+//! Writes the schemas and columns of Parquet files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-/// Definition levels, which mark the rows with a value. For lists, also repetition levels, which
-/// mark elements that continue a list.
+/// Definition levels mark rows that have a value. Repetition levels, for lists, mark elements that
+/// continue a list.
 pub(crate) type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
 
-/// A column with at most one value per row.
+/// Type of a column with at most one value per row.
 pub(crate) fn column_type(
     name: &str,
     physical: Physical,
@@ -40,8 +40,8 @@ pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
-/// Writes the next column of a row group, given the value of each row. Rows without a value are
-/// empty, which only an optional column can hold.
+/// Writes the next column of a row group, given each row's value. Only an optional column can
+/// contain rows without a value.
 pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     optional: bool,

@@ -45,13 +45,13 @@ struct Part {
     crc: u32,
 }
 
-/// An output that computes checksums of the data written through it.
+/// An output that computes checksums of everything written to it.
 pub(super) struct SummedOutput {
     inner: Box<dyn Write + Send>,
     hasher: Hasher,
     written: u64,
     parts: Vec<Part>,
-    /// The footer, held back until its checksum is known.
+    /// The footer, which is held back until its checksum is known.
     footer: Option<Vec<u8>>,
 }
 
@@ -114,11 +114,11 @@ impl Write for SummedOutput {
     }
 }
 
-/// Positions of the checksums in the bytes of a footer.
+/// Where a footer's bytes contain checksums.
 struct Digits {
-    /// Checksums of the row groups.
+    /// Range of the row groups' checksums.
     parts: Range<usize>,
-    /// Digits of the footer's checksum.
+    /// Range of the footer's own checksum.
     footer: Range<usize>,
 }
 
@@ -135,7 +135,7 @@ impl Digits {
     }
 }
 
-/// Reason why a file fails its checksums.
+/// Why a file fails its checksums.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The file could not be read.
@@ -144,13 +144,13 @@ pub(super) enum Failure {
     Footer,
 }
 
-/// The checksums found in a file.
+/// Which checksums a file has.
 pub(super) enum Found {
-    /// None: the file comes from another program.
+    /// The file has none: another program wrote it.
     None,
-    /// None, although the file claims to be written by ticktax.
+    /// The file has none, although it claims to be written by ticktax.
     Missing,
-    /// Checksums of the row groups. The footer's own checksum was correct.
+    /// The file has checksums for its row groups. The footer's own checksum is correct.
     Parts(Checksums),
 }
 
@@ -165,7 +165,8 @@ impl Checksums {
     ///
     /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also
     /// records its own name as the writer. The name alone cannot decide, because one changed byte
-    /// would then disable the checksums. They are ignored only if the first row group differs too.
+    /// would then disable the checksums. Checksums are ignored only if the first row group does not
+    /// match either.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
@@ -184,14 +185,14 @@ impl Checksums {
         Ok(Found::None)
     }
 
-    /// The checksums of the row groups, provided that the footer's is correct.
+    /// The row groups' checksums, if the footer's own checksum is correct.
     fn from_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
         let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
         let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
-        // Indexes lie between the last row group and the footer.
+        // Indexes are stored between the last row group and the footer.
         let start = parts.last().map_or(0, |part| part.end);
         let end = footer.begin + bytes.len() as u64;
         let mut hasher = Hasher::new();

@@ -12,12 +12,12 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use crate::parquet_file::{Excess, decode};
 
-/// Reason why a column cannot be used. The reader adds the file's name.
+/// Why a column cannot be used. The reader adds the file's name.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The column is missing or cannot be decoded.
     Damaged { column: &'static str, why: String },
-    /// The column contains an unknown word.
+    /// The column contains a word that this version does not know.
     UnknownWord { column: &'static str, word: String },
     /// A value is out of range, or there are too many values.
     Excess(Excess),
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// The position of a column in the file.
+/// Where a column is in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     name: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the top-level column `name`, which must hold values of type `T`.
+    /// Finds the top-level column `name`, which must contain values of type `T`.
     pub(super) fn find<T: DataType>(
         schema: &SchemaDescriptor,
         name: &'static str,
@@ -78,7 +78,7 @@ impl Place {
 }
 
 impl Place {
-    /// Index in the file.
+    /// Index of the column in the file.
     pub(super) fn index(&self) -> usize {
         self.index
     }
@@ -97,16 +97,16 @@ pub(super) struct Column<T: DataType> {
     name: &'static str,
     reader: ColumnReaderImpl<T>,
     optional: bool,
-    /// Rows read or skipped so far.
+    /// Number of rows read or skipped so far.
     position: usize,
     /// Values of the current batch. Rows without a value have no entry.
     values: Vec<T::T>,
-    /// For an optional column: one level per row, 0 if the row has no value.
+    /// One level per row of an optional column; 0 if the row has no value.
     levels: Vec<i16>,
 }
 
 impl<T: DataType> Column<T> {
-    /// Opens the column of `group` at `place`, which was found for the type `T`.
+    /// Opens the column of `group` at `place`, which must have been found for type `T`.
     pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
         let pages = decode(|| group.get_column_page_reader(place.index))
             .map_err(|why| Fault::damaged(place.name, why))?;
@@ -121,12 +121,12 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Name in the file.
+    /// Name of the column in the file.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// An error of this column.
+    /// An error in this column.
     pub(super) fn fault(&self, why: impl Into<String>) -> Fault {
         Fault::damaged(self.name, why)
     }

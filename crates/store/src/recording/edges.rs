@@ -49,7 +49,7 @@ pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,
     to: Column<ByteArrayType>,
-    /// Names seen so far. There are few distinct ones.
+    /// Names seen so far. Few are distinct, so equal ones share memory.
     names: HashMap<Vec<u8>, Arc<str>>,
 }
 

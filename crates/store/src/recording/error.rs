@@ -1,4 +1,4 @@
-//! Errors of reading and writing recordings, in words for the user.
+//! Errors of reading and writing recordings, worded for users.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use ticktax_model::recording::SCHEMA_VERSION;
 use crate::disk::{creation_words, error_words, is_full};
 use crate::parquet_file::Excess;
 
-/// Reason why a recording could not be written or read.
+/// Why a recording could not be written or read.
 ///
 /// Each message is one line: what was attempted, on which file, why it failed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum RecordingError {
     /// The file could not be created.
     #[error("cannot create the recording {}: {why}", path.display())]
     Create {
-        /// Requested file.
+        /// Path of the file.
         path: PathBuf,
         /// Reason, and what to do.
         why: String,
@@ -25,7 +25,7 @@ pub enum RecordingError {
     /// The file could not be written completely. No part of it was kept.
     #[error("cannot write the recording {}: {why}", path.display())]
     Write {
-        /// Requested file.
+        /// Path of the file.
         path: PathBuf,
         /// Reason, and what to do.
         why: String,
@@ -35,7 +35,7 @@ pub enum RecordingError {
     /// The file could not be opened or read.
     #[error("cannot read the recording {}: {why}", path.display())]
     Read {
-        /// Requested file.
+        /// Path of the file.
         path: PathBuf,
         /// Reason, and what to do.
         why: String,
@@ -46,7 +46,7 @@ pub enum RecordingError {
         path.display()
     )]
     NotParquet {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file starts like a Parquet file but does not end like one.
@@ -55,7 +55,7 @@ pub enum RecordingError {
         path.display()
     )]
     Truncated {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file is a Parquet file, but not from ticktax.
@@ -64,7 +64,7 @@ pub enum RecordingError {
         path.display()
     )]
     Foreign {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The recording has a newer schema than this program supports.
@@ -74,7 +74,7 @@ pub enum RecordingError {
         path.display(), SCHEMA_VERSION
     )]
     Newer {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
         /// Schema version of the file.
         found: u64,
@@ -82,7 +82,7 @@ pub enum RecordingError {
     /// The recording has a schema version that no ticktax ever wrote.
     #[error("{} says recording schema {found}, which no ticktax writes: record anew", path.display())]
     UnknownSchema {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
         /// Schema version of the file.
         found: u64,
@@ -93,15 +93,15 @@ pub enum RecordingError {
         path.display()
     )]
     Damaged {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// Damaged part.
+        /// Name of the damaged part.
         what: String,
     },
     /// Reading the file would take too much memory, or it contains an impossible number.
     #[error("{} is not read: {why}", path.display())]
     Refused {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
         /// Reason, and what to do.
         why: Excess,
@@ -109,9 +109,9 @@ pub enum RecordingError {
     /// The header is malformed.
     #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]
     Header {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// Error.
+        /// Why the header is malformed.
         why: String,
     },
     /// A column is missing or cannot be decoded.
@@ -120,23 +120,23 @@ pub enum RecordingError {
         path.display()
     )]
     Column {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// Column.
+        /// Name of the column.
         column: &'static str,
-        /// Error.
+        /// Why the column is damaged.
         why: String,
     },
-    /// A kind or owner that this version does not know.
+    /// A kind, owner or edge is unknown to this version.
     #[error(
         "the column `{column}` of {} says `{word}`, which this ticktax does not know: update \
          ticktax, or record anew",
         path.display()
     )]
     UnknownWord {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// `kind`, `owner` or `edge`.
+        /// Name of the column: `kind`, `owner` or `edge`.
         column: &'static str,
         /// Unknown word.
         word: String,
@@ -167,7 +167,7 @@ impl RecordingError {
         }
     }
 
-    /// An error of opening or reading a file.
+    /// An error from opening or reading a file.
     pub fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),

@@ -1,8 +1,9 @@
-//! Limits on the values of a recording. The header is checked when the file is opened, and rows are
+//! Limits on the values in a recording. The header is checked when the file is opened, and rows are
 //! checked as they are read.
 //!
 //! A recording can come from an untrusted source. Analyses do not check numbers again, so every
-//! number that they add, multiply or allocate by is checked here. `docs/data.md` lists the limits.
+//! number that they add, multiply or use as a size is checked here. `docs/reference/data.md` lists the
+//! limits.
 
 mod json;
 
@@ -16,35 +17,36 @@ use crate::parquet_file::{Bounds, Excess};
 
 pub(super) use json::check as check_json;
 
-/// Points in time, in ns: within 73 years of 0.
+/// Points in time, in ns.
 const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
-/// Lengths, in ns: up to 9.1 years.
+/// Lengths of intervals, in ns.
 const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
-/// Own times, in ns. An own time can be negative, because interruptions are measured more precisely
-/// than the interval that contains them.
+/// Self times, in ns. A self time can be negative, because interruptions are measured more
+/// precisely than the interval that contains them.
 const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
-/// Intervals in a sum.
+/// Numbers of intervals in a sum.
 const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
 /// CPU numbers.
 const CPU: Limit = Limit::from_zero(13, "between 0 and 8191");
-/// Sum of all lengths and own times: 146 years of CPU time. Twice this still fits into 64 bits.
+/// Maximum sum of all lengths and self times: 146 years of CPU time. Twice this still fits into 64
+/// bits.
 const ALL_TIME: u128 = 1 << 62;
-/// Number of intervals in all rows.
+/// Maximum number of intervals in all rows.
 const ALL_INTERVALS: u128 = 1 << 53;
-/// Bytes of a name in a row.
+/// Maximum length of a name in a row, in bytes.
 const NAME: usize = 4_096;
-/// Bytes of a kind, owner or edge word that a message shows.
+/// Maximum number of bytes of an unknown kind, owner or edge that a message quotes.
 const WORD: usize = 40;
-/// Characters of an error message from a library.
+/// Maximum length of an error message from a library, in characters.
 const LINE: usize = 240;
-/// Tick frequencies. No kernel exceeds 1,200 Hz, but the model does.
+/// Accepted tick frequencies, in Hz. No kernel exceeds 1,200 Hz, but the model does.
 const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
-/// Maximum length of header lists with an entry per CPU and probe.
+/// Maximum length of header lists with one entry per CPU and probe.
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
-/// Maximum length of header lists with an entry per thread or process.
+/// Maximum length of header lists with one entry per thread or process.
 const PER_THREAD: usize = 1 << 18;
 const _: () = assert!(CpuList::MAX_CPU == 8_191, "the limit CPU must match");
-/// Seconds from 1970 to the year 2242.
+/// Latest accepted wall-clock time: the year 2242, in seconds since 1970.
 const LATEST_UNIX: i64 = 1 << 33;
 
 /// Maximum number of sources in a recording of `size` bytes.
@@ -57,7 +59,6 @@ const fn name_bytes(size: u64) -> u64 {
     (4 << 20) + 2 * size
 }
 
-/// Checks the values of a header.
 pub(super) fn check_header(header: &Header) -> Result<(), Excess> {
     for (hz, field) in [
         (header.machine.hz_configured, "the machine's HZ"),
@@ -155,7 +156,7 @@ fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess
     }
 }
 
-/// The first bytes of a word: enough for every known word and for an error message.
+/// The first bytes of `word`: enough for every known word and for an error message.
 pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
@@ -191,7 +192,7 @@ pub(super) struct RowLimits {
 }
 
 impl RowLimits {
-    /// Empty totals for a file with these bounds.
+    /// Totals of 0, for a file with these limits.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             time: 0,
@@ -244,7 +245,7 @@ impl RowLimits {
         })
     }
 
-    /// Accounts for a name from the column `column` that will be kept in memory.
+    /// Counts a name from `column` that will be kept in memory.
     pub(super) fn take_name(&mut self, column: &'static str, name: &[u8]) -> Result<(), Excess> {
         if name.len() > NAME {
             return Err(Excess::TooLarge {
@@ -273,10 +274,9 @@ impl RowLimits {
     }
 }
 
-/// Range of a column's values: `bits` bits, starting at `-offset`.
+/// The accepted range of a column: 2^`bits` values, from `-offset` up.
 ///
-/// Ranges are powers of two, so OR-ing all values together checks a whole column with one
-/// comparison.
+/// Ranges are powers of two, so OR-ing all values checks a whole column with one comparison.
 #[derive(Clone, Copy)]
 struct Limit {
     offset: i64,
@@ -303,8 +303,8 @@ impl Limit {
         }
     }
 
-    /// Distance of a number from the minimum. It wraps around for smaller numbers, far beyond the
-    /// maximum.
+    /// Distance of a number from the minimum. For a number below the minimum, it wraps around to
+    /// far beyond the maximum.
     const fn above_least(self, number: i64) -> u64 {
         number.wrapping_add(self.offset).cast_unsigned()
     }

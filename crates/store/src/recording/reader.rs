@@ -22,7 +22,7 @@ use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 /// The first and the last four bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Reads a recording's file. Unknown columns are ignored.
+/// Reads a recording's file. Ignores unknown columns.
 pub struct RecordingReader {
     path: PathBuf,
     file: ParquetFile,
@@ -264,7 +264,7 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
 
 /// Finds the checksums of a file and compares the footer with its own.
 fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
-    // Without a footer, the Parquet library reports the error.
+    // The Parquet library reports a missing footer.
     let Some(footer) = file.footer() else {
         return Ok(Found::None);
     };
@@ -279,7 +279,7 @@ fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
 
 /// Parses the header of a file if it has the schema of this version.
 fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
-    /// The only field that headers of all schemas share.
+    /// The only field that headers of all schema versions share.
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,

@@ -14,10 +14,10 @@ use super::limits::{Numbers, RowLimits, short};
 use super::schema;
 use crate::parquet_file::Bounds;
 
-/// Rows decoded per batch: few enough to stay in the processor's cache.
+/// Number of rows decoded per batch: few enough to stay in the CPU's cache.
 const BATCH_ROWS: usize = 4096;
 
-/// Positions of the columns.
+/// Where the columns are in the file.
 pub(super) struct Places {
     cpu: Place,
     start: Place,
@@ -35,7 +35,7 @@ pub(super) struct Places {
     histogram: Place,
     source_id: Place,
     due: Place,
-    /// Missing in files from before edges were introduced.
+    /// `None` in files from before edges were introduced.
     edges: Option<EdgePlaces>,
 }
 
@@ -171,7 +171,7 @@ fn text(
     }
 }
 
-/// Like [`text`], for a column with few distinct words. A longer value is cut off.
+/// Like [`text`], for a column with few distinct words. Cuts off longer values.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
@@ -182,13 +182,13 @@ fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault>
 pub(super) struct Known {
     /// All sources with the ids that rows use.
     pub(super) table: SourceTable,
-    /// Ids, by number in the file.
+    /// Ids in `table`, by the source's number in the file.
     ids: Vec<Option<SourceId>>,
     limits: RowLimits,
 }
 
 impl Known {
-    /// An empty table for a file with these bounds.
+    /// An empty table for a file with these limits.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             table: SourceTable::default(),
@@ -197,7 +197,7 @@ impl Known {
         }
     }
 
-    /// The id of the source with this number in the file, if it has appeared.
+    /// The id of the source with this `number` in the file, if it has appeared.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
@@ -331,7 +331,7 @@ pub(super) fn replay_group(
     Ok(())
 }
 
-/// The sum in a row with a histogram.
+/// The sum stored in a row with a histogram.
 fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
     let damaged = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();

@@ -13,11 +13,11 @@ use super::checksum;
 /// Key of the header in the file's key-value metadata.
 pub(super) const HEADER_KEY: &str = "ticktax";
 
-/// Rows per row group, which a writer buffers in memory.
+/// Number of rows per row group. A writer buffers this many in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
-/// Limit of `source_id` when writing, exclusive. Recordings of real machines stay far below it. For
-/// a small file, the reader's limit is lower.
+/// Limit for `source_id` when writing, exclusive. Recordings of real machines stay far below it.
+/// For a small file, the reader's limit is lower.
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";
@@ -35,20 +35,21 @@ pub(super) const COUNT: &str = "count";
 pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
-/// Frames only: due time.
+/// Due time of a frame. Empty in other rows.
 pub(super) const DUE: &str = "due_ns";
-/// Edges only: kind.
+/// Kind of an edge. Empty in other rows.
 pub(super) const EDGE: &str = "edge";
-/// Edges only: woken thread.
+/// Thread that an edge woke. Empty in other rows.
 pub(super) const EDGE_TID: &str = "edge_tid";
-/// Edges only: function of the queued work item, or name of the raised softirq.
+/// Function of the work item that an edge queued, or name of the softirq that it raised. Empty in
+/// other rows.
 pub(super) const EDGE_TO: &str = "edge_to";
 
-/// Columns in the order of the file, which is the order in which the writer fills them.
+/// Columns in the order in which the file stores them and the writer fills them.
 ///
 /// `source_id` numbers the sources within the file. Rows with the same number have the same words,
-/// so a reader decodes the words once per source instead of once per row. Most of its speed comes
-/// from that.
+/// so a reader decodes the words once per source instead of once per row. Most of the reader's
+/// speed comes from that.
 const MESSAGE: &str = "message ticktax {
     REQUIRED INT32 cpu;
     REQUIRED INT64 start_ns;

@@ -1,4 +1,4 @@
-//! Writes a recording in row groups.
+//! Writes a recording, one row group at a time.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -23,8 +23,8 @@ use crate::parquet_file::{parquet_words, put_column};
 ///
 /// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
 /// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
-/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk holds at most a file
-/// with the hidden name `.NAME.PID-N.part`, which remains only if the process is killed.
+/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk contains at most a
+/// hidden file called `.NAME.PID-N.part`, which remains only if the process is killed.
 pub struct RecordingWriter {
     path: PathBuf,
     // Declared before `temporary`, so that everything is flushed before the file is removed.
@@ -63,7 +63,7 @@ impl RecordingWriter {
         Self::create_in(&path, temporary, |file| Box::new(file))
     }
 
-    /// Like [`RecordingWriter::create`], but writes through the result of `wrap`. Tests use it to
+    /// Like [`RecordingWriter::create`], but passes the output through `wrap`. Tests use it to
     /// simulate a full disk.
     pub(super) fn create_through(
         path: &Path,
@@ -178,8 +178,7 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     }
 }
 
-/// The header as JSON, after checking that a reader can parse it. JSON cannot represent numbers
-/// that are not finite.
+/// The header as JSON, if a reader can parse it. JSON cannot represent numbers that are not finite.
 fn header_json(header: &Header) -> Result<String, String> {
     let header = Header {
         schema: SCHEMA_VERSION,
@@ -216,19 +215,19 @@ impl From<&Source> for Words {
     }
 }
 
-/// Numbers of the sources in the file.
+/// Assigns the sources' numbers in the file.
 #[derive(Default)]
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
-    /// The file's ids, by the caller's id. These are only hints, because the caller may use several
-    /// tables.
+    /// Ids in `table`, by the caller's ids. These are only hints, because the caller may use
+    /// several tables.
     hints: Vec<Option<SourceId>>,
 }
 
 impl Sources {
-    /// The file's number of the source with the caller's `id`; `None` if there are too many
-    /// sources.
+    /// The number in the file of the source with `id` in the caller's `sources`; `None` if there
+    /// are too many sources.
     fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
         let source = sources.get(id);
         let place = id.0 as usize;
@@ -253,7 +252,7 @@ impl Sources {
     }
 }
 
-/// Rows of the next row group, by column.
+/// Rows of the next row group, stored by column.
 #[derive(Default)]
 struct Buffer {
     sources: Sources,
@@ -287,7 +286,7 @@ impl Buffer {
         self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
     }
 
-    /// Adds a row; `false` if there are too many sources.
+    /// Adds a row. Returns `false` if there are too many sources.
     fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
@@ -338,7 +337,7 @@ impl Buffer {
                 .filter_map(|&id| all.get(usize::try_from(id).ok()?))
         };
         let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
-        // A row has a value in all three thread columns or in none.
+        // Rows have a value in all three thread columns or in none.
         let levels: Vec<i16> = words()
             .map(|words| i16::from(words.tid.is_some()))
             .collect();
@@ -391,7 +390,7 @@ impl Buffer {
     }
 }
 
-/// Columns of edges. Each has one level per row: 1 if the row has a value.
+/// Columns that only edges have. Each has one level per row: 1 if the row has a value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,
@@ -442,8 +441,8 @@ impl Edges {
     }
 }
 
-/// Counts as little-endian 32-bit numbers, without trailing zeros. The counts of a one-second
-/// window fit into 32 bits.
+/// Encodes a histogram's counts as little-endian 32-bit numbers, without trailing zeros. The counts
+/// of a one-second window fit into 32 bits.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts

@@ -26,7 +26,7 @@ Examples:
                                           also keep the seconds around each, as `record` does
 
 Once all programs are attached, the agent gives up its rights: as root it becomes --user.
-contrib/ has a systemd unit, alert rules and a dashboard. docs/agent.md describes the metrics
+contrib/ has a systemd unit, alert rules and a dashboard. docs/reference/agent.md describes the metrics
 and the files.";
 
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ pub(crate) enum CaseQuestion {
     },
     /// Print the published figures, their source, and which of them calibrate the model
     Show {
-        /// Name of a case, or your own case file (docs/casebook.md)
+        /// Name of a case, or your own case file (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
@@ -43,7 +43,7 @@ pub(crate) enum CaseQuestion {
     /// Run the model and compare it with the published figures, row by row
     #[command(after_long_help = CODES)]
     Run {
-        /// Name of a case, or your own case file (docs/casebook.md)
+        /// Name of a case, or your own case file (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
@@ -69,7 +69,7 @@ pub(crate) enum CaseQuestion {
     },
     /// Fit the model's constants, and print how well they predict the other rows
     Fit {
-        /// Name of a case, or your own case file (docs/casebook.md)
+        /// Name of a case, or your own case file (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 

@@ -116,7 +116,7 @@ pub(crate) fn samples_miss(
 /// Checks that the statement has the recorded time of the program, and that the time recorded
 /// within its events is the time that it measured there. Returns its CPU clock over its lifetime.
 /// That clock does not bound them: the kernel charges a thread from its wake-up on, and charges the
-/// preempted thread only until then (docs/accounting.md).
+/// preempted thread only until then (docs/explanation/accounting.md).
 fn its_time_is_accurate(
     audited: Audited<'_>,
     program: &ProgramCheck,

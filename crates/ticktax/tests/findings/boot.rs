@@ -140,7 +140,7 @@ fn high_resolution() -> Vec<Case> {
                 CONFIG,
                 (TIMERS, "  .hres_active    : 1\n  .hres_active    : 0\n"),
             ],
-            Found("up to a whole one late"),
+            Found("up to one tick late"),
         ),
         case(
             "highres-not-as-asked",
@@ -215,7 +215,7 @@ fn nohz_full() -> Vec<Case> {
                 (CMDLINE, "nohz_full=90"),
                 (NOHZ_FULL, " (null)\n"),
             ],
-            Found("no CPU is in the list"),
+            Found("its list of CPUs is empty"),
         ),
         case(
             "nohz-full-without-effect",

@@ -54,7 +54,7 @@ fn lost_writes() -> Vec<Case> {
             "fsync-without-barrier",
             "an ext4 that trusts its disk",
             &[(FSTAB, &ext("nobarrier")), (MOUNTS, &ext("rw,nobarrier"))],
-            Found("mounted nobarrier"),
+            Found("mounted with nobarrier"),
         ),
         case(
             "fsync-without-barrier",
@@ -80,7 +80,7 @@ fn lost_writes() -> Vec<Case> {
             "nfs-soft-mount",
             "mounted by a program, without a line",
             &[(MOUNTS, &nfs("rw,soft"))],
-            Found("no line of /etc/fstab"),
+            Found("not in /etc/fstab"),
         ),
         case(
             "fsync-without-barrier",
@@ -111,7 +111,7 @@ fn waits() -> Vec<Case> {
                     "rw\nnodelalloc\nbarrier\ndata=ordered\n",
                 ),
             ],
-            Found("what every program wrote"),
+            Found("all data that programs wrote"),
         ),
         case(
             WAITS,
@@ -195,7 +195,7 @@ fn programs() -> Vec<Case> {
             OFF,
             "all programs",
             &[("etc/ld.so.preload", "/usr/lib/libeatmydata.so\n")],
-            Found("every program's fsync does nothing"),
+            Found("fsync does nothing in any program"),
         ),
         case(
             OFF,

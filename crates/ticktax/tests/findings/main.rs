@@ -74,7 +74,7 @@ fn every_rule_has_a_positive_and_a_negative_case() {
 
 #[test]
 fn the_documentation_has_a_row_for_every_rule_and_no_other() {
-    let page = include_str!("../../../../docs/findings.md");
+    let page = include_str!("../../../../docs/reference/findings.md");
     let rows = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next());

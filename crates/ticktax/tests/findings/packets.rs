@@ -147,26 +147,27 @@ fn buffers() -> Vec<Case> {
             "a stall",
             &[MOST],
             stalled,
-            "400 datagrams lost; the longest that a thread of it was woken by a packet and did not run was \
-             17.0 ms, behind backup",
+            "400 datagrams lost; after a packet woke it, one of its threads waited 17.0 ms to run, \
+             behind backup",
         ),
         lost(
             "what to do about it",
             &[MOST],
             stalled,
-            "a buffer for what comes in 17.0 ms at least: sysctl -w net.core.rmem_max=425984",
+            "make the buffer large enough for at least 17.0 ms of traffic: run `sysctl -w \
+             net.core.rmem_max=425984",
         ),
         lost(
             "no stall",
             &[MOST],
             || None,
-            "have the program read more often",
+            "make the program read more often",
         ),
         lost(
             "nothing known of buffers",
             &[],
             || None,
-            "rmem_max = not read",
+            "rmem_max = unknown",
         ),
         Case {
             measured: |header| {
@@ -182,7 +183,8 @@ fn buffers() -> Vec<Case> {
                 &[MOST],
                 stalled,
                 Found(
-                    "socket 1 of process 10, as it does where its buffer is full; 299520 of 300000 bytes",
+                    "socket 1 of process 10, which happens when its buffer is full; 299520 of its \
+                     300000 bytes",
                 ),
             )
         },
@@ -243,7 +245,10 @@ fn steering() -> Vec<Case> {
         much(
             "all CPUs",
             &all,
-            Found("run on CPU 1, where NET_RX interrupted the program for 40.0 ms in 400 softirqs"),
+            Found(
+                "packets wake its threads on CPU 1, where NET_RX interrupted the program for 40.0 \
+                 ms in 400 softirqs",
+            ),
         ),
         much(
             "which to take instead",
@@ -312,7 +317,7 @@ fn interrupting() -> Vec<Case> {
             "where it goes",
             &all,
             own,
-            Found("interrupt 38 (eth0-rx-0) goes to CPU 1"),
+            Found("interrupt 38 (eth0-rx-0) may run on CPU 1"),
         ),
         much(
             "where it could go",
@@ -399,14 +404,15 @@ fn offloads() -> Vec<Case> {
             |header| received(header, 40_000),
             || softirqs(800),
             Found(
-                "ethtool -K eth0 gro on; what it saves on this kernel: ticktax net pair --vary gro=0,1",
+                "run `ethtool -K eth0 gro on`; measure the saving on this kernel with `ticktax \
+                 net pair --vary gro=0,1`",
             ),
         ),
         with_softirqs(
             "its cost",
             |header| received(header, 40_000),
             || softirqs(800),
-            Found("NET_RX and NET_TX, 2.0 % of all CPU time"),
+            Found("NET_RX and NET_TX (2.0 % of all CPU time)"),
         ),
         with_softirqs(
             "few packets",
@@ -441,14 +447,14 @@ fn budgets() -> Vec<Case> {
             "often",
             &[BUDGET, TIME],
             || squeezed(40),
-            Found("40 times on CPU 1, of 9000 frames"),
+            Found("40 times on CPU 1, which received 9000 frames"),
         ),
         with(
             RULE,
             "its cost",
             &[BUDGET, TIME],
             || squeezed(40),
-            Found("of 50 wake-ups 1 came through it, at most 4.00 ms late"),
+            Found("of 50 wake-ups, 1 were by ksoftirqd, up to 4.00 ms late"),
         ),
         with(
             RULE,
@@ -462,7 +468,7 @@ fn budgets() -> Vec<Case> {
             "on a kernel without a limit of time",
             &[BUDGET],
             || squeezed(40),
-            Found("sysctl -w net.core.netdev_budget=600;"),
+            Found("sysctl -w net.core.netdev_budget=600`;"),
         ),
         with(RULE, "now and then", &[BUDGET], || squeezed(3), Silence),
         with(RULE, "no packets", &[BUDGET], || None, Silence),

@@ -153,7 +153,7 @@ fn fstab_kinds() -> Vec<Case> {
                 (FSTAB, "UUID=7-7 / ext3 defaults 0 1\n"),
                 (MOUNTS, "/dev/root / ext2 rw,relatime 0 0\n"),
             ],
-            Found("without a journal"),
+            Found("no journal"),
         ),
         case(
             KIND,

@@ -121,7 +121,7 @@ pub(crate) fn verbs_that_no_guest_can_run_are_refused() {
                 "pace",
             ],
             2,
-            "--tcg can",
+            "use --tcg",
         ),
         (
             &["--case", "frame-rate-vs-hz", "--vary", "cmdline=nohz=off"],
@@ -179,7 +179,7 @@ pub(crate) fn a_hanging_guest_is_stopped() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    one_line(&complaint(&output), "did not end within 2 s");
+    one_line(&complaint(&output), "stopped the guest after 2 s");
     assert_eq!(running_in(folder.path()), [""; 0]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -127,32 +127,29 @@ pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), F
 }
 
 pub(crate) fn invalid_factors_are_refused_before_any_run() -> Result<(), Failed> {
-    refused(
-        &["--vary", "speed=1,2"],
-        "nothing of this name can be varied",
-    )?;
+    refused(&["--vary", "speed=1,2"], "unknown factor")?;
     refused(
         &["--vary", "net.ipv4.tcp_nothing=0,1"],
-        "there is no sysctl net.ipv4.tcp_nothing",
+        "no sysctl net.ipv4.tcp_nothing",
     )?;
-    refused(
-        &["--vary", "net.ipv4.tcp_sack=0,many"],
-        "does not take `many`",
-    )?;
+    refused(&["--vary", "net.ipv4.tcp_sack=0,many"], "to `many`")?;
     refused(
         &["--vary", "net.ipv4.tcp_mem=1 2 3,4 5 6"],
-        "the whole machine's",
+        "belongs to the whole machine",
     )?;
     refused(
         &["--vary", "congestion=cubic,fast"],
-        "congestion cannot be fast",
+        "cannot set a socket's congestion to fast",
     )?;
-    refused(&["--vary", "mss=10,1460"], "mss cannot be 10")?;
-    refused(&["--vary", "mtu=64,1500"], "an MTU of 64 bytes cannot be")?;
+    refused(
+        &["--vary", "mss=10,1460"],
+        "cannot set a socket's mss to 10",
+    )?;
+    refused(&["--vary", "mtu=64,1500"], "invalid MTU 64")?;
     refused(&["--vary", "delay=0,301ms"], "0 to 300ms")?;
     refused(
         &["--vary", "tcp_sack=0,1", "--vary", "net.ipv4.tcp_sack=0,1"],
-        "tcp_sack is the same",
+        "it is already varied, as tcp_sack",
     )?;
     for (option, value, vary) in [
         ("--size", "512", "size=512,1k"),

@@ -192,7 +192,7 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
         let output = limited(&format!("-n {limit}"), audit).output()?;
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         check(complaint.lines().count() == 1, || complaint.clone())?;
-        let words = format!("only {limit} files open");
+        let words = format!("limit of {limit} open files");
         check(complaint.contains(&words), || complaint.clone())?;
     }
     Ok(())

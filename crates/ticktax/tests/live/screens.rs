@@ -242,7 +242,7 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
         &format!("{} audit --probe none -- {command}", ticktax()),
         // The audited program has the name of this binary.
         &named,
-        &["THROTTLED", "The CPU quota of"],
+        &["THROTTLED", "Raise the CPU quota"],
     )
 }
 
@@ -332,7 +332,7 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     shows(
         &report(&file),
         "vm-7 SIMULATED, ",
-        &["20.0 % stolen", "steal", "The hypervisor had the CPUs for"],
+        &["20.0 % stolen", "steal", "the hypervisor or firmware took"],
     )
 }
 

@@ -36,16 +36,20 @@ fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
             "did you mean vm.swappiness",
         ),
         (&["vm.swappiness=1,201", "--", "true"], 2, "0 to 200"),
-        (&["proc.nice=1", "--", "true"], 2, "compares two"),
+        (&["proc.nice=1", "--", "true"], 2, "compares at least two"),
         (&["proc.nice=0,0", "--", "true"], 2, "are the same"),
         (&["vm.min_free_kbytes=2000,4000", "--", "true"], 2, "--yes"),
         (&["boot.isolcpus=1,2", "--", "true"], 2, "lab run"),
         (
             &["proc.nice=0,1", "--", "/nonexistent"],
             127,
-            "no such program",
+            "program not found",
         ),
-        (&["proc.nice=0,1", "--", "/etc/passwd"], 126, "its mode"),
+        (
+            &["proc.nice=0,1", "--", "/etc/passwd"],
+            126,
+            "its permissions",
+        ),
         (
             &["proc.nice=0,1", "--fail-if", "x", "--", "true"],
             2,
@@ -64,7 +68,7 @@ fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
         (
             &["proc.nice=0,1", "--pid", "1", "--metric", "time"],
             2,
-            "is of a command",
+            "requires a command",
         ),
         (&["proc.nice=0,1", "--cpu", "0", "--", "true"], 2, "--cpu"),
         (

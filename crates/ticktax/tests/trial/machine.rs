@@ -211,7 +211,7 @@ fn settings_changed_by_other_programs_are_left_alone() -> Result<(), Failed> {
     fs::write(QUIET_FILE, "77")?;
     let output = running.output();
     let why = text(&output.stderr);
-    let is_reported = why.contains("another program changes it too");
+    let is_reported = why.contains("another program sets it too");
     check(output.status.code() == Some(1) && is_reported, || {
         why.clone()
     })?;

@@ -1,4 +1,4 @@
-//! Runs the stories of `docs/try.md` as written there.
+//! Runs the stories of `docs/reference/try.md` as written there.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::text;
 use crate::fixture::{Place, check, verdict};
 
-const PAGE: &str = include_str!("../../../../docs/try.md");
+const PAGE: &str = include_str!("../../../../docs/reference/try.md");
 /// The comment before a story: `<!-- story NAME: METRIC WHAT, … -->`.
 const MARK: &str = "<!-- story ";
 /// A small effect is below this.

@@ -148,12 +148,14 @@ fn invalid_cases_are_refused_in_one_line() {
         ("hz", "herz"),
         ("task.game.fps", "no column `nothing`"),
         ("value = 31.3", "a value"),
-        ("sets = \"task.game.work\"", "`sets` nothing"),
-        ("100 / 8", "is no formula"),
+        ("sets = \"task.game.work\"", "must have `sets`"),
+        ("100 / 8", "is not a formula"),
         ("server.toml", "no such file"),
         ("5ms ± 500us", "is longer than 24h"),
-        ("rows = [", "rows: at most 1000"),
+        ("rows = [", "give at most 1000"),
+        ("a pipe", "is not a regular file"),
     ];
+    nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     for (place, (from, what)) in broken.into_iter().enumerate() {
         let text_of = match from {
             "" => String::new(),
@@ -181,6 +183,7 @@ fn invalid_cases_are_refused_in_one_line() {
                 let rows = rows.concat();
                 example.replacen(from, &format!("{from}\n{rows}"), 1)
             }
+            "a pipe" => example.replace("server.toml", "pipe"),
             _ => example.replace(from, "gone.toml"),
         };
         let path = folder.path().join("my.toml");

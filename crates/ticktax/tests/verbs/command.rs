@@ -43,7 +43,7 @@ fn an_offline_cpu_is_named_with_the_online_ones() {
     assert_eq!(output.status.code(), Some(2));
     let complaint = complaint(&output);
     assert!(
-        complaint.contains("CPU 8000 is not online here: choose from 0"),
+        complaint.contains("CPU 8000 is not online: choose from 0"),
         "{complaint}"
     );
 }
@@ -416,7 +416,7 @@ fn lists_of_numbers_are_compared() {
         "B is better",
         "-2.53 %",
         "p = 0.0022",
-        "both lists are sorted",
+        "both lists are in sorted order",
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
@@ -436,7 +436,7 @@ fn lists_of_numbers_are_compared() {
     for (arguments, code, hint) in [
         (&[&*stock, &two][..], 2, "--column NAME: 1 old, 2 new"),
         (&[&*stock, &two, "--column", "x"], 2, "no column `x`"),
-        (&[&*stock, &statement], 2, "two of the same kind"),
+        (&[&*stock, &statement], 2, "two files of the same kind"),
         (&[&*stock, "/no/such/file"], 1, "/no/such/file"),
         (
             &[&*statement, &statement, "--better", "lower"],

@@ -84,7 +84,7 @@ fn listed_knobs_can_be_shown_and_read() {
     let about = knobs.iter().find(|knob| knob["id"] == "vm.swappiness");
     let about = about.unwrap()["about"].as_str().unwrap();
     assert!(words.join(" ").contains(about), "{page}");
-    for word in ["0 to 200", "/proc/sys/vm/swappiness", "Trades", "safe"] {
+    for word in ["0 to 200", "/proc/sys/vm/swappiness", "Effect", "safe"] {
         assert!(page.contains(word), "{page}");
     }
     let get = ticktax(&["knob", "get", "boot.isolcpus"]);
@@ -131,7 +131,7 @@ fn invalid_requests_are_refused_in_one_line() {
         (
             &["knob", "get", "proc.nice", "--pid", "8388608"],
             1,
-            "it has ended",
+            "no such task",
         ),
         (
             &["knob", "get", "disk.scheduler", "--disk", "../x"],
@@ -224,7 +224,7 @@ fn a_recording_named_as_the_journal_stays_unchanged() {
         assert_eq!(output.status.code(), Some(1));
         let complaint = complaint(&output);
         assert!(
-            complaint.contains("not a journal of ticktax and was left unchanged"),
+            complaint.contains("not a ticktax journal and was left unchanged"),
             "{complaint}"
         );
         assert!(fs::read(&recording).unwrap() == bytes);
@@ -260,7 +260,9 @@ fn a_cut_journal_is_copied_and_the_page_names_the_copy() {
     let page = text(&output.stdout);
     let words: Vec<&str> = page.split_whitespace().collect();
     assert!(
-        words.join(" ").contains("unreadable end was cut off"),
+        words
+            .join(" ")
+            .contains("unreadable end of the journal was cut off"),
         "{page}"
     );
     let copy = fs::read(folder.path().join("copy.damaged.1")).unwrap();

@@ -37,12 +37,9 @@ fn invalid_arguments_exit_with_2_and_a_hint() {
             (&["pair", "--loss", "21%"], "0 to 20 %"),
             (&["pair", "--loss", "0.1"], "such as 0.1%"),
             (&["pair", "--soak", "--untraced"], "cannot be used with"),
-            (&["send", "server:99999"], "no address of a host and a port"),
+            (&["send", "server:99999"], "invalid address"),
             (&["send"], "HOST"),
-            (
-                &["recv", "--listen", "here"],
-                "no address of a host and a port",
-            ),
+            (&["recv", "--listen", "here"], "invalid address"),
         ],
     );
 }
@@ -131,7 +128,7 @@ fn a_killed_receiver_ends_the_sender_with_partial_results() {
     child.wait().unwrap();
     let output = sender.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("went away"));
+    assert!(complaint(&output).contains("disconnected"));
     let statement = statement(&output);
     assert_eq!(
         statement.sender.unwrap().ended_early,

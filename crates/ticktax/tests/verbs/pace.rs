@@ -32,9 +32,9 @@ fn invalid_arguments_exit_with_2_and_a_hint() {
             (&["--pid", "1", "--rate", "35"], "--pid"),
             (
                 &["--rate", "400", "--work", "3ms"],
-                "3.00 ms of work do not fit into a frame of 2.50 ms",
+                "3.00 ms of work does not fit into a 2.50 ms frame",
             ),
-            (&["--vary", "rate=35,400", "--work", "3ms"], "do not fit"),
+            (&["--vary", "rate=35,400", "--work", "3ms"], "does not fit"),
             (&["--work", "-3ms"], "invalid duration `-3ms`"),
             (&["--for", "-1s"], "20s, 500ms"),
             (&["--pid", "abc"], "invalid PID"),

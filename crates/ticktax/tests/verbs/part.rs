@@ -143,9 +143,9 @@ fn invalid_parts_are_refused_in_one_line() {
     let recording = recording.to_str().unwrap();
     for (arguments, why) in [
         (&["--from", "14s", "--to", "12s"][..], "before it begins"),
-        (&["--from", "12s", "--to", "12s"], "no time is between"),
-        (&["--from", "31s"], "31.0 s is not in the recording"),
-        (&["--to", "40s"], "40.0 s is not in the recording"),
+        (&["--from", "12s", "--to", "12s"], "is empty"),
+        (&["--from", "31s"], "31.0 s is outside the recording"),
+        (&["--to", "40s"], "40.0 s is outside the recording"),
     ] {
         let output = ticktax(&[&["report", recording], arguments].concat());
         assert_eq!(output.status.code(), Some(2));

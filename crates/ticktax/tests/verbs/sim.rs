@@ -206,7 +206,7 @@ fn a_file_without_work_is_refused_in_one_line() {
     let wrong = put("wrong.toml", b"length = \"1s\"\ncolour = 1\n");
     let far = put("far.toml", GAME.replace("cpu = 0", "cpu = 9").as_bytes());
     for (load, hint) in [
-        (&*proc, "level proc"),
+        (&*proc, "recorded without root"),
         (&empty, "nothing ran in it"),
         (&sums, "--keep spans"),
         (&cut, "cut short"),
@@ -214,7 +214,7 @@ fn a_file_without_work_is_refused_in_one_line() {
         ("missing.toml", "no such file"),
         ("missing.parquet", "missing.parquet"),
         (&wrong, "wrong.toml:2: "),
-        (&far, "pinned to a CPU that is not there"),
+        (&far, "pinned to a CPU that does not exist"),
     ] {
         is_refused(load, &[], 1, hint);
     }
@@ -270,7 +270,7 @@ fn invalid_settings_are_refused_in_one_line() {
         (&["--vary", "sleep=doze"], 2, "nanosleep"),
         (&["--vary", "rate=0"], 2, "rate: "),
         (&["--vary", "phase_of_the_moon=1"], 2, "phase_of_the_moon"),
-        (&["--vary", "rate=60"], 2, "rate, rule and sleep"),
+        (&["--vary", "rate=60"], 2, "rate, rule or sleep"),
         (&["--asked", "60"], 2, "--asked"),
         (
             &["--save", "/nonexistent/x.parquet"],
@@ -337,7 +337,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
     };
     let page = report(&[]);
     for words in [
-        "Hz (SIMULATED)",
+        "Hz loop (SIMULATED)",
         "rule deadline",
         "sleep nanosleep",
         "39.526 Hz",

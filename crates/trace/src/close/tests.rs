@@ -1,4 +1,4 @@
-//! Tests of open intervals and of the thread that was running at the end.
+//! Tests of the intervals that are open, and the thread that is running, at the end.
 
 use ticktax_model::{Cpu, Nanos};
 
@@ -36,7 +36,7 @@ fn open_intervals_sum_to_the_time_since_the_last_switch() {
         ended.iter().map(|span| span.kind).collect::<Vec<_>>(),
         [3, 2, 1]
     );
-    // Time 50 and 20 has been emitted already, in separate spans.
+    // Spans with self times of 50 and 20 have already been emitted.
     let own = |state: &CpuState| -> i64 {
         let ended = open_frames(state, Cpu(0));
         ended.iter().map(|span| span.self_ns).sum()
@@ -47,8 +47,8 @@ fn open_intervals_sum_to_the_time_since_the_last_switch() {
     assert_eq!(own(&state), 600 - 50 - 20 - 30);
 }
 
-/// A CPU that switched to thread 7 at 400. Interrupts of 50 and 20 followed, and the thread was
-/// last seen at 600, between the two.
+/// A CPU that switched to thread 7 at 400. Interrupts of 50 and 20 followed. Between the two, at
+/// 600, the thread was last seen.
 fn switched() -> CpuState {
     let mut state = CpuState {
         opened: 100,
@@ -80,7 +80,7 @@ fn the_thread_found_after_the_end_was_running_at_the_end() {
     let open = open_frames(&state, Cpu(0));
     let named = named_at_end(open[0], &state);
     assert_eq!((named.tid, named.tgid, named.comm), (7, 5, state.end_comm));
-    // Without an event after the end, nothing is known.
+    // Nothing is known if no event came after the end.
     let no_event_after = CpuState { ended: 0, ..state };
     assert_eq!(unseen(&no_event_after), None);
     assert_eq!(named_at_end(open[0], &no_event_after), open[0]);
@@ -113,7 +113,7 @@ fn an_unreported_thread_at_the_end_splits_the_last_span() {
     assert_eq!((known.tid, known.flags, known.comm), (7, 0, [0; 16]));
     assert_eq!((rest.start, rest.dur, rest.self_ns), (600, 400, 380));
     assert_eq!(rest.flags, flag::UNREPORTED);
-    // A thread that has not been seen since its switch may never have run.
+    // A thread that was not seen after the switch to it may never have run.
     let at_once = CpuState { seen: 300, ..state };
     let times: Vec<(u64, i64)> = split(&at_once)
         .iter()

@@ -13,12 +13,12 @@ const PREFIX: &str = "SKB_DROP_REASON_";
 
 const KIND_ENUM: u32 = 6;
 
-/// Names by number.
+/// Names of the reasons, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
-    /// Reads the reasons from a kernel's BTF. `None` if it has none or is invalid.
+    /// Reads the reasons from a kernel's BTF. `None` if the BTF is invalid or contains no reasons.
     pub(super) fn read(btf: &[u8]) -> Option<Self> {
         let sections = Sections::parse(btf)?;
         let mut types = sections.types;
@@ -39,14 +39,15 @@ impl Reasons {
         None
     }
 
-    /// The name of a reason. Reasons of subsystems are not in the core kernel's enum.
+    /// The name of a reason, or its number if it has no name: the core kernel's enum does not
+    /// include reasons of subsystems.
     pub(super) fn name(&self, reason: u32) -> String {
         if let Some(name) = self.0.get(&reason) {
             return name.clone();
         }
         match (reason >> 16, reason & 0xffff) {
             (0, reason) => format!("reason {reason}"),
-            (subsystem, reason) => format!("reason {reason} (subsystem {subsystem})"),
+            (subsystem, reason) => format!("reason {reason} of subsystem {subsystem}"),
         }
     }
 }
@@ -80,7 +81,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Number of bytes after the three words that start each type. `None` for an unknown kind.
+/// Number of bytes that follow the three words at the start of a type. `None` for an unknown kind.
 fn length(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG
@@ -108,7 +109,8 @@ mod tests {
 
     use super::{KIND_ENUM, MAGIC, Reasons};
 
-    /// BTF with a struct of one member, followed by an enum with these names and values.
+    /// BTF with a struct of one member, followed by an enum called `name` with these members and
+    /// values.
     fn btf(name: &str, members: &[(&str, u32)]) -> Vec<u8> {
         let mut strings = vec![0];
         let mut string = |text: &str| {

@@ -1,11 +1,12 @@
-//! Cuts a window out of a CPU's events so that its accounts balance.
+//! Cuts a window out of a CPU's events in such a way that its accounts balance.
 //!
-//! Thread runs and idle periods (stretches) tile a CPU's time, and all other events lie within one
-//! of them. A window is therefore cut by shortening the events that cross its borders: the stretch
-//! and the interrupts open within it. Each keeps its own time on this side of the border, which is
-//! its length there minus the own time of everything inside it.
+//! Stretches (a thread's time on the CPU, or an idle period) tile a CPU's time. All other events
+//! lie within a stretch. A window is therefore cut by shortening the events that cross its borders:
+//! the stretch, and any interrupts open within it. Each keeps the self time that it has on this
+//! side of the border: its length there, minus the self time of everything inside it.
 //!
-//! A window may have millions of events, so the code makes several passes instead of storing them.
+//! A window may contain millions of events, so the code makes several passes instead of storing
+//! them.
 
 use std::collections::VecDeque;
 
@@ -15,14 +16,14 @@ use crate::record::kind;
 /// Number of alternative borders to try at each end if the accounts do not balance.
 const TRIES: usize = 16;
 
-/// A part of a CPU's time between two borders.
+/// A window of a CPU's time between two borders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// ns.
+    /// Start, in ns.
     pub(super) begin: u64,
-    /// ns.
+    /// End, in ns.
     pub(super) end: u64,
-    /// Time that no event explains, ns. 0 unless events are missing.
+    /// Time that no event explains, in ns. 0 unless events are missing.
     pub(super) missing: i64,
     /// The events that cross the end, outermost first.
     over: Vec<Over>,
@@ -34,7 +35,7 @@ struct Over {
     /// Index among the events after the window's start.
     place: usize,
     start: u64,
-    /// Its own time inside the window, ns.
+    /// Self time of the event inside the window, in ns.
     self_ns: i64,
 }
 
@@ -42,9 +43,9 @@ fn between(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// Cuts the window from `begin` to `end`, or the largest part of it that balances. `events`
-/// iterates over the events in recording order. They must cover both borders or be all that exist.
-/// If events are `missing`, no window balances, so the borders are not moved.
+/// Cuts out the window from `begin` to `end`, or the largest part of it that balances. `events`
+/// iterates over the events in recording order. They must cover both borders, or be all that exist.
+/// If events are `missing`, no window can balance, so the borders are not moved.
 pub(super) fn cut<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -67,7 +68,7 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     Some(tried.find(|cut| cut.missing == 0).unwrap_or(as_asked))
 }
 
-/// Cuts the window from `begin` to `end`, limited to the time covered by stretches, whether it
+/// Cuts out the window from `begin` to `end`, limited to the time that stretches cover, whether it
 /// balances or not.
 pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
@@ -82,7 +83,7 @@ pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     (begin < end).then(|| cut_at(events, begin, end))
 }
 
-/// Ends of the first and of the last stretches within a window, ordered from its borders inwards.
+/// Ends of the first and of the last stretches within a window, from its borders inwards.
 fn borders<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -116,7 +117,8 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
         .collect();
     // The event that ends last is the outermost.
     over.reverse();
-    // Own time of the events inside each crossing event, excluding those inside the next one.
+    // Self time of the events inside each crossing event, excluding those inside the next crossing
+    // event.
     let mut within = vec![0i64; over.len()];
     let mut own = 0i64;
     for event in after().filter(|event| event.takes_time() && event.end() <= end) {
@@ -143,14 +145,14 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
 }
 
 impl Cut {
-    /// The parts of `events` inside the window, in their order. They must be the events it was cut
-    /// from.
+    /// The parts of `events` inside the window, in order. These must be the events from which the
+    /// window was cut.
     pub(super) fn apply<I: Iterator<Item = Event>>(
         &self,
         events: I,
     ) -> impl Iterator<Item = Event> {
         let end = self.end;
-        // Iterate from the innermost, which was recorded first.
+        // Start with the innermost event, which was recorded first.
         let mut over = self.over.iter().rev().peekable();
         let after = AfterBorder::new(events, self.begin).enumerate();
         after.filter_map(move |(place, mut event)| {
@@ -168,13 +170,13 @@ impl Cut {
     }
 }
 
-/// Iterator over the parts of events that lie after a border.
+/// Iterates over the parts of events that lie after a border.
 struct AfterBorder<I> {
     events: I,
     border: u64,
-    /// Where the own time of the next crossing event starts.
+    /// Time from which the next crossing event's self time counts.
     at: u64,
-    /// The part of the time since `at` that belongs to other events.
+    /// Part of the time since `at` that belongs to other events.
     within: i64,
 }
 

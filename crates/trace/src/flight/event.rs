@@ -1,41 +1,42 @@
-//! A span or an edge, as stored in the ring.
+//! A span or an edge as stored in the flight recorder's ring.
 
 use crate::record::{LEFT_SHIFT, RING_TIME_BITS, RingEntry, SpanRecord, flag, kind};
 
-/// The flags of edges.
+/// Flags that mark an event as an edge.
 pub(super) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
-/// The ring's version of a span or an edge. It holds only the low 32 bits of kernel functions'
-/// addresses, and thread IDs without names.
+/// The ring's form of a span or an edge. It contains only the low 32 bits of kernel functions'
+/// addresses, and thread ids without names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// ns.
+    /// Start, in ns.
     pub(super) start: u64,
-    /// Length in ns; the effect if it is an edge.
+    /// Length in ns or, for an edge, the effect.
     pub(super) dur: u64,
-    /// `dur` minus interruptions, ns; 0 for an edge.
+    /// `dur` minus interruptions, in ns; 0 for an edge.
     pub(super) self_ns: i64,
-    /// The CPU's tracepoint hits when the record was written; at least the low 16 bits are valid.
+    /// Number of tracepoint hits on the CPU when the record was written. At least the low 16 bits
+    /// are valid.
     pub(super) hits: u64,
-    /// A kernel function's address, or one of `detail`.
+    /// Address of a kernel function, or one of `detail`.
     pub(super) detail: u32,
     /// As in [`SpanRecord`].
     pub(super) tid: u32,
-    /// Number of its [`Common`], if it comes from `Packed`.
+    /// Number of the event's [`Common`], if it comes from `Packed`.
     ///
     /// [`Common`]: super::packed::Common
     pub(super) common: u32,
     /// One of `kind`.
     pub(super) kind: u8,
-    /// Why the thread left its CPU at the end of the stretch, one of `detail`; 0 if it did not
+    /// Why the thread left its CPU at the end of the stretch, as one of `detail`; 0 if it did not
     /// leave.
     pub(super) left: u8,
-    /// Some of `flag`.
+    /// Set of `flag`s.
     pub(super) flags: u8,
 }
 
 impl Event {
-    /// When it ended. An edge has no length.
+    /// Time at which the event ended. An edge has no length.
     pub(super) fn end(&self) -> u64 {
         if self.is_edge() {
             self.start
@@ -48,18 +49,19 @@ impl Event {
         self.flags & EDGES != 0
     }
 
-    /// Whether its own time is part of the CPU's time.
+    /// Whether the event's self time is part of the CPU's time.
     pub(super) fn takes_time(&self) -> bool {
         !self.is_edge() && self.kind != kind::WAIT
     }
 
-    /// Whether it is a stretch: a thread run or an idle period, at the bottom of the stack.
+    /// Whether the event is a stretch, at the bottom of the CPU's stack: a thread's time on the
+    /// CPU, or an idle period.
     pub(super) fn is_stretch(&self) -> bool {
         self.takes_time() && matches!(self.kind, kind::TASK | kind::IDLE)
     }
 }
 
-/// Sign-extends a number of `RING_TIME_BITS` bits.
+/// Sign-extends a number with `RING_TIME_BITS` bits.
 fn signed(low: u32, high: u8) -> i64 {
     let unused = u64::BITS as usize - RING_TIME_BITS;
     let bits = u64::from(high) << u32::BITS | u64::from(low);
@@ -125,7 +127,7 @@ mod tests {
         };
         let event = Event::from(&entry);
         assert_eq!(event.dur, (0x7f << 32) + 1);
-        // The time of an interrupt that was subtracted from the following stretch.
+        // The time of an interrupt that the following stretch subtracted.
         assert_eq!(event.self_ns, (0x7f << 32) + 3);
         assert_eq!((event.kind, event.hits), (kind::TASK, 0xabcd));
         assert_eq!(u64::from(event.left), detail::SLEEPING);

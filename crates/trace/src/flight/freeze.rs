@@ -18,10 +18,10 @@ use crate::flight::waits::{Waits, waits_of};
 use crate::record::{CpuState, kind};
 use crate::tracer::Tracer;
 
-/// Maximum number of reads of a busy CPU's state, until it does not change for a moment.
+/// Maximum number of attempts to read a busy CPU's state at a moment when it does not change.
 const TRIES: u32 = 200;
 
-/// Maximum number of comparisons of a CPU's open intervals with its records, until they agree.
+/// Maximum number of comparisons between a CPU's open intervals and its records until they agree.
 const AGREEMENTS: u32 = 20;
 
 /// Pause between two attempts.
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub struct Capture {
     pools: Vec<Pool>,
     begin: u64,
-    /// Memory limit of all pools together, in bytes.
+    /// Memory limit for all pools together, in bytes.
     max: usize,
 }
 
@@ -53,8 +53,8 @@ impl Capture {
         self.pools.iter().map(|pool| pool.events.bytes()).sum()
     }
 
-    /// Memory limit for one pool, in bytes. It is what the other pools leave; each has an equal
-    /// share of one half reserved.
+    /// Memory limit for one pool, in bytes: the part that the other pools leave free. Each pool has
+    /// an equal share of one half reserved.
     fn room(&self, cpu: usize) -> usize {
         let own = self.max / 2 / self.pools.len().max(1);
         let others = self
@@ -66,7 +66,7 @@ impl Capture {
         self.max.saturating_sub(taken)
     }
 
-    /// The end of the window: earlier than asked if the memory limit was reached.
+    /// End of the window: earlier than `end` if the memory limit was reached.
     fn end(&self, end: Nanos) -> u64 {
         let full = self.pools.iter().filter(|pool| pool.is_full);
         let last = full.map(|pool| pool.events.last_end()).min();
@@ -75,20 +75,20 @@ impl Capture {
     }
 }
 
-/// A window of all recorded events.
+/// The events that were recorded in a window.
 #[derive(Clone, Debug, Default)]
 pub struct Frozen {
-    /// The rows.
+    /// Rows of the window.
     pub rows: FrozenRows,
-    /// The part of the window that each CPU's ring still held.
+    /// For each CPU, the part of the window that its ring still contained.
     pub books: Vec<Books>,
-    /// Records overwritten before they were read.
+    /// Number of records overwritten before they were read, by CPU.
     pub lost: Vec<Loss>,
-    /// Tracepoint hits between the first and the last row, summed over CPUs.
+    /// Number of tracepoint hits between the first and the last row, summed over CPUs.
     pub hits: u64,
-    /// When the window ended early because of the memory limit.
+    /// Time at which the window ended early because of the memory limit; `None` if it did not.
     pub full: Option<Nanos>,
-    /// Threads of the process in question whose waits were dropped for lack of room.
+    /// Number of threads of the requested process whose waits were dropped for lack of room.
     pub threads_left_out: u64,
 }
 
@@ -97,7 +97,7 @@ fn time(ns: u64) -> Nanos {
 }
 
 impl Tracer {
-    /// Starts reading the records from `begin` on, using at most `max_bytes`.
+    /// Starts reading the records from `begin` on. Uses at most `max_bytes`.
     pub fn capture(&mut self, begin: Nanos, max_bytes: usize) -> Capture {
         let begin = begin.0.max(0).cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -110,7 +110,7 @@ impl Tracer {
         capture
     }
 
-    /// Reads the records written since the last call. Call it before a ring wraps around: see
+    /// Reads the records written since the last call. Must be called before a ring wraps: see
     /// [`Tracer::ring_reach`].
     pub fn fill_capture(&mut self, capture: &mut Capture) {
         for cpu in 0..capture.pools.len() {
@@ -119,7 +119,8 @@ impl Tracer {
         }
     }
 
-    /// Reach of the ring that will wrap first, back from now. `None` if no ring has wrapped yet.
+    /// Time that the ring that wraps first reaches back from now. `None` if no ring has wrapped
+    /// yet.
     pub fn ring_reach(&self) -> Option<Nanos> {
         let now = monotonic().0.cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -128,7 +129,7 @@ impl Tracer {
     }
 
     /// Returns the window from the start of the capture to `end`, which must be in the past. If
-    /// `about` is a process, the rows include the waits of its threads.
+    /// `about` names a process, the rows include the waits of its threads.
     pub fn freeze(
         &mut self,
         mut capture: Capture,
@@ -186,7 +187,7 @@ impl Tracer {
         frozen
     }
 
-    /// The waits of a process's threads within a window.
+    /// The waits of one process's threads within a window.
     fn waits(
         &mut self,
         parts: &[CpuRows],
@@ -255,8 +256,8 @@ impl Tracer {
         Some((cut, open))
     }
 
-    /// The state of a CPU at a moment when it does not change, and the time of that moment. `None`
-    /// if its accounting never started.
+    /// A CPU's state at a moment when it does not change, and the time of that moment. `None` if
+    /// its accounting never started.
     fn stable_state(&self, cpu: usize) -> Option<(CpuState, u64)> {
         let mut state = self.states.read(cpu);
         for _ in 0..TRIES {
@@ -271,7 +272,7 @@ impl Tracer {
     }
 }
 
-/// The intervals open on a CPU, as if they ended `now`.
+/// The intervals open on a CPU, as if they ended at `now`.
 fn open_events(state: &CpuState, cpu: usize, now: u64, hits: u64) -> Vec<Event> {
     let cpu = Cpu(u32::try_from(cpu).unwrap_or(u32::MAX));
     let state = CpuState {

@@ -1,38 +1,37 @@
-//! Compact storage of events. At half a million events a second, the seconds around a trigger hold
-//! millions.
+//! Compact storage of events. At half a million events per second, the seconds around a trigger
+//! contain millions.
 //!
-//! The fields that many events share, a [`Common`], are stored once and referred to by number. The
-//! rest of an event is a few numbers, each in as many bytes as it needs. Two are relative to the
-//! previous event: the end and the tracepoint hits. The others are the length and the part of it
-//! that is not own time. An event takes 8 to 12 bytes instead of the ring's 32.
+//! Fields that many events share, a [`Common`], are stored once and referred to by number. The rest
+//! of an event is a few numbers, each in as many bytes as it needs. End and tracepoint hits are
+//! relative to the previous event. The others are the length, and the part of it that is not self
+//! time. An event takes 8 to 12 bytes, instead of 32 in the ring.
 
 use std::collections::HashMap;
 
 use crate::flight::event::Event;
 use crate::record::flag;
 
-/// Bytes allocated at a time.
+/// Number of bytes to allocate at a time.
 const CHUNK: usize = 1 << 14;
 
-/// Upper limit for the size of one event, which is five numbers.
+/// Upper limit for the size of one event, which consists of five numbers.
 const LONGEST: usize = 64;
 
-/// Memory per [`Common`], in bytes: its list entry and its hash table entry.
+/// Memory per [`Common`], in bytes: a list entry and a hash table entry.
 const COMMON: usize = 96;
 
 /// Size of the cache of recent [`Common`]s; a power of two.
 const RECENT: usize = 256;
 
-/// Start value of hit counts. The first difference can be negative, and this keeps the count
-/// positive.
+/// Initial hit count. The first difference can be negative, and this keeps the count positive.
 const HITS: u64 = 1 << 32;
 
-/// The fields shared by many events.
+/// Fields that many events share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Common {
     pub(super) detail: u32,
     pub(super) tid: u32,
-    /// The effect of an edge, unless it is a thread.
+    /// Effect of an edge, unless it is a thread.
     pub(super) effect: u32,
     pub(super) kind: u8,
     pub(super) left: u8,
@@ -57,7 +56,7 @@ impl From<&Event> for Common {
 }
 
 impl Common {
-    /// Its index in the cache of recent ones.
+    /// Index in the cache of recent [`Common`]s.
     fn place(&self) -> usize {
         let kind = u32::from(self.kind) << 4 ^ u32::from(self.left) ^ u32::from(self.flags) << 2;
         let mixed =
@@ -69,11 +68,12 @@ impl Common {
 /// The events of one CPU, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed {
-    /// Chunks of [`CHUNK`] bytes. An event never spans two chunks.
+    /// Chunks of [`CHUNK`] bytes. No event spans two chunks.
     chunks: Vec<Vec<u8>>,
     commons: Vec<Common>,
     numbers: HashMap<Common, u32>,
-    /// Cache of the numbers of recent [`Common`]s, by [`Common::place`]. Most events hit it.
+    /// Cache with the numbers of recent [`Common`]s, indexed by [`Common::place`]. Most look-ups
+    /// hit it.
     recent: Vec<u32>,
     len: usize,
     last_end: u64,
@@ -94,17 +94,17 @@ impl Packed {
         self.chunks.len() * CHUNK + self.commons.len() * COMMON
     }
 
-    /// The shared fields, by `Event::common`.
+    /// The shared fields, indexed by `Event::common`.
     pub(super) fn commons(&self) -> &[Common] {
         &self.commons
     }
 
-    /// When the last event ended.
+    /// Time at which the last event ended.
     pub(super) fn last_end(&self) -> u64 {
         self.last_end
     }
 
-    /// The count of tracepoint hits at the last event.
+    /// Number of tracepoint hits at the last event.
     pub(super) fn last_hits(&self) -> u64 {
         self.last_hits.wrapping_add(HITS)
     }
@@ -156,7 +156,7 @@ impl Packed {
         number
     }
 
-    /// All events, with full hit counts from the first on.
+    /// All events, with full hit counts.
     pub(super) fn iter(&self) -> Iter<'_> {
         Iter {
             packed: self,
@@ -167,14 +167,14 @@ impl Packed {
         }
     }
 
-    /// Frees what is only needed to add more events.
+    /// Frees memory that is only needed for adding events.
     pub(super) fn finish(&mut self) {
         self.numbers = HashMap::new();
         self.recent = Vec::new();
     }
 }
 
-/// The difference between two hit counts, if only the low 16 bits of the second are known.
+/// Difference between two hit counts, if only the low 16 bits of `to` are known.
 fn hits_between(from: u64, to: u64) -> i64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -234,12 +234,12 @@ fn unsigned(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }
 
-/// The reverse of [`unsigned`].
+/// The inverse of [`unsigned`].
 fn signed(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// LEB128 encoding: seven bits per byte, lowest first. The top bit marks that more bytes follow.
+/// LEB128 encoding: seven bits per byte, lowest first. The top bit means that more bytes follow.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number.to_le_bytes()[0] | 0x80);
@@ -248,7 +248,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// The reverse of [`put`].
+/// The inverse of [`put`].
 fn take(bytes: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0u64, 0u32);
     while let Some((&first, rest)) = bytes.split_first() {
@@ -296,7 +296,7 @@ mod tests {
         #[test]
         fn any_events_survive_packing(mut events in prop::collection::vec(event(), 0..200)) {
             let mut packed = Packed::default();
-            // Hits increase, and only the low bits are recorded.
+            // Hit counts rise, and only their low bits are recorded.
             let mut hits = 65_000;
             for event in &mut events {
                 hits += event.hits * 10_000 % 30_000;

@@ -1,4 +1,4 @@
-//! Reads a ring while the kernel is overwriting it.
+//! Reads a ring while the kernel overwrites it.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -7,41 +7,42 @@ use crate::flight::event::Event;
 use crate::flight::packed::Packed;
 use crate::tracer::Tracer;
 
-/// Records to copy between two checks of the writer's position.
+/// Number of records to copy between two checks of the writer's position.
 const BATCH: usize = 256;
 
-/// Extra records to read before the first wanted one. A record claimed before it may have ended
-/// later, because of interrupts in between.
+/// Number of extra records to read before the first wanted one. A record that was claimed earlier
+/// may have ended later, because of interrupts in between.
 const BEFORE: u64 = 64;
 
-/// Records at the tail of a ring that are about to be overwritten and not worth reading.
+/// Number of records at the tail of a ring that are not worth reading, because they are about to be
+/// overwritten.
 const ABOUT_TO_GO: u64 = 64;
 
-/// The events read from one CPU's ring.
+/// Events read from one CPU's ring.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// In the order of their numbers. Results of [`Tracer::look`] share them.
+    /// Events in the order of their numbers. Results of [`Tracer::look`] share them.
     pub(super) events: Arc<Packed>,
     /// Number of the first record.
     pub(super) first: u64,
     /// Number of the next record to read.
     pub(super) next: u64,
-    /// Records overwritten before they were read, since the first one.
+    /// Number of records since the first one that were overwritten before they were read.
     pub(super) missed: u64,
-    /// Latest end of all stretches read so far, ns.
+    /// Latest end of any stretch read so far, in ns.
     pub(super) stretched: u64,
     /// Whether the memory limit was reached.
     pub(super) is_full: bool,
 }
 
 impl Tracer {
-    /// The oldest record worth reading, when `head` records have been claimed.
+    /// Number of the oldest record worth reading, when `head` records have been claimed.
     fn oldest(&self, head: u64) -> u64 {
         let len = self.sizes.ring_len() as u64;
         head.saturating_sub(len - ABOUT_TO_GO)
     }
 
-    /// Record `number` of a CPU's ring. `None` if it is not completely written yet, or is
+    /// Record `number` in a CPU's ring. `None` if it is not written completely yet, or already
     /// overwritten.
     fn take(&self, cpu: usize, number: u64) -> Option<Event> {
         let len = self.sizes.ring_len();
@@ -56,7 +57,7 @@ impl Tracer {
         Some(Event::from(&entry))
     }
 
-    /// Like [`Tracer::take`], but also `None` if the record was being overwritten at the same time.
+    /// Like [`Tracer::take`], but also `None` if the record was overwritten meanwhile.
     fn take_whole(&self, cpu: usize, number: u64) -> Option<Event> {
         let event = self.take(cpu, number)?;
         fence(Ordering::Acquire);
@@ -64,7 +65,8 @@ impl Tracer {
         (!gone).then_some(event)
     }
 
-    /// Reach of a CPU's ring back from `now`, in ns. `None` if the ring has never been full.
+    /// Time that a CPU's ring reaches back from `now`, in ns. `None` if the ring has never been
+    /// full.
     pub(super) fn reach(&self, cpu: usize, now: u64) -> Option<u64> {
         let head = self.states.head(cpu);
         if head < self.sizes.ring_len() as u64 {
@@ -74,7 +76,7 @@ impl Tracer {
         Some(now.saturating_sub(oldest.end()))
     }
 
-    /// Creates a pool that starts before the CPU's first record which ended after `time`.
+    /// Creates a pool that starts before the CPU's first record that ended after `time`.
     pub(super) fn pool_from(&self, cpu: usize, time: u64) -> Pool {
         let head = self.states.head(cpu);
         let oldest = self.oldest(head);
@@ -83,7 +85,8 @@ impl Tracer {
             let middle = low + (high - low) / 2;
             match self.take_whole(cpu, middle) {
                 Some(event) if event.end() > time => high = middle,
-                // A record that is gone or unwritten gives no hint; continue with later ones.
+                // A record that is overwritten or not written yet gives no hint; continue with
+                // later ones.
                 _ => low = middle + 1,
             }
         }
@@ -95,8 +98,8 @@ impl Tracer {
         }
     }
 
-    /// Adds the records written since the last call to a pool, until it takes `bytes`. Returns
-    /// whether it reached the end of the ring.
+    /// Adds the records written since the last call to `pool`, until it takes `bytes`. Returns
+    /// whether the end of the ring was reached.
     ///
     /// The writer claims a number before it writes the record. A copied record is therefore intact
     /// if its slot had not been claimed again after the copy.
@@ -154,7 +157,8 @@ impl Tracer {
     }
 }
 
-/// Records lost before the first one do not count as missed: the ring just reaches back less far.
+/// Counts overwritten records. Records before the pool's first one are not missed: the ring just
+/// reaches back less far.
 fn count_gone(pool: &mut Pool, gone: u64) {
     if pool.events.is_empty() {
         pool.first += gone;

@@ -13,18 +13,17 @@ use crate::flight::naming::Meaning;
 use crate::flight::packed::{Common, Packed};
 use crate::flight::waits::Wait;
 
-/// Number of events to look ahead for one that ended earlier. Interrupts during the writing of a
-/// record can reorder them.
+/// Number of events to look ahead for one that ended earlier. Interrupts while a record is written
+/// can reorder events.
 const AHEAD: usize = 64;
 
-/// The rows of a window. A row takes about ten bytes, and the rows can be iterated any number of
-/// times.
+/// The rows of a window. A row takes about ten bytes. The rows can be iterated any number of times.
 ///
-/// The rows are grouped by CPU, and those of one CPU are ordered by their end.
+/// Rows are grouped by CPU. Each CPU's rows are ordered by their end.
 #[derive(Clone, Debug, Default)]
 pub struct FrozenRows {
     cpus: Vec<CpuRows>,
-    /// Sorted by CPU and end.
+    /// Waits, sorted by CPU and end.
     waits: Vec<Wait>,
 }
 
@@ -39,7 +38,8 @@ impl FrozenRows {
         Self { cpus, waits }
     }
 
-    /// Frees what is only needed to keep reading from the rings, unless a capture still shares it.
+    /// Frees memory that is only needed for reading on from the rings, unless a capture still
+    /// shares it.
     pub(super) fn finish(&mut self) {
         self.cpus.iter_mut().for_each(CpuRows::finish);
     }
@@ -70,14 +70,14 @@ impl<'a> IntoIterator for &'a FrozenRows {
 pub(super) struct CpuRows {
     cpu: Cpu,
     events: Arc<Packed>,
-    /// Intervals still open on the CPU, as if they had ended. They follow `events`.
+    /// Intervals that were still open on the CPU, as if they had ended. They follow `events`.
     open: Vec<Event>,
-    /// A [`Common`] for each open interval, numbered after those of `events`.
+    /// One [`Common`] per open interval, numbered after those of `events`.
     open_commons: Vec<Common>,
     cut: Cut,
-    /// Indexed by `Event::common`.
+    /// Meanings of the [`Common`]s, indexed by `Event::common`.
     meanings: Vec<Meaning>,
-    /// The range of `FrozenRows::waits` on this CPU.
+    /// Range of `FrozenRows::waits` that are on this CPU.
     waits: Range<usize>,
 }
 
@@ -106,26 +106,26 @@ impl CpuRows {
         self.events.commons().iter().chain(&self.open_commons)
     }
 
-    /// Frees what is only needed to keep reading, unless a capture still shares it.
+    /// Frees memory that is only needed for reading on, unless a capture still shares it.
     pub(super) fn finish(&mut self) {
         if let Some(events) = Arc::get_mut(&mut self.events) {
             events.finish();
         }
     }
 
-    /// Resolves the shared fields of its events.
+    /// Resolves the shared fields of the CPU's events.
     pub(super) fn name(&mut self, mut meaning: impl FnMut(Cpu, &Common) -> Meaning) {
         let commons = self.commons();
         self.meanings = commons.map(|common| meaning(self.cpu, common)).collect();
     }
 
-    /// The parts of its events inside the window, in recording order.
+    /// The parts of the CPU's events inside the window, in recording order.
     pub(super) fn events(&self) -> impl Iterator<Item = Event> {
         let open = self.open.iter().copied();
         self.cut.apply(self.events.iter().chain(open))
     }
 
-    /// Tracepoint hits between its first and last event.
+    /// Number of tracepoint hits between the CPU's first and last event.
     pub(super) fn hits(&self) -> u64 {
         let mut hits = self.events().map(|event| event.hits);
         let first = hits.next().unwrap_or(0);
@@ -175,10 +175,10 @@ impl CpuRows {
     }
 }
 
-/// Puts nearly ordered events into the order of their ends.
+/// Sorts nearly ordered events by their end.
 struct InOrder<I> {
     events: I,
-    /// Sorted by end, then by arrival.
+    /// Events read ahead, sorted by end, then by arrival.
     ahead: BTreeMap<(u64, u64), Event>,
     number: u64,
 }
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A CPU whose sources have the IDs of its threads.
+    /// A CPU whose sources have the ids of its threads.
     fn cpu(number: u32, events: &[Event], window: (u64, u64)) -> CpuRows {
         let mut packed = Packed::default();
         for event in events {

@@ -1,8 +1,8 @@
-//! Reconstructs what a process's threads waited for while off CPU, from their runs and from the
+//! Reconstructs what a process's threads waited for while off CPU, from their stretches and the
 //! edges that woke them.
 //!
-//! The flight recorder cannot follow threads in the kernel, because the process of interest is only
-//! known afterwards.
+//! The flight recorder cannot follow threads in the kernel, because the process of interest is
+//! known only afterwards.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use ticktax_model::SourceId;
 use crate::flight::event::Event;
 use crate::record::{detail, flag, kind};
 
-/// Maximum number of runs and wake-ups kept for all threads: 3 MiB. Each results in at most two
-/// waits of 24 bytes. Beyond this limit the thread with the most of them is dropped.
+/// Maximum number of stretches and wake-ups kept for all threads: 3 MiB. Each results in at most
+/// two waits of 24 bytes. Beyond this limit, the thread with most of them is dropped.
 const MAX: usize = 1 << 17;
 
 /// A wait that becomes a row.
@@ -24,7 +24,7 @@ pub(super) struct Wait {
     pub(super) cpu: u16,
 }
 
-/// The fields that identify a wait's source.
+/// Fields that identify a wait's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitOf {
     pub(super) tid: u32,
@@ -36,11 +36,11 @@ pub(super) struct WaitOf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     pub(super) all: Vec<Wait>,
-    /// Threads of the process that were dropped for lack of room.
+    /// Number of the process's threads that were dropped for lack of room.
     pub(super) left_out: u64,
 }
 
-/// A run of a thread on a CPU.
+/// A thread's time on a CPU between two switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Stretch {
     start: u64,
@@ -50,11 +50,11 @@ struct Stretch {
     flags: u8,
 }
 
-/// Runs and wake-ups of one thread, in time order.
+/// Stretches and wake-ups of one thread, in time order.
 #[derive(Debug, Default)]
 struct Thread {
     stretches: Vec<Stretch>,
-    /// Times of its wake-ups.
+    /// Times at which the thread was woken.
     woken: Vec<u64>,
     is_left_out: bool,
 }
@@ -65,9 +65,9 @@ impl Thread {
     }
 }
 
-/// Returns the waits of the threads selected by `its`, within the window. `cpus` has the events of
-/// each CPU in the window, and `name` returns the source of a wait. A thread that did not run in
-/// the window is unknown.
+/// Returns the waits, within the window, of threads that `its` selects. `cpus` contains each CPU's
+/// events in the window, and `name` returns the source of a wait. A thread that did not run in the
+/// window is unknown.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
@@ -77,7 +77,7 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     let mut known = Known::default();
     for (cpu, events) in cpus {
         for event in events() {
-            // Time that the kernel did not report belongs to no thread.
+            // Time without a reported switch belongs to no thread.
             let is_known = event.flags & flag::UNREPORTED == 0;
             let is_stretch = event.kind == kind::TASK && !event.is_edge();
             if is_stretch && is_known && its(event.tid) {
@@ -104,11 +104,11 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     known.waits(window, name)
 }
 
-/// The threads of interest.
+/// The known stretches and wake-ups of the threads of interest.
 #[derive(Debug, Default)]
 struct Known {
     threads: BTreeMap<u32, Thread>,
-    /// Number of runs and wake-ups kept for all threads.
+    /// Number of stretches and wake-ups kept for all threads.
     kept: usize,
 }
 
@@ -161,7 +161,7 @@ impl Known {
     }
 }
 
-/// A wait before its source has an ID.
+/// A wait whose source has no id yet.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     start: u64,
@@ -176,7 +176,8 @@ impl Thread {
         let (Some(first), Some(last)) = (self.stretches.first(), self.stretches.last()) else {
             return;
         };
-        // Why the thread left before the window is unknown, but a thread that is woken was asleep.
+        // It is unknown why the thread left before the window. But if it is woken, it must have
+        // slept.
         let before = match self.woken(begin, first.start) {
             Some(_) => detail::SLEEPING,
             None => detail::MISSED,
@@ -202,8 +203,8 @@ impl Thread {
         self.woken.get(after).copied().filter(|&time| time <= to)
     }
 
-    /// Adds the one or two waits of an off-CPU period. `like` is the run that follows, or the last
-    /// run if none follows.
+    /// Adds the one or two waits of an off-CPU period. `like` is the stretch that follows or, if
+    /// none does, the last one.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),
@@ -212,7 +213,7 @@ impl Thread {
         (from, to): (u64, u64),
         left: u16,
     ) {
-        // The BPF programs report throttled waits.
+        // The BPF programs report these waits themselves.
         if from >= to || why == detail::THROTTLED {
             return;
         }

@@ -45,16 +45,16 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         rule: "boot-parameter-unknown".to_owned(),
-        title: "The kernel does not know a boot parameter".to_owned(),
+        title: "Unknown boot parameter".to_owned(),
         configured: format!("{} on the kernel's command line", unknown.join(" ")),
-        effective: "nothing: the kernel passed it on to init".to_owned(),
-        measured: "the kernel said so when it booted (/dev/kmsg)".to_owned(),
+        effective: "nothing; the kernel passed it on to init".to_owned(),
+        measured: "the kernel's boot messages (/dev/kmsg)".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
-        cost: Cost::said("whatever the parameter was meant to save"),
+        cost: Cost::said("the intended effect of the parameter"),
         proposal: None,
-        remedy: "look for a misspelling, or for an option that this kernel was built without; \
-                 leave it where a program reads it from /proc/cmdline"
+        remedy: "check the spelling, and whether this kernel was built with the option; leave it \
+            if a program reads it from /proc/cmdline"
             .to_owned(),
     }]
 }

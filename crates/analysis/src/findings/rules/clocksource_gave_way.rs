@@ -16,23 +16,23 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     if !SLOW.contains(&current) || facts.clocksource_asked() == Some(current) {
         return Vec::new();
     }
-    let available = facts.clocksources().unwrap_or("not known");
+    let available = facts.clocksources().unwrap_or("unknown");
     let messages = facts.configured.log.iter().flat_map(|log| &log.clock);
     let reason = messages
         .last()
         .map(|message| format!("; the kernel said: {message}"));
     vec![Finding {
         rule: "clocksource-gave-way".to_owned(),
-        title: "Time is read from a slow device".to_owned(),
-        configured: format!("nothing; the kernel chooses among: {available}"),
+        title: "The clock source is a slow device".to_owned(),
+        configured: format!("nothing; available clock sources: {available}"),
         effective: format!("{current}{}", reason.unwrap_or_default()),
-        measured: "current_clocksource below /sys/devices/system/clocksource".to_owned(),
+        measured: "current_clocksource in /sys/devices/system/clocksource".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Cost::said("every reading of the clock is a system call and a µs or more"),
+        cost: Cost::said("each clock reading takes a system call and at least 1 µs"),
         proposal: None,
-        remedy: "find out why the CPU's own counter was given up (firmware, sockets out of step, \
-                 suspend); where it is known to be sound, boot with tsc=reliable"
+        remedy: "find out why the kernel rejected the TSC (firmware, unsynchronized sockets, \
+            suspend); if you know it is reliable, boot with tsc=reliable"
             .to_owned(),
     }]
 }

@@ -22,16 +22,19 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .filter(|asked| available.any(|listed| listed == *asked));
     vec![Finding {
         rule: "clocksource-not-as-asked".to_owned(),
-        title: "Another clock is in use than was asked for".to_owned(),
+        title: "The clock source is not the requested one".to_owned(),
         configured: format!("clocksource={asked} on the kernel's command line"),
         effective: format!("clocksource {current}"),
-        measured: "current_clocksource below /sys/devices/system/clocksource".to_owned(),
+        measured: "current_clocksource in /sys/devices/system/clocksource".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said("clocks differ by two orders of magnitude in what a reading takes"),
+        cost: Cost::said(
+            "reading a slow clock takes up to 100 times as long as reading a fast one",
+        ),
         proposal: selectable.and_then(|asked| KnobProposal::of("clock.source", asked)),
-        remedy: "choose one of available_clocksource beside that file; the kernel's log says why \
-                 one that was asked for was refused"
-            .to_owned(),
+        remedy:
+            "choose one from available_clocksource in the same folder; the kernel log explains \
+            why it rejected the requested one"
+                .to_owned(),
     }]
 }

@@ -34,11 +34,8 @@ fn finding(
 ) -> Finding {
     Finding {
         rule: "cpu-frequency-capped".to_owned(),
-        title: "CPUs are kept below their highest frequency".to_owned(),
-        configured: format!(
-            "scaling_max_freq of {} MHz, governor {governor}",
-            max / 1000
-        ),
+        title: "CPU frequency is capped below the maximum".to_owned(),
+        configured: format!("scaling_max_freq {} MHz, governor {governor}", max / 1000),
         effective: format!(
             "at most {} of {} MHz on {}",
             max / 1000,
@@ -53,8 +50,9 @@ fn finding(
             100.0 * (1.0 - max as f64 / hardware as f64)
         )),
         proposal: KnobProposal::of("cpu.max_freq", hardware),
-        remedy: "write cpuinfo_max_freq to scaling_max_freq, unless heat or power is what it is \
-                 meant to limit"
-            .to_owned(),
+        remedy:
+            "write cpuinfo_max_freq to scaling_max_freq, unless the cap is meant to limit heat \
+            or power"
+                .to_owned(),
     }
 }

@@ -18,18 +18,19 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         rule: "cpu-frequency-lowest".to_owned(),
-        title: "CPUs are kept at their lowest frequency".to_owned(),
+        title: "CPUs run at their lowest frequency".to_owned(),
         configured: "governor powersave".to_owned(),
         effective: format!(
-            "the lowest frequency, whatever the load, on {}",
+            "the lowest frequency at any load, on {}",
             Facts::frequency_cpus(lowest)
         ),
-        measured: "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor; with this driver the \
-                   governor has no other choice"
-            .to_owned(),
+        measured:
+            "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor; with this driver, the \
+            governor alone sets the frequency"
+                .to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Cost::said("everything takes as many times longer as that is below the highest"),
+        cost: Cost::said("all work slows down by the ratio of the highest to the lowest frequency"),
         proposal: KnobProposal::of("cpu.governor", "performance"),
         remedy: "write schedutil or performance to scaling_governor".to_owned(),
     }]

@@ -34,10 +34,10 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     let measured = match (by_books, soaked) {
         (true, None) => "every span of the CPU's time".to_owned(),
         (true, Some(soaked)) => format!(
-            "every span of the CPU's time; a soaker got {:.1} %",
+            "every span of the CPU's time; the soak probe ran for {:.1} %",
             soaked * 100.0
         ),
-        (false, _) => "what a thread of the lowest priority got to use".to_owned(),
+        (false, _) => "the CPU time that a lowest-priority thread received".to_owned(),
     };
     // A cause matters only if its error has the same sign as the CPU's: ticks hit the program too
     // rarely if the CPU looks idle, and too often if it looks busy. Programs that share the CPU
@@ -48,12 +48,12 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     let interferer = phase.and_then(|cause| cause.program.as_deref());
     let remedy = match interferer {
         Some(name) => format!(
-            "judge {name} by its own times (/proc/PID/stat, cpuacct), which are exact; samples at \
-             the tick cannot see a program that follows it"
+            "use the times of {name} itself (/proc/PID/stat, cpuacct), which are exact; sampling \
+             at the tick misses a program that runs in phase with it"
         ),
         None => {
-            "judge programs by their own times (/proc/PID/stat, cpuacct), which are exact, and \
-                 a CPU by what a soaker gets"
+            "use the times of programs themselves (/proc/PID/stat, cpuacct), which are exact, and \
+             --probe soak for a CPU"
                 .to_owned()
         }
     };
@@ -70,7 +70,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         },
         severity: Severity::Warning,
         cost: Some(Cost::of(
-            "CPU time that is planned with wrongly",
+            "capacity planning based on wrong CPU use",
             cpu.busy.map(|busy| {
                 let shown = Nanos(busy.0.min(cpu.shown_busy.0));
                 Nanos(busy.0.max(cpu.shown_busy.0)) - shown

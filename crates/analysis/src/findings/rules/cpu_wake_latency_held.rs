@@ -13,20 +13,23 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let holders = if latency.holders.is_empty() {
-        "a program that cannot be seen from here, or the kernel".to_owned()
+        "the kernel, or a program that is not visible from here".to_owned()
     } else {
         latency.holders.join(", ")
     };
     vec![Finding {
         rule: "cpu-wake-latency-held".to_owned(),
-        title: "CPUs may not sleep deeply".to_owned(),
+        title: "CPUs are kept out of deep idle states".to_owned(),
         configured: format!("/dev/cpu_dma_latency held open by {holders}"),
-        effective: format!("no CPU may take more than {} µs to wake up", latency.micros),
-        measured: "/dev/cpu_dma_latency, read; /proc/*/fd for who holds it".to_owned(),
+        effective: format!(
+            "wake-up latency limited to {} µs on every CPU",
+            latency.micros
+        ),
+        measured: "/dev/cpu_dma_latency for the limit, /proc/*/fd for its holders".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Note,
-        cost: Cost::said("power, and with it turbo frequency of CPUs that are busy"),
+        cost: Cost::said("power, and therefore turbo frequency of busy CPUs"),
         proposal: None,
-        remedy: "intended where wake-ups must be fast; otherwise end that program".to_owned(),
+        remedy: "keep it if wake-ups must be fast; otherwise end that program".to_owned(),
     }]
 }

@@ -12,21 +12,27 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     unflushed
         .map(|cache| Finding {
             rule: "disk-cache-not-flushed".to_owned(),
-            title: format!("an fsync on {} ends in the disk's cache", cache.disk),
-            configured: format!("/sys/block/{}/queue/write_cache: {}", cache.disk, cache.kernel),
+            title: format!("fsync on {} reaches only the disk's cache", cache.disk),
+            configured: format!(
+                "/sys/block/{}/queue/write_cache: {}",
+                cache.disk, cache.kernel
+            ),
             effective: format!(
-                "the disk's cache is {}, and the kernel sends it no flush",
+                "the disk's cache is {}, but the kernel does not flush it",
                 cache.own
             ),
-            measured: "cache_type, as the disk told the kernel".to_owned(),
+            measured: "cache_type, as the disk reports it".to_owned(),
             confidence: Confidence::Certain,
             severity: Severity::Warning,
             cost: Cost::said(
-                "what fsync promised is lost with the power, unless the disk's cache has a battery; and a \
-                 benchmark with it is faster than the disk",
+                "a power failure loses data that fsync reported as written, unless the cache has a \
+                 battery; benchmarks show the cache's speed, not the disk's",
             ),
             proposal: None,
-            remedy: format!("write \"write back\" to /sys/block/{}/queue/write_cache", cache.disk),
+            remedy: format!(
+                "write \"write back\" to /sys/block/{}/queue/write_cache",
+                cache.disk
+            ),
         })
         .collect()
 }

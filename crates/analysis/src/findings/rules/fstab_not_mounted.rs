@@ -27,13 +27,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 "/etc/fstab: {} on {} as {}",
                 line.device, line.place, line.kind
             ),
-            effective: "nothing is mounted there: what is written there goes to the file system \
-                        below"
-                .to_owned(),
+            effective: "not mounted; data written there goes to the file system below".to_owned(),
             measured: "/proc/mounts".to_owned(),
             confidence: Confidence::Likely,
             severity: Severity::Warning,
-            cost: Cost::said("another disk's space and speed than was planned"),
+            cost: Cost::said("the data is on a disk with other space and speed than planned"),
             proposal: None,
             remedy: format!("mount {}, or add noauto to its line", line.place),
         })

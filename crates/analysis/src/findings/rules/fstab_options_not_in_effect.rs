@@ -8,13 +8,13 @@ use ticktax_model::configured::{FstabLine, Mounted};
 
 /// Options that a file system lists if it honours them, with the consequence if it does not.
 const FLAGS: [(&str, &str); 7] = [
-    ("dirsync", "changes of folders may be lost"),
-    ("noatime", "reading a file may write its time of access"),
-    ("nodev", "devices work there"),
-    ("noexec", "programs run from there"),
-    ("nosuid", "programs there may take their owner's rights"),
-    ("ro", "it may be written to"),
-    ("sync", "what was written may be lost"),
+    ("dirsync", "changes to folders can be lost in a crash"),
+    ("noatime", "reading a file can write its access time"),
+    ("nodev", "device files work there"),
+    ("noexec", "programs can be run from there"),
+    ("nosuid", "programs there can gain their owner's rights"),
+    ("ro", "it can be written to"),
+    ("sync", "written data can be lost in a crash"),
 ];
 
 /// File systems that are always read-only.
@@ -50,16 +50,17 @@ fn value<'a>(options: &'a [String], name: &str) -> Option<&'a str> {
 fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> Finding {
     Finding {
         rule: "fstab-options-not-in-effect".to_owned(),
-        title: format!("{} is mounted otherwise than configured", line.place),
+        title: format!("{} is not mounted as configured", line.place),
         configured: format!("/etc/fstab: {} with {configured}", line.place),
         effective: effective.to_owned(),
-        measured: "/proc/mounts, and /proc/fs for what that leaves out".to_owned(),
+        measured: "/proc/mounts, and /proc/fs for options missing there".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(cost),
         proposal: None,
         remedy: format!(
-            "mount -o remount {}; for the root file system, see the initial ramdisk and rootflags=",
+            "run `mount -o remount {}`; for the root file system, check the initial ramdisk and \
+             rootflags=",
             line.place
         ),
     }
@@ -85,7 +86,7 @@ fn flags(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     }
     let names: Vec<&str> = lacking.iter().map(|(flag, _)| *flag).collect();
     let costs: Vec<&str> = lacking.iter().map(|(_, cost)| *cost).collect();
-    let effective = format!("mounted without: {}", mounted.options.join(","));
+    let effective = format!("missing from its options {}", mounted.options.join(","));
     Some(finding(
         line,
         &names.join(","),
@@ -103,15 +104,15 @@ fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
         severity: Severity::Serious,
         proposal: None,
         remedy: format!(
-            "look into the kernel's log for an error of {}, and check the file system before it is \
-             mounted for writing again",
+            "find the error of {} in the kernel log, and check the file system before making it \
+             writable again",
             mounted.device
         ),
         ..finding(
             line,
-            "writing allowed",
+            "writable",
             "mounted read-only, as after an error",
-            "nothing can be written there",
+            "writes fail",
         )
     })
 }
@@ -125,7 +126,7 @@ fn journal(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
             line,
             &format!("data={asked}"),
             &format!("data={effective}"),
-            "a crash leaves files in another state, or each write costs more, than was chosen",
+            "a crash leaves files in a different state than intended, or each write costs more",
         )
     })
 }

@@ -51,13 +51,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                     Severity::Warning
                 },
                 cost: lost_journal
-                    .then(|| {
-                        Cost::said("without a journal: a long check after a crash, and files lost")
-                    })
+                    .then(|| Cost::said("no journal: a long check after a crash, and lost files"))
                     .flatten(),
                 proposal: None,
-                remedy: "for the root file system, give rootfstype= to the kernel or mend the \
-                         initial ramdisk; for others, mount it anew, or mend the line"
+                remedy: "fix the line, or mount it again; for the root file system, pass \
+                    rootfstype= to the kernel or fix the initial ramdisk"
                     .to_owned(),
             }
         })

@@ -45,11 +45,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 fn for_preload(preload: &str) -> Finding {
     let words: Vec<&str> = preload.split_ascii_whitespace().collect();
     finding(
-        "every program's fsync does nothing".to_owned(),
+        "fsync does nothing in any program".to_owned(),
         format!("/{PRELOAD}: {}", words.join(" ")),
-        "a library takes the calls, in each program that is linked dynamically".to_owned(),
+        "a library replaces fsync in every dynamically linked program".to_owned(),
         &format!("/{PRELOAD}"),
-        format!("take {TAKES_FSYNC} out of /{PRELOAD}, and start what is to be durable again"),
+        format!(
+            "remove {TAKES_FSYNC} from /{PRELOAD}, and restart programs that need durable data"
+        ),
     )
 }
 
@@ -60,12 +62,12 @@ fn for_program(by: &FsyncOffBy, program: &str, pids: &[i32]) -> Finding {
         more => format!(" and {more} more"),
     };
     let who = format!("{program}, process {}{more}", named.join(", "));
-    let title = format!("the fsync of {program} does nothing");
+    let title = format!("fsync does nothing in {program}");
     match by {
         FsyncOffBy::Library(path) => finding(
             title,
             format!("{who}: LD_PRELOAD"),
-            format!("{path} is mapped, and takes the calls"),
+            format!("{path} is loaded and replaces fsync"),
             "/proc/PID/environ and /proc/PID/maps",
             format!("start {program} without it"),
         ),
@@ -81,9 +83,9 @@ fn for_program(by: &FsyncOffBy, program: &str, pids: &[i32]) -> Finding {
 
 fn for_mount(mount: &Mount<'_>) -> Finding {
     finding(
-        format!("an fsync on {} does nothing", mount.place),
+        format!("fsync on {} does nothing", mount.place),
         mount.configured(),
-        "an overlay mounted volatile passes no fsync on".to_owned(),
+        "an overlay mounted with volatile ignores fsync".to_owned(),
         "/proc/mounts",
         format!("mount {} without volatile", mount.place),
     )
@@ -105,7 +107,8 @@ fn finding(
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(
-            "what was written last is lost with the power, and a benchmark measures memory instead of the disk",
+            "a power failure loses recent writes, and benchmarks measure memory instead of the \
+             disk",
         ),
         proposal: None,
         remedy,

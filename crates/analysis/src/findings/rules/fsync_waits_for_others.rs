@@ -16,16 +16,14 @@ fn reason(mount: &Mount<'_>) -> Option<&'static str> {
     // The journal's transaction contains all files and waits for their data. If blocks are
     // allocated at write time, that is everything written since the last commit.
     match &*mount.mounted.kind {
-        "ext3" | "ext4" if mount.has("data=journal") => Some(
-            "data=journal: the data of all files are in the transaction that an fsync waits for",
-        ),
+        "ext3" | "ext4" if mount.has("data=journal") => {
+            Some("data=journal: fsync waits for a transaction with the data of all files")
+        }
         "ext3" | "ext4" if mount.has("nodelalloc") && mount.has("data=ordered") => Some(
-            "data=ordered without delayed allocation: an fsync waits for what every program wrote \
+            "data=ordered without delayed allocation: fsync waits for all data that programs wrote \
              since the last commit",
         ),
-        "btrfs" if mount.has("notreelog") => {
-            Some("notreelog: an fsync commits the whole file system")
-        }
+        "btrfs" if mount.has("notreelog") => Some("notreelog: fsync commits the whole file system"),
         _ => None,
     }
 }
@@ -34,8 +32,8 @@ fn finding(mount: &Mount<'_>, why: &str) -> Finding {
     let remedy = match &*mount.mounted.kind {
         "btrfs" => format!("mount -o remount,treelog {}", mount.place),
         "ext3" => format!(
-            "mount {} as ext4, which delays allocation, or with data=writeback if old data in files \
-             after a crash are no harm",
+            "mount {} as ext4, which delays allocation, or with data=writeback if old data in \
+             files after a crash is acceptable",
             mount.place
         ),
         _ => format!(
@@ -45,15 +43,15 @@ fn finding(mount: &Mount<'_>, why: &str) -> Finding {
     };
     Finding {
         rule: "fsync-waits-for-others".to_owned(),
-        title: format!("an fsync on {} writes more than its file", mount.place),
+        title: format!("fsync on {} writes more than its file", mount.place),
         configured: mount.configured(),
         effective: why.to_owned(),
-        measured: "/proc/mounts, and /proc/fs for what that leaves out".to_owned(),
+        measured: "/proc/mounts, and /proc/fs for options missing there".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Note,
         cost: Cost::said(
-            "a program that syncs often is held up by one that writes much, and a benchmark of fsync measures \
-             what else is written",
+            "a program that syncs often waits for programs that write a lot, and fsync benchmarks \
+             include other programs' writes",
         ),
         proposal: None,
         remedy,

@@ -20,20 +20,24 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     });
     off.map(|(mount, off)| Finding {
         rule: "fsync-without-barrier".to_owned(),
-        title: format!("an fsync on {} does not reach the disk's medium", mount.place),
+        title: format!("fsync on {} does not reach the disk's medium", mount.place),
         configured: mount.configured(),
-        effective: format!("mounted {off}: the disk keeps what it was sent in its cache"),
-        measured: "/proc/mounts, and /proc/fs for what that leaves out".to_owned(),
+        effective: format!("mounted with {off}: the disk keeps written data in its cache"),
+        measured: "/proc/mounts, and /proc/fs for options missing there".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(
-            "what fsync promised is lost with the power, unless the disk's cache has a battery; and a benchmark \
-             with it is faster than the disk",
+            "a power failure loses data that fsync reported as written, unless the cache has a \
+             battery; benchmarks show the cache's speed, not the disk's",
         ),
         proposal: None,
         remedy: format!(
-            "mount -o remount,{} {}, and take the option out",
-            if off.starts_with("fsync_mode") { "fsync_mode=posix" } else { "barrier" },
+            "run `mount -o remount,{} {}`, and remove the option from its configuration",
+            if off.starts_with("fsync_mode") {
+                "fsync_mode=posix"
+            } else {
+                "barrier"
+            },
             mount.place
         ),
     })

@@ -14,9 +14,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let (configured, effective, cost) = match (active, off, built) {
         (true, true, _) => ("highres=off on the kernel's command line", "active", "none"),
         (false, false, Some(true)) => (
-            "CONFIG_HIGH_RES_TIMERS=y, and nothing on the command line against them",
+            "CONFIG_HIGH_RES_TIMERS=y, not disabled on the command line",
             "inactive on at least one CPU",
-            "every sleep ends on a tick, up to a whole one late",
+            "every sleep ends on a tick, up to one tick late",
         ),
         _ => return Vec::new(),
     };
@@ -30,8 +30,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         severity: Severity::Warning,
         cost: Cost::said(cost),
         proposal: None,
-        remedy: "look into the kernel's log for the clock event device that cannot do one-shot, \
-                 or the clock that is not good enough; mend the parameter's spelling"
+        remedy: "check the kernel log for a clock event device without one-shot mode or an \
+            unsuitable clock source, and the parameter's spelling"
             .to_owned(),
     }]
 }

@@ -19,18 +19,19 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     vec![Finding {
         rule: "huge-pages-not-as-asked".to_owned(),
-        title: "Huge pages are not as asked for at boot".to_owned(),
+        title: "Huge pages are not as requested at boot".to_owned(),
         configured: format!("transparent_hugepage={asked} on the kernel's command line"),
         effective: effective.to_owned(),
         measured: format!("/{ENABLED}"),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Some(Cost::of_account(
-            "page faults that clear 2 MiB, or stop to compact memory; or misses in the TLB",
+            "page faults that clear 2 MiB or wait for memory compaction, or more TLB misses",
             facts.kernel_thread("khugepaged"),
         )),
         proposal: KnobProposal::of("thp.enabled", asked),
-        remedy: "find what writes that file after the boot (tuned, a service), and settle on one"
+        remedy: "find what writes that file after boot (tuned, a service), and decide on one \
+            setting"
             .to_owned(),
     }]
 }

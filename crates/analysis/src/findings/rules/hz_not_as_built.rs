@@ -19,30 +19,30 @@ struct Words {
     remedy: &'static str,
 }
 
-const TOO_SLOW: &str = "The tick is not as fast as the kernel was built for";
+const TOO_SLOW: &str = "The tick is slower than the kernel's configuration";
 const SLOWER: Words = Words {
     title: TOO_SLOW,
-    cost: "ticks that a long stretch without interrupts, or the firmware, swallowed: late timers, \
-           and CPU time that is counted wrongly",
-    remedy: "see what the CPUs did in the longest gaps",
+    cost: "late timers and wrong CPU times, because ticks were lost in firmware or \
+           while interrupts were disabled",
+    remedy: "check what the CPUs did in the longest gaps",
 };
 const SLOWER_IN_A_GUEST: Words = Words {
     title: TOO_SLOW,
-    cost: "ticks that the hypervisor or a long stretch without interrupts swallowed: late timers, \
-           and CPU time that is counted wrongly",
-    remedy: "see what the CPUs did in the longest gaps; give the virtual machine a CPU of its \
-             own, or ask its host for fewer guests",
+    cost: "late timers and wrong CPU times, because ticks were lost in the \
+           hypervisor or while interrupts were disabled",
+    remedy: "check what the CPUs did in the longest gaps; give the virtual machine dedicated CPUs, \
+        or run fewer guests on its host",
 };
 const FASTER: Words = Words {
-    title: "The tick is faster than the kernel was built for",
-    cost: "more ticks than were asked for, and CPU time that is counted wrongly",
-    remedy: "see in the kernel's log how it measured its clocks",
+    title: "The tick is faster than the kernel's configuration",
+    cost: "more ticks than requested, and wrong CPU times",
+    remedy: "check in the kernel log how the kernel calibrated its clocks",
 };
 const BOTH: Words = Words {
-    title: "The tick is not what the kernel was built for",
-    cost: "CPU time that is counted wrongly",
-    remedy: "see what the CPUs did in the longest gaps, and in the kernel's log how it measured its \
-             clocks",
+    title: "The tick differs from the kernel's configuration",
+    cost: "wrong CPU times",
+    remedy: "check what the CPUs did in the longest gaps, and in the kernel log how the kernel \
+        calibrated its clocks",
 };
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -98,7 +98,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         title: words.title.to_owned(),
         configured: format!("CONFIG_HZ={hz:.0}"),
         effective: effective.join(", "),
-        measured: "intervals between ticks on CPUs that did not idle".to_owned(),
+        measured: "intervals between ticks on CPUs that were not idle".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
         cost: Cost::said(words.cost),

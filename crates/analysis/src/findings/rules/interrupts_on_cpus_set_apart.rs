@@ -51,7 +51,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let balancer = match facts.configured.irqbalance {
-        Some(true) => "irqbalance runs: give it these CPUs in IRQBALANCE_BANNED_CPULIST, then ",
+        Some(true) => "in irqbalance, add these CPUs to IRQBALANCE_BANNED_CPULIST; then ",
         _ => "",
     };
     let online = facts.header.machine.online.iter();
@@ -64,15 +64,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         movable.and_then(|irq| Some(KnobProposal::of("irq.affinity", &others)?.of_irq(*irq)));
     vec![Finding {
         rule: "interrupts-on-cpus-set-apart".to_owned(),
-        title: "Devices interrupt CPUs that were set apart".to_owned(),
-        configured: format!("{} isolated, or without a tick", apart.named()),
-        effective: format!("{total} interrupts there: {}", hit.join(", ")),
-        measured: "the growth of /proc/interrupts during the recording, and where each may go by \
-                   /proc/irq"
+        title: "Devices interrupt isolated CPUs".to_owned(),
+        configured: format!("{} isolated or tickless", apart.named()),
+        effective: format!("{total} interrupts on these CPUs: {}", hit.join(", ")),
+        measured: "the increase of /proc/interrupts during the recording, and the affinities in \
+            /proc/irq"
             .to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Some(Cost::of("each is a gap in whatever runs there", None).at(longest)),
+        cost: Some(Cost::of("each one interrupts the program that runs there", None).at(longest)),
         proposal,
         remedy: format!("{balancer}write the other CPUs to /proc/irq/N/smp_affinity_list"),
     }]

@@ -25,14 +25,14 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         rule: "isolcpus-without-effect".to_owned(),
         title: "No CPU is isolated".to_owned(),
         configured: format!("isolcpus={asked} on the kernel's command line"),
-        effective: "no CPU is isolated: the scheduler puts any program anywhere".to_owned(),
+        effective: "the scheduler places any program on any CPU".to_owned(),
         measured: format!("/{ISOLATED} is empty"),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Cost::said("programs that wait behind others on CPUs meant to be theirs"),
+        cost: Cost::said("programs wait behind others on CPUs meant for them alone"),
         proposal: None,
-        remedy: "check the list against the CPUs that there are, and that the kernel was built \
-                 with CONFIG_CPU_ISOLATION"
+        remedy: "check that the listed CPUs exist, and that the kernel was built with \
+            CONFIG_CPU_ISOLATION"
             .to_owned(),
     }]
 }

@@ -20,14 +20,15 @@ fn found(line: &str) -> Option<Finding> {
     let is_lost = options.contains(&"async") && !options.contains(&"ro");
     is_lost.then(|| Finding {
         rule: "nfs-export-async".to_owned(),
-        title: format!("{place} answers an fsync of {client} before it is on the disk"),
+        title: format!("{place} confirms fsync of {client} before the data is on disk"),
         configured: "/etc/exports: async".to_owned(),
         effective: format!("exported to {client} with {}", options.join(",")),
         measured: format!("/{EXPORTS}"),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(
-            "a crash of this machine loses what its clients' fsync promised, and they are not told",
+            "if this machine crashes, its clients lose data that fsync reported as written, \
+             without an error",
         ),
         proposal: None,
         remedy: format!("export {place} with sync, and run exportfs -ra"),

@@ -32,16 +32,14 @@ fn found(mount: &Mount<'_>) -> Option<Finding> {
     };
     Some(Finding {
         rule: "nfs-soft-mount".to_owned(),
-        title: format!("{} gives up when its server is slow", mount.place),
+        title: format!("{} fails when its server is slow", mount.place),
         configured: mount.configured(),
-        effective: format!(
-            "mounted {soft}{how}: an answer that is late is an I/O error for the program"
-        ),
+        effective: format!("mounted {soft}{how}: a late reply becomes an I/O error"),
         measured: "/proc/mounts".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(
-            "what was written and not yet sent is lost, unless the program looks at what fsync and close return",
+            "unsent data is lost, unless the program checks the results of fsync and close",
         ),
         proposal: None,
         remedy: format!(

@@ -32,7 +32,7 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
     let file = |name: &str| facts.configured.file(&format!("proc/sys/vm/{name}"));
     // One of the two is 0; the other is in force.
     let limit = match (file("dirty_bytes"), file("dirty_ratio")) {
-        (None | Some("0"), None) => "the kernel's own limit on data to be written".to_owned(),
+        (None | Some("0"), None) => "the kernel's default limit on dirty data".to_owned(),
         (None | Some("0"), Some(share)) => format!("vm.dirty_ratio = {share} % of memory"),
         (Some(bytes), _) => format!("vm.dirty_bytes = {bytes}"),
     };
@@ -40,13 +40,13 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
     Some(Finding {
         rule: "nfs-writeback-swaps".to_owned(),
         title: format!(
-            "programs went into swap while {} was written to",
+            "Programs were swapped out while {} was written to",
             mount.place
         ),
         configured: limit,
         effective: format!(
-            "{} MiB were sent to NFS servers and {} MiB of programs' memory to swap; at the end {} MiB \
-             waited to be written",
+            "{} MiB were sent to NFS servers and {} MiB of programs' memory to swap; at the end, \
+             {} MiB were still unwritten",
             mib(sent),
             mib(swapped),
             mib(waiting)
@@ -55,11 +55,11 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
         // Something else may have needed the memory.
         confidence: Confidence::Possible,
         severity: Severity::Warning,
-        cost: Cost::said("programs wait for their own memory to come back from swap"),
+        cost: Cost::said("programs wait for their memory to return from swap"),
         proposal: None,
         remedy: format!(
-            "lower vm.dirty_bytes, or the mount's own share: mountpoint -d {} prints N:M, and \
-             /sys/class/bdi/N:M/max_ratio takes a percentage",
+            "lower vm.dirty_bytes, or the mount's share: find its number N:M with `mountpoint -d \
+             {}`, and write a percentage to /sys/class/bdi/N:M/max_ratio",
             mount.place
         ),
     })

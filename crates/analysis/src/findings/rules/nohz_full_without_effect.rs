@@ -17,22 +17,23 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     // A kernel without the option lacks the file, but so does a machine without /sys.
     let why = match (built, listed) {
         (Some(false), _) => "the kernel was built without CONFIG_NO_HZ_FULL",
-        (_, Some(_)) if facts.cpus_in(NOHZ_FULL).is_none() => "no CPU is in the list",
+        (_, Some(_)) if facts.cpus_in(NOHZ_FULL).is_none() => "its list of CPUs is empty",
         _ => return Vec::new(),
     };
     vec![Finding {
         rule: "nohz-full-without-effect".to_owned(),
-        title: "The tick goes on on busy CPUs".to_owned(),
+        title: "Busy CPUs still tick".to_owned(),
         configured: format!("nohz_full={asked} on the kernel's command line"),
-        effective: format!("every busy CPU has its tick: {why}"),
+        effective: format!("every busy CPU ticks: {why}"),
         measured: format!("/{NOHZ_FULL}, and the kernel's build configuration"),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
         cost: Some(cost(asked, facts.tick)),
         proposal: None,
-        remedy: "use a kernel with CONFIG_NO_HZ_FULL=y; leave at least the CPU that boots out of \
-                 the list"
-            .to_owned(),
+        remedy:
+            "use a kernel with CONFIG_NO_HZ_FULL=y, and leave at least the boot CPU out of the \
+            list"
+                .to_owned(),
     }]
 }
 
@@ -57,5 +58,5 @@ fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
         let all = tick.all().count;
         (known && all > 0).then(|| cost.time.times(busy as f64 / all as f64))
     });
-    Cost::of(format!("the ticks of {named} while busy"), time)
+    Cost::of(format!("ticks of {named} while busy"), time)
 }

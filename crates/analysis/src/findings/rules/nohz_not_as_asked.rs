@@ -23,15 +23,14 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         (
             "nohz=off on the kernel's command line".to_owned(),
             format!("the kernel stopped the tick {stopping} times"),
-            "none but the surprise: idle CPUs wake up later than with a tick",
+            "none expected, except that idle CPUs wake up later than with a tick",
         )
     } else if let Some(goes_on) = goes_on_while_idle(facts, off) {
         (
-            "the kernel was built to stop the tick of CPUs that idle, and nothing on the command \
-             line is against it"
+            "a kernel built to stop the tick of idle CPUs, not overridden on the command line"
                 .to_owned(),
             goes_on,
-            "power, and in a virtual machine exits to the hypervisor",
+            "power, and exits to the hypervisor in a virtual machine",
         )
     } else {
         return Vec::new();
@@ -41,13 +40,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         title: "The tick of idle CPUs is not as configured".to_owned(),
         configured,
         effective,
-        measured: "ticks in the rows of idling, and the kernel's tracepoint tick_stop".to_owned(),
+        measured: "ticks during idle periods, and the tracepoint tick_stop".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said(cost),
         proposal: None,
-        remedy: "look into /proc/timer_list for nohz and the clock event device, and into \
-                 /proc/cmdline for a misspelling"
+        remedy: "check nohz and the clock event device in /proc/timer_list, and the spelling in \
+            /proc/cmdline"
             .to_owned(),
     }]
 }
@@ -68,6 +67,6 @@ fn goes_on_while_idle(facts: &Facts<'_>, off: bool) -> Option<String> {
     let goes_on: CpuList = goes_on.collect();
     (!goes_on.is_empty()).then(|| {
         let cpus = goes_on.named();
-        format!("it went on at {hz:.0} Hz while {cpus} idled")
+        format!("it continued at {hz:.0} Hz while {cpus} idled")
     })
 }

@@ -80,31 +80,33 @@ fn finding(
         String::new()
     } else {
         let factors = factors.join(" ");
-        format!("; what it saves on this kernel: ticktax net pair {factors}")
+        format!("; measure the saving on this kernel with `ticktax net pair {factors}`")
     };
     Finding {
         rule: "offloads-off".to_owned(),
-        title: format!("{name} leaves work to the CPUs that it could do"),
-        configured: format!("{names} of {name}, which can be on"),
+        title: format!("{name} does not offload work from the CPUs"),
+        configured: format!("{names}, which {name} supports"),
         effective: format!(
-            "off, while {} packets were received and {} sent over it",
+            "off, while {} packets were received and {} sent",
             packets.received, packets.sent
         ),
-        measured: "the device's features (ethtool's netlink interface), the growth of /proc/net/dev, and the time of \
-                   NET_RX and NET_TX"
-            .to_owned(),
+        measured:
+            "the device's features (ethtool netlink), the increase of /proc/net/dev, and the \
+            time of NET_RX and NET_TX"
+                .to_owned(),
         // It was not measured how much of the time would be saved.
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Some(Cost::of(
             format!(
-                "NET_RX and NET_TX, {:.1} % of all CPU time: some of it, and of the system calls that send",
+                "part of NET_RX and NET_TX ({:.1} % of all CPU time), and of the system calls that \
+                 send",
                 100.0 * share
             ),
             Some(time),
         )),
         proposal: None,
-        remedy: format!("ethtool -K {name} {}{measure}", switches.join(" ")),
+        remedy: format!("run `ethtool -K {name} {}`{measure}", switches.join(" ")),
     }
 }
 

@@ -30,17 +30,17 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             "net.core.netdev_budget = {budget} packets, net.core.netdev_budget_usecs = {time} \u{b5}s"
         ),
         (Some(budget), None) => format!("net.core.netdev_budget = {budget} packets"),
-        (None, _) => "net.core.netdev_budget, which was not read".to_owned(),
+        (None, _) => "net.core.netdev_budget, which could not be read".to_owned(),
     };
     vec![Finding {
         rule: "packet-budget-used-up".to_owned(),
-        title: "NET_RX left packets for later, its budget used up".to_owned(),
+        title: "NET_RX used up its budget and left packets waiting".to_owned(),
         configured,
         effective: format!(
-            "{times} times on {}, of {frames} frames there",
+            "{times} times on {}, which received {frames} frames",
             cpus.named()
         ),
-        measured: "the growth of time_squeeze in /proc/net/softnet_stat during the recording"
+        measured: "the increase of time_squeeze in /proc/net/softnet_stat during the recording"
             .to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
@@ -67,11 +67,11 @@ fn cost(packets: &PacketPaths) -> String {
         .max();
     match max {
         Some(max) => format!(
-            "packets wait for the next round, or for ksoftirqd behind whatever has the CPU: of {} wake-ups \
-             {handed} came through it, at most {max} late",
+            "packets wait for the next softirq, or for ksoftirqd to get the CPU: of {} wake-ups, \
+             {handed} were by ksoftirqd, up to {max} late",
             packets.followed
         ),
-        None => "packets wait for the next round of softirqs, or for ksoftirqd behind whatever has the CPU".to_owned(),
+        None => "packets wait for the next softirq, or for ksoftirqd to get the CPU".to_owned(),
     }
 }
 
@@ -85,12 +85,12 @@ fn longest(packets: &PacketPaths) -> Option<Moment> {
 fn remedy(budget: Option<u64>, time: Option<u64>) -> String {
     let raise = match (budget, time) {
         (Some(budget), Some(time)) => format!(
-            "sysctl -w net.core.netdev_budget={} net.core.netdev_budget_usecs={}",
+            "run `sysctl -w net.core.netdev_budget={} net.core.netdev_budget_usecs={}`",
             2 * budget,
             2 * time
         ),
-        (Some(budget), None) => format!("sysctl -w net.core.netdev_budget={}", 2 * budget),
+        (Some(budget), None) => format!("run `sysctl -w net.core.netdev_budget={}`", 2 * budget),
         (None, _) => "raise net.core.netdev_budget and net.core.netdev_budget_usecs".to_owned(),
     };
-    format!("{raise}; or spread the receiving over more CPUs (RSS queues, RPS)")
+    format!("{raise}; or spread receiving over more CPUs (RSS queues, RPS)")
 }

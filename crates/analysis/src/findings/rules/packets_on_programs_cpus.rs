@@ -60,15 +60,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let lines = lines.map(|(irq, name, count)| {
         let goes_to = facts.configured.interrupt_cpus.get(&irq.to_string());
         let goes_to = goes_to.map_or_else(
-            || "not read".to_owned(),
-            |cpus| format!("goes to CPU {cpus}"),
+            || "has an unknown affinity".to_owned(),
+            |cpus| format!("may run on CPU {cpus}"),
         );
         let remedy = if others.is_empty() {
-            "give the program fewer CPUs (taskset), and the interrupt the others".to_owned()
+            "give the program fewer CPUs (taskset), and move the interrupt to the others".to_owned()
         } else {
             format!(
-                "echo {others} > /proc/irq/{irq}/smp_affinity_list, which leaves {} to it; irqbalance, where it runs, \
-                 moves it again",
+                "run `echo {others} > /proc/irq/{irq}/smp_affinity_list` to leave {} to the \
+                 program; irqbalance, if running, reverts this",
                 others.named()
             )
         };
@@ -83,12 +83,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 receiving.time,
                 receiving.count
             ),
-            measured: "softirqs on top of its threads, what raised them, and the growth of /proc/interrupts"
+            measured: "softirqs that interrupted its threads and their triggers, and the increase \
+                of /proc/interrupts"
                 .to_owned(),
             confidence: Confidence::Likely,
             severity: Severity::Warning,
             cost: Some(Cost::of(
-                "interrupting the program by NET_RX",
+                "NET_RX interrupts the program",
                 Some(receiving.time),
             )),
             proposal: proposal.map(|proposal| proposal.of_irq(irq)),

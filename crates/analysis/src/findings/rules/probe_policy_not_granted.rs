@@ -18,20 +18,20 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let more = match refused.len() - 1 {
         0 => String::new(),
-        more => format!(", and likewise on {more} more"),
+        more => format!(", and the same on {more} more"),
     };
     vec![Finding {
         rule: "probe-policy-not-granted".to_owned(),
-        title: "A program of this user does not get the priority that it asks for".to_owned(),
+        title: "Programs of this user do not get the priority they request".to_owned(),
         configured: "the scheduling policy of --probe-policy".to_owned(),
         effective: format!("{first}{more}"),
         measured: "the kernel's answer to sched_setscheduler(2)".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said("programs of the same user that ask likewise wait behind others, too"),
+        cost: Cost::said("programs of this user that request this priority wait behind others"),
         proposal: None,
-        remedy: "give CAP_SYS_NICE, or raise RLIMIT_RTPRIO (limits.conf, LimitRTPRIO= of the \
-                 service); in a container, let its cgroup have real-time time"
+        remedy: "grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (limits.conf, or LimitRTPRIO= of the \
+            service); in a container, also give its cgroup real-time bandwidth"
             .to_owned(),
     }]
 }

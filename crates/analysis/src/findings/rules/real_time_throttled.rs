@@ -30,24 +30,25 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         rule: "real-time-throttled".to_owned(),
-        title: "Real-time threads do not get a CPU for all of their time".to_owned(),
+        title: "Real-time threads cannot use a CPU all the time".to_owned(),
         configured: format!(
-            "a probe under {}, to run before everything else",
+            "a probe under {}, above all other programs",
             probe.policy.granted
         ),
         effective: format!(
-            "{runtime} of every {period} µs at most, where others want to run or real-time groups \
-             are throttled"
+            "at most {runtime} of every {period} µs, if other threads want to run or real-time \
+             groups are throttled"
         ),
-        measured: "/proc/sys/kernel/sched_rt_runtime_us and sched_rt_period_us; the probe's \
-                   gaps show how much it came to"
+        measured: "/proc/sys/kernel/sched_rt_runtime_us and sched_rt_period_us; the probe's gaps \
+            show the actual effect"
             .to_owned(),
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Cost::said(format!("gaps of up to {} ms", (period - runtime) / 1000)),
         proposal: KnobProposal::of("kernel.sched_rt_runtime_us", -1),
-        remedy: "for threads that are known to give way: kernel.sched_rt_runtime_us = -1, or \
-                 since 6.12 the fair server's runtime in debugfs"
-            .to_owned(),
+        remedy:
+            "if the real-time threads are known to sleep, set kernel.sched_rt_runtime_us = -1, \
+            or since 6.12 the fair server's runtime in debugfs"
+                .to_owned(),
     }]
 }

@@ -53,27 +53,27 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let longest = longest.filter(|longest| own_cpus.contains(longest.cpu));
     let remedy = match mask(&others) {
         Some(mask) => format!(
-            "echo {mask} > {file}, which leaves {} to it",
+            "run `echo {mask} > {file}` to leave {} to the program",
             others.named()
         ),
-        None => format!("give the program fewer CPUs (taskset), and the others to {file}"),
+        None => format!("give the program fewer CPUs (taskset), and write the others to {file}"),
     };
     vec![Finding {
         rule: "rps-on-programs-cpus".to_owned(),
-        title: "Packets are received on the CPUs of the watched program".to_owned(),
+        title: "The watched program's CPUs receive packets".to_owned(),
         configured: format!("rps_cpus of {}: {}", named.join(", "), first.cpus.named()),
         effective: format!(
-            "its threads that packets wake run on {}, where NET_RX interrupted the program for {} in {} softirqs",
+            "packets wake its threads on {}, where NET_RX interrupted the program for {} in {} \
+             softirqs",
             own_cpus.named(),
             receiving.time,
             receiving.count
         ),
-        measured: "softirqs on top of its threads, and rps_cpus in /sys/class/net".to_owned(),
+        measured: "softirqs that interrupted its threads, and rps_cpus in /sys/class/net"
+            .to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
-        cost: Some(
-            Cost::of("interrupting the program by NET_RX", Some(receiving.time)).at(longest),
-        ),
+        cost: Some(Cost::of("NET_RX interrupts the program", Some(receiving.time)).at(longest)),
         proposal: None,
         remedy,
     }]

@@ -14,19 +14,19 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let pause = file("sleep_millisecs").unwrap_or("?");
     vec![Finding {
         rule: "same-pages-never-merged".to_owned(),
-        title: "The search for equal pages finds none".to_owned(),
+        title: "KSM finds no pages to merge".to_owned(),
         configured: "/sys/kernel/mm/ksm/run is 1".to_owned(),
-        effective: format!("{pages} pages looked at every {pause} ms, none shared"),
+        effective: format!("{pages} pages scanned every {pause} ms, none shared"),
         measured: "/sys/kernel/mm/ksm/pages_sharing".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Note,
         cost: Some(Cost::of_account(
-            "the time of ksmd, and what it pushes out of the caches",
+            "the time of ksmd, and cache lines that it evicts",
             facts.kernel_thread("ksmd"),
         )),
         proposal: KnobProposal::of("ksm.run", 2),
-        remedy: "write 2 to /sys/kernel/mm/ksm/run, unless virtual machines with like contents \
-                 are about to start"
+        remedy: "write 2 to /sys/kernel/mm/ksm/run, unless similar virtual machines are about to \
+            start"
             .to_owned(),
     }]
 }

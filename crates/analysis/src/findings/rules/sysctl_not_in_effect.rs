@@ -60,9 +60,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             severity: Severity::Warning,
             cost: cost(&setting.key),
             proposal: KnobProposal::of(&setting.key, &setting.value),
-            remedy: "load the files again with `sysctl --system`; where that does not help, a \
-                     program sets it later, the kernel refuses the value, or (/etc/sysctl.conf) \
-                     the loader does not read the file; or mend the file"
+            remedy: "run `sysctl --system`; if that does not help, a program sets it later, the \
+                kernel rejects the value, or the loader does not read /etc/sysctl.conf: find out \
+                which, or correct the file"
                 .to_owned(),
         })
         .collect()
@@ -106,13 +106,16 @@ fn number(text: &str) -> Option<i128> {
 /// whose cost is not known in general.
 fn cost(key: &str) -> Option<Cost> {
     let what = match key {
-        "kernel.nmi_watchdog" => "a counter of the CPU, and an NMI every some seconds on each",
-        "kernel.timer_migration" => "timers of idle CPUs that wake them, or that burden others",
-        "kernel.watchdog_thresh" => "how often the watchdog wakes each CPU",
-        "vm.stat_interval" => "a wake-up of each CPU that often",
-        key if key.starts_with("kernel.sched_") => "who runs when, and for how long",
-        key if key.starts_with("vm.dirty_") => "when programs are made to wait for the disk",
-        key if key.starts_with("net.core.") => "packets that wait, or are lost, in a buffer",
+        "kernel.nmi_watchdog" => "a performance counter and an NMI every few seconds on each CPU",
+        "kernel.timer_migration" => {
+            "wake-ups of idle CPUs by their timers, or extra timers on \
+            busy CPUs"
+        }
+        "kernel.watchdog_thresh" => "how often the watchdog interrupts each CPU",
+        "vm.stat_interval" => "how often each CPU is woken to update statistics",
+        key if key.starts_with("kernel.sched_") => "which tasks run when, and for how long",
+        key if key.starts_with("vm.dirty_") => "when writers wait for the disk",
+        key if key.starts_with("net.core.") => "packets that wait or are lost in a buffer",
         _ => return None,
     };
     Cost::said(what)

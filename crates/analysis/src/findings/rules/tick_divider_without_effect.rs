@@ -28,19 +28,19 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         Some(measured) if (measured - hz / asked).abs() <= 0.1 * hz / asked => return Vec::new(),
         Some(measured) => (
             format!("{measured:.2} Hz"),
-            "intervals between ticks on CPUs that did not idle",
+            "intervals between ticks on CPUs that were not idle",
             Confidence::Certain,
         ),
         None if unknown => (
-            "the kernel does not know the parameter".to_owned(),
-            "the kernel said so when it booted (/dev/kmsg)",
+            "nothing; the kernel does not know the parameter".to_owned(),
+            "the kernel's boot messages (/dev/kmsg)",
             Confidence::Likely,
         ),
         None => return Vec::new(),
     };
     vec![Finding {
         rule: "tick-divider-without-effect".to_owned(),
-        title: "The tick is not divided".to_owned(),
+        title: "The tick divider has no effect".to_owned(),
         configured: format!(
             "divider={asked:.0} on the kernel's command line: {:.0} Hz",
             hz / asked
@@ -50,15 +50,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence,
         severity: Severity::Serious,
         cost: Some(Cost::of(
-            "the ticks that were to be left out",
+            "the ticks that should have been skipped",
             facts
                 .tick
                 .and_then(|tick| tick.cost.as_ref())
                 .map(|cost| cost.time.times(1.0 - 1.0 / asked)),
         )),
         proposal: None,
-        remedy: "use a kernel that was built for fewer ticks (CONFIG_HZ), or one that stops the \
-                 tick of idle CPUs (CONFIG_NO_HZ_IDLE)"
+        remedy: "use a kernel built for fewer ticks (CONFIG_HZ), or one that stops the tick of \
+            idle CPUs (CONFIG_NO_HZ_IDLE)"
             .to_owned(),
     }]
 }

@@ -28,16 +28,16 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
     let port = socket.port;
     let number = |file| facts.number_in(file).map(|bytes| bytes.to_string());
-    let unknown = || "not read".to_owned();
+    let unknown = || "unknown".to_owned();
     let size = socket.buffer_bytes.map_or_else(String::new, |bytes| {
         format!(
-            "{bytes} bytes as the kernel counts, SO_RCVBUF {}; ",
+            "{bytes} bytes as the kernel counts them, SO_RCVBUF {}; ",
             bytes / 2
         )
     });
     let configured = format!(
-        "the receive buffer of UDP port {port}: {size}net.core.rmem_default = {} bytes, or what the program asked for with \
-         SO_RCVBUF, up to net.core.rmem_max = {}",
+        "the receive buffer of UDP port {port}: {size}default net.core.rmem_default = {} bytes, or \
+         set by the program with SO_RCVBUF up to net.core.rmem_max = {}",
         number(DEFAULT).unwrap_or_else(unknown),
         number(MOST).unwrap_or_else(unknown),
     );
@@ -47,8 +47,8 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
             let by = way.and_then(|way| way.by.first());
             let behind = by.map_or_else(String::new, |by| format!(", behind {}", by.name));
             let text = format!(
-                "{lost} datagrams lost; the longest that a thread of it was woken by a packet and did not run was \
-                 {length}{behind}"
+                "{lost} datagrams lost; after a packet woke it, one of its threads waited {length} \
+                 to run{behind}"
             );
             (text, Confidence::Likely)
         }
@@ -59,12 +59,12 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
     let larger = larger(facts.number_in(MOST), socket);
     let remedy = match (&stall, larger.is_empty()) {
         (Some((length, _)), false) => format!(
-            "a buffer for what comes in {length} at least: {larger}; or take away what kept it from its CPU \
-             (--section net)"
+            "make the buffer large enough for at least {length} of traffic: {larger}; or find what \
+             kept the program from running (--section net)"
         ),
-        (_, false) => format!("a larger buffer: {larger}; or have the program read more often"),
+        (_, false) => format!("enlarge the buffer: {larger}; or make the program read more often"),
         (_, true) => {
-            "a larger buffer (SO_RCVBUF, net.core.rmem_max), or have the program read more often"
+            "enlarge the buffer (SO_RCVBUF, net.core.rmem_max), or make the program read more often"
                 .to_owned()
         }
     };
@@ -73,15 +73,17 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
         title: format!("UDP port {port} dropped datagrams"),
         configured,
         effective: format!(
-            "{lost} dropped by socket {} of process {}, as it does where its buffer is full; {}",
+            "{lost} dropped by socket {} of process {}, which happens when its buffer is full; {}",
             socket.inode,
             socket.pid,
             in_use(socket)
         ),
         measured: match socket.buffer_bytes {
-            Some(_) => "the growth of the socket's drops in /proc/PID/net/udp during the recording, and its buffer by \
-                        sock_diag at the end",
-            None => "the growth of the socket's drops in /proc/PID/net/udp during the recording",
+            Some(_) => {
+                "the increase of the socket's drops in /proc/PID/net/udp during the \
+                recording, and its buffer at the end (sock_diag)"
+            }
+            None => "the increase of the socket's drops in /proc/PID/net/udp during the recording",
         }
         .to_owned(),
         confidence,
@@ -100,9 +102,9 @@ fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     // The kernel doubles `SO_RCVBUF`, so setting it to the current size doubles the buffer.
     let wanted = socket.buffer_bytes.unwrap_or(2 * most);
     if wanted <= most {
-        format!("SO_RCVBUF = {wanted} in the program, which net.core.rmem_max allows")
+        format!("set SO_RCVBUF = {wanted} in the program, which net.core.rmem_max allows")
     } else {
-        format!("sysctl -w net.core.rmem_max={wanted} and SO_RCVBUF in the program")
+        format!("run `sysctl -w net.core.rmem_max={wanted}` and set SO_RCVBUF in the program")
     }
 }
 
@@ -110,9 +112,9 @@ fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
 fn in_use(socket: &UdpSocket) -> String {
     match (socket.buffer_bytes, socket.charged_bytes) {
         (Some(size), Some(charged)) => {
-            format!("{charged} of {size} bytes of that in use at the end")
+            format!("{charged} of its {size} bytes were in use at the end")
         }
-        _ => format!("{} bytes of that in use at the end", socket.queued_bytes),
+        _ => format!("{} bytes of it were in use at the end", socket.queued_bytes),
     }
 }
 

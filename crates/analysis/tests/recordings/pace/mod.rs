@@ -115,7 +115,7 @@ fn a_thread_that_does_little_does_not_define_the_frames() {
         .unwrap();
     assert!(!looking.rhythms.is_empty());
     let why = looking.why_none.as_deref();
-    assert_eq!(why, Some("it had little of the process' CPU time"));
+    assert_eq!(why, Some("it used too little of the process's CPU time"));
     let why = watched.rhythm().unwrap_err();
     assert!(why.contains("little of its CPU time"), "{why}");
     // If it is the only thread, it does define the frames.
@@ -305,7 +305,7 @@ fn a_process_without_a_rhythm_reports_what_was_seen() {
     };
     assert_eq!(
         why("requests"),
-        format!("its {count} wakeups come at no regular times")
+        format!("its {count} wake-ups are not periodic")
     );
     assert!(why("rare").contains("2 events"), "{}", why("rare"));
 }

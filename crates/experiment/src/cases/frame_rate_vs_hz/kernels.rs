@@ -119,14 +119,15 @@ impl KernelCase for Frames {
             remarks: vec![
                 cases::remark(
                     "frames",
-                    "on the kernel of the publication a sleep lasts a tick longer than asked for \
-                     (2.6's rule); on these it ends at the first tick at or after its time"
+                    "on the published kernel, a sleep takes one tick longer than requested (the \
+                     rule of 2.6); on these kernels it ends at the first tick at or after its \
+                     deadline"
                         .to_owned(),
                 ),
                 cases::remark(
                     "CPU",
-                    "published from top, which showed what samples at ticks gave; these kernels \
-                     sample for /proc/stat, and measure for a process"
+                    "published from top, which showed time sampled at ticks; these kernels sample \
+                     for /proc/stat, but measure each process exactly"
                         .to_owned(),
                 ),
             ],

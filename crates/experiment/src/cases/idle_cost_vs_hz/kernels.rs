@@ -67,7 +67,7 @@ impl KernelCase for Idle {
             rows: counts.iter().map(|&(hz, count)| row(hz, count)).collect(),
         };
         let mut with_programs = table("with the case's programs", PUBLISHED, &woken);
-        "an idle guest, wake-ups, and a part for ticks that wake"
+        "an idle guest, wake-ups, and a term for ticks that wake a task"
             .clone_into(&mut with_programs.expectation);
         with_programs.allowed = Some(Allowance::Share(0.01));
         for row in &mut with_programs.rows {
@@ -78,7 +78,7 @@ impl KernelCase for Idle {
                 .map(|(wakes, idle)| twice(idle + wakes.at(row.hz)));
             row.fit = wakes.is_some_and(|wakes| wakes.fit.contains(&row.hz));
         }
-        let mut alone = table("nothing runs", PUBLISHED, &idle);
+        let mut alone = table("no programs", PUBLISHED, &idle);
         "a straight line".clone_into(&mut alone.expectation);
         alone.allowed = Some(Allowance::Share(0.01));
         for row in &mut alone.rows {
@@ -92,8 +92,8 @@ impl KernelCase for Idle {
             tables: vec![
                 with_programs,
                 alone,
-                table("nothing runs, each tick is programmed", ONE_SHOT, &one_shot),
-                table("nothing runs, the tick stops", STOPS, &stops),
+                table("no programs, each tick programmed separately", ONE_SHOT, &one_shot),
+                table("no programs, tick stops", STOPS, &stops),
             ],
             remarks: remarks([&idle, &one_shot, &stops], wakes.as_ref(), ratio),
         }
@@ -253,10 +253,11 @@ fn remarks(
     let lines = Straight::fit(idle).zip(Straight::fit(one_shot));
     if let Some((ticks, programmed)) = lines {
         all.push(remark(
-            "the line through all rates",
+            "straight line through all rates",
             format!(
-                "{:.1} thousand instructions a second and {:.0} for each tick, right to {:.1} % at each \
-                 rate; {:.1} and {:.0} where each tick is programmed by itself, right to {:.1} %",
+                "{:.1} thousand instructions per second plus {:.0} per tick, accurate to {:.1} % \
+                 at each rate; {:.1} and {:.0} if each tick is programmed separately, accurate \
+                 to {:.1} %",
                 ticks.base / 1e3,
                 ticks.tick,
                 ticks.misses(idle),
@@ -270,10 +271,10 @@ fn remarks(
         all.push(remark(
             "programs",
             format!(
-                "{} wake-ups a second: {:.1} thousand instructions a second, and {:.0} for each \
-                 tick that wakes any, {:.1} times what a tick takes. What was published takes a \
-                 factor of {published_ratio:.1}: by instructions alone ticks far apart save little \
-                 more than their number",
+                "{} wake-ups per second: {:.1} thousand instructions per second, plus {:.0} per \
+                 tick that wakes a task, {:.1} times the cost of a tick. The published numbers \
+                 require a factor of {published_ratio:.1}: in instructions, infrequent ticks \
+                 save little more than their number",
                 wakes.wakeups,
                 wakes.each / 1e3,
                 wakes.woken,
@@ -283,18 +284,19 @@ fn remarks(
     }
     if !stops.is_empty() {
         all.push(remark(
-            "a tick that stops",
+            "tickless idle",
             format!(
-                "{} thousand instructions a second, whatever the rate. The 70 MHz that were \
-                 published of a kernel whose tick should stop are consistent with one that did not",
+                "{} thousand instructions per second at any rate. The published 70 MHz of a kernel \
+                 whose tick should stop is consistent with a tick that did not stop",
                 min_and_max(stops)
             ),
         ));
     }
     all.push(remark(
-        "beside what was published",
-        "cycles of a host have what it does for a guest's tick in them, which no guest sees and no \
-         instruction of it counts: compare how the figures depend on the rate, not the figures"
+        "compared with the publication",
+        "host cycles include the host's own work for a guest's tick, which the guest cannot see \
+         and its instruction count does not include: compare how the numbers depend on the rate, \
+         not the numbers themselves"
             .to_owned(),
     ));
     all
@@ -366,7 +368,7 @@ mod tests {
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
         let line = &statement.remarks[0].why;
         assert!(
-            line.starts_with("9.0 thousand instructions a second and 2000"),
+            line.starts_with("9.0 thousand instructions per second plus 2000"),
             "{line}"
         );
 

@@ -58,14 +58,14 @@ fn invalid_factors_are_reported_in_one_line() {
     for (typed, why) in [
         (
             &["speed=1,2"][..],
-            "nothing of this name can be varied: size, protocol",
+            "unknown factor: choose from size, protocol",
         ),
-        (&["mss=536"], "mss: one value is no comparison"),
-        (&["mss=536,536"], "`536` is there twice"),
-        (&["mss=536,1460", "mss=1,2"], "mss: it is varied twice"),
+        (&["mss=536"], "mss: a comparison needs at least two values"),
+        (&["mss=536,536"], "duplicate value `536`"),
+        (&["mss=536,1460", "mss=1,2"], "mss: it is already varied"),
         (
             &["tcp_sack=0,1", "net.ipv4.tcp_sack=0,1"],
-            "net.ipv4.tcp_sack: tcp_sack is the same: it is varied twice",
+            "net.ipv4.tcp_sack: it is already varied, as tcp_sack",
         ),
         (&["mss"], "write NAME=LIST"),
     ] {

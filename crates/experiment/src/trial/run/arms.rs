@@ -38,7 +38,7 @@ impl Assignment {
             .collect();
         let knob = registry::find(id.trim())?;
         if values.iter().any(String::is_empty) {
-            return Err(wrong("a value is missing"));
+            return Err(wrong("a value is empty"));
         }
         Ok(Self { knob, values })
     }
@@ -155,7 +155,9 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     for (at, assignment) in assignments.iter().enumerate() {
         let id = assignment.knob.id();
         if assignments[..at].iter().any(|other| other.knob.id() == id) {
-            return wrong(format!("{id} is named twice: name all its values at once"));
+            return wrong(format!(
+                "{id} is given twice: give all its values in one list"
+            ));
         }
     }
     let lengths = assignments.iter().map(|assignment| assignment.values.len());
@@ -164,23 +166,23 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
         .iter()
         .find(|assignment| assignment.values.len() == arms)
     else {
-        return wrong("name a setting, such as vm.swappiness=60,10".to_owned());
+        return wrong("no setting: give one, such as vm.swappiness=60,10".to_owned());
     };
     if arms < 2 {
         return wrong(format!(
-            "{} has one value, and a trial compares two: write {0}=now,{}",
+            "{} has one value, but a trial compares at least two: write {0}=now,{}",
             longest.knob.id(),
             longest.values.first().map_or("B", String::as_str),
         ));
     }
     if arms > MAX_ARMS {
-        return wrong(format!("these are {arms} arms: name {MAX_ARMS} at most"));
+        return wrong(format!("too many arms ({arms}): give at most {MAX_ARMS}"));
     }
     let odd =
         |assignment: &&Assignment| assignment.values.len() != 1 && assignment.values.len() != arms;
     match assignments.iter().find(odd) {
         Some(odd) => wrong(format!(
-            "{} has {} values and {} has {arms}: name as many, or one for all arms",
+            "{} has {} values, but {} has {arms}: give the same number, or one value for all arms",
             odd.knob.id(),
             odd.values.len(),
             longest.knob.id(),
@@ -204,7 +206,8 @@ fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryErro
     let mut unused = options.iter().filter(|(is, scope, _)| *is && !has(*scope));
     match unused.next() {
         Some((_, scope, option)) => Err(TryError::Senseless(format!(
-            "{option}: no setting here is of such a thing; `ticktax knob list --of {}` lists those",
+            "{option} is unused, because no setting needs it: `ticktax knob list --of {}` lists \
+             settings that do",
             scope.name()
         ))),
         None => Ok(()),
@@ -234,13 +237,13 @@ fn place(
         (KnobScope::Irq, _) => {
             let irq = named.irq;
             fixed(Target::Irq(irq.ok_or_else(|| {
-                unnamed("an interrupt line", "name it with --irq N")
+                unnamed("an interrupt line", "give it with --irq N")
             })?))
         }
         (KnobScope::Disk, _) => {
             let disk = named.disk.clone();
             fixed(Target::Disk(disk.ok_or_else(|| {
-                unnamed("a disk", "name it with --disk NAME")
+                unnamed("a disk", "give it with --disk NAME")
             })?))
         }
         (KnobScope::Task, Subject::Command(_)) => Place::Command,
@@ -311,10 +314,10 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
         if let Some(&before) = seen.get(&values) {
             let settings = rows.iter().zip(&values).map(|(row, values)| {
                 let value = values.first().map_or("", String::as_str);
-                format!("{} is {value}", row.knob.id())
+                format!("{} to {value}", row.knob.id())
             });
             return Err(TryError::Senseless(format!(
-                "arms {} and {} are the same: {} in both",
+                "arms {} and {} are the same: both set {}",
                 label(before),
                 label(arm),
                 settings.collect::<Vec<String>>().join(", "),

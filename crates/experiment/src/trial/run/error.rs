@@ -17,7 +17,8 @@ pub enum TryError {
     Observe(#[from] ObserveError),
     /// The kernel turned the values of two arms into the same value.
     #[error(
-        "arms {first} and {second} come to the same: {settings} in both, whatever was asked for"
+        "arms {first} and {second} are the same in effect ({settings}), although different values \
+         were requested"
     )]
     SameInEffect {
         /// Label of one arm.
@@ -29,7 +30,8 @@ pub enum TryError {
     },
     /// The command fails in every arm, so there is nothing to compare.
     #[error(
-        "cannot compare: COMMAND fails in every arm ({ended}); see why with --show-output, or run it by itself"
+        "cannot compare: COMMAND fails in every arm ({ended}); find out why with --show-output, or \
+         run it alone"
     )]
     AlwaysFails {
         /// How the command ended.

@@ -63,14 +63,14 @@ impl TrialMetric {
     /// Description for the help text.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::Time => "How long the command takes",
-            Self::Cpu => "CPU time that it uses, its children's as well",
-            Self::Noise => "Of the time that it wanted, the share that interrupts took",
-            Self::Wait => "Of the time that it wanted, the share for which it waited for a CPU",
-            Self::Throttled => "Of the time that it wanted, the share for which a quota held it",
-            Self::P99 => "From a wake-up until it runs, what 99 of 100 stay below",
-            Self::Fps => "Frames a second of its loop",
-            Self::Lost => "Frames that its loop left out, a minute",
+            Self::Time => "Run time of the command",
+            Self::Cpu => "CPU time used, including child processes",
+            Self::Noise => "Share of the needed CPU time that interrupts took",
+            Self::Wait => "Share of the needed CPU time spent waiting for a CPU",
+            Self::Throttled => "Share of the needed CPU time lost to CPU quotas",
+            Self::P99 => "99th percentile of the wake-up latency",
+            Self::Fps => "Frames per second of the program's loop",
+            Self::Lost => "Frames per minute that the program's loop missed",
         }
     }
 
@@ -112,13 +112,14 @@ impl TrialMetric {
     /// Why a run might have no value, and the remedy.
     pub(super) const fn without(self) -> &'static str {
         match self {
-            Self::Time | Self::Cpu => "it was not told; leave it out",
+            Self::Time | Self::Cpu => "no value was reported; leave this metric out",
             Self::Noise | Self::Wait | Self::Throttled => {
-                "the audit could not follow it; `ticktax audit` says why"
+                "the audit could not follow the program; run `ticktax audit` to find out why"
             }
-            Self::P99 => "a run has too few wake-ups, it takes 100; have it run for longer",
+            Self::P99 => "a run needs at least 100 wake-ups; make each run longer",
             Self::Fps | Self::Lost => {
-                "none of its threads wakes at regular times, or not often enough in a run"
+                "no thread wakes up periodically, or not often enough in one run; leave this \
+                 metric out, or make each run longer"
             }
         }
     }

@@ -71,12 +71,12 @@ fn comparability_is_checked_once() {
 
 #[test]
 fn the_documentation_has_a_row_for_every_metric() {
-    let page = include_str!("../../../../../docs/try.md");
+    let page = include_str!("../../../../../docs/reference/try.md");
     for metric in TrialMetric::ALL {
         let row = format!("| `{}` |", metric.name());
         assert!(
             page.contains(&row),
-            "docs/try.md has no row that begins {row}"
+            "docs/reference/try.md has no row that begins {row}"
         );
     }
 }

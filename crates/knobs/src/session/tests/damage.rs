@@ -1,11 +1,11 @@
-//! Journals that are partly unreadable, and other files that are named as a journal.
+//! Journals with unreadable lines, and other files passed as a journal.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// Journal lines of a killed run that changed two settings.
+/// Returns the journal lines of a killed session that changed two settings.
 fn lines() -> Vec<Vec<u8>> {
     let machine = machine();
     let (swappiness, interval) = ("vm.swappiness", "vm.stat_interval");
@@ -21,7 +21,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines.map(<[u8]>::to_vec).collect()
 }
 
-/// A machine with the settings that the run left, and `bytes` as its journal.
+/// Creates a machine on which a killed session left its settings, with `bytes` as the journal.
 fn left_with(bytes: &[u8]) -> Machine {
     let machine = machine();
     machine.put(SWAPPINESS, "10\n");
@@ -38,7 +38,7 @@ fn refused(machine: &Machine) -> [String; 2] {
     [undone, begun].map(|error| error.to_string())
 }
 
-/// Sorted names in the journal's folder.
+/// Lists the files in the journal's directory, sorted.
 fn names(machine: &Machine) -> Vec<OsString> {
     let entries = fs::read_dir(machine.path("journal")).unwrap();
     let mut names: Vec<OsString> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -66,7 +66,7 @@ fn files_that_are_not_journals_stay_unchanged() {
     ] {
         let machine = left_with(bytes);
         for why in refused(&machine) {
-            assert!(why.contains("not a journal of ticktax"), "{why}");
+            assert!(why.contains("not a ticktax journal"), "{why}");
             assert!(!why.contains('\n'), "{why}");
         }
         assert!(fs::read(journal(&machine)).unwrap() == bytes);
@@ -79,7 +79,7 @@ fn files_that_are_not_journals_stay_unchanged() {
 fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
     let mut lines = lines();
     lines[3] = b"damaged\n".to_vec();
-    // The end of such a journal is not cut either.
+    // Not even the end of such a journal is cut off.
     let bytes = [lines.concat(), b"half a li".to_vec()].concat();
     let machine = left_with(&bytes);
     for round in 0..2 {
@@ -88,7 +88,7 @@ fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
         assert_eq!(statement.damaged_copy, None);
         let problem = statement.journal_problem.clone().unwrap();
         assert!(
-            problem.contains("left unchanged: 1 of its lines"),
+            problem.contains("left unchanged: it has unreadable lines (1)"),
             "{problem}"
         );
         assert!(!statement.is_complete() && !statement.is_certain());
@@ -152,7 +152,7 @@ fn a_run_reports_its_copy_and_four_copies_are_kept() {
 fn an_end_that_cannot_be_copied_is_not_cut() {
     let bytes = [lines().concat(), b"half a li".to_vec()].concat();
     let machine = left_with(b"");
-    // The longest allowed name, so that a copy with a longer name cannot be made.
+    // Use the longest possible file name, so that a copy with a suffix cannot be created.
     let journal = machine.path("journal").join("j".repeat(250));
     fs::write(&journal, &bytes).unwrap();
     let statement = undo(&machine.system(), &journal).unwrap();

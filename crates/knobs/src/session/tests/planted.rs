@@ -1,4 +1,4 @@
-//! Journals and records planted by an attacker: nothing outside the kernel's settings is written.
+//! Journals and records planted by an attacker. Nothing except kernel settings must be written.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::System;
 
-/// Errors of an undo and of a session that refuse a journal.
+/// Returns the errors of an undo and of a session, which must both reject the journal.
 fn refused(machine: &Machine, journal: &Path) -> [String; 2] {
     let undone = undo(&machine.system(), journal).unwrap_err();
     let begun = Session::begin(&machine.system(), journal, "a test")
@@ -21,7 +21,7 @@ fn a_link_instead_of_a_journal_is_not_followed() {
     let machine = machine();
     machine.folder("journal");
     machine.put("victim", "precious\n");
-    // The target may also be a journal, or not exist.
+    // The link may lead to an ordinary file, an empty file or nothing.
     machine.put("other", "");
     for target in ["victim", "other", "nothing"] {
         symlink(machine.path(target), journal(&machine)).unwrap();
@@ -75,7 +75,7 @@ fn a_path_without_a_file_name_is_refused() {
     }
 }
 
-/// Result of an undo on the running machine with a journal of these records.
+/// Undoes a journal with these records on the running machine.
 fn undone_here(machine: &Machine, records: &[Record]) -> UndoStatement {
     let system = System::default();
     let began = Record::Began {
@@ -131,7 +131,7 @@ fn nothing_is_written_or_removed_in_planted_groups() {
     );
 }
 
-/// Identity of a folder as in the journal, which an attacker can find out.
+/// Returns the identity of a directory as used in journals. An attacker can find it out.
 fn identity(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     let facts = fs::metadata(path).unwrap();
@@ -171,7 +171,7 @@ fn planted_settings_outside_the_kernels_file_systems_are_not_written() {
             Target::Cgroup(evil.clone()),
             identity(&evil),
         ),
-        // Targets of another kind than the setting's, which are checked by other rules.
+        // The target is not of the kind that the setting needs. Other checks catch these.
         (
             "cgroup.cpu_weight",
             Target::Net(evil.clone()),

@@ -1,4 +1,5 @@
-//! Checks that all CPUs' counters agree: readings on one CPU must lie between two on another.
+//! Checks whether the counters of different CPUs agree: a reading on one CPU that is made between
+//! two readings on another must also lie between them in value.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::Builder;
@@ -8,13 +9,13 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use super::super::{Counter, Hardware, now};
 use crate::cpus;
 
-/// Number of readings compared for each pair of CPUs.
+/// Number of readings compared per pair of CPUs.
 const ROUNDS: u32 = 64;
 
-/// Time limit per pair. If the threads do not get their CPUs, fewer readings are compared.
+/// Time limit per pair. If the threads do not get to run, fewer readings are compared.
 const LIMIT: Nanos = Nanos::from_millis(20);
 
-/// Turn number that ends the exchange.
+/// Value of `turn` that ends the exchange.
 const ENDED: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,8 +24,8 @@ pub(super) struct Steps {
     pub(super) backwards: u32,
 }
 
-/// Shared state of two threads that alternate: odd turns are the second thread's, even turns the
-/// first's.
+/// State shared by two threads that take turns. Even turns belong to the first thread and odd ones
+/// to the second.
 struct Relay {
     turn: AtomicU32,
     reading: AtomicU64,
@@ -32,7 +33,8 @@ struct Relay {
 }
 
 impl Relay {
-    /// Waits for a turn. `false` if the other side has ended or the time is up.
+    /// Waits until it is `turn`. Returns `false` if the other thread has ended the exchange or the
+    /// time is up.
     fn wait_for(&self, turn: u32) -> bool {
         for spins in 1_u32.. {
             match self.turn.load(Ordering::Acquire) {
@@ -40,14 +42,14 @@ impl Relay {
                 ENDED => return false,
                 _ if spins % 1024 != 0 => std::hint::spin_loop(),
                 _ if now() > self.deadline => return false,
-                // On a busy machine both threads may compete for the same CPU.
+                // If the machine is busy, both threads may be waiting for the same CPU.
                 _ => std::thread::yield_now(),
             }
         }
         false
     }
 
-    /// Takes the two enclosing readings of each round.
+    /// Makes the two outer readings of each round.
     fn enclose(&self, counter: &mut impl Counter) -> Steps {
         let mut steps = Steps::default();
         for round in 0..ROUNDS {
@@ -65,7 +67,7 @@ impl Relay {
         steps
     }
 
-    /// Takes the enclosed reading of each round.
+    /// Makes the inner reading of each round.
     fn answer(&self, counter: &mut impl Counter) {
         for round in 0..ROUNDS {
             if !self.wait_for(2 * round + 1) {
@@ -85,7 +87,7 @@ impl Relay {
     }
 }
 
-/// Compares the first of `cpus` with each of the others. Unusable CPUs are skipped.
+/// Compares the counter of the first CPU in `cpus` with all others. Skips CPUs that cannot be used.
 pub(super) fn compare(cpus: &CpuList) -> Steps {
     let Some(reference) = cpus.iter().next() else {
         return Steps::default();
@@ -135,7 +137,7 @@ mod tests {
     use super::{Counter, ROUNDS, compare_pair};
     use crate::cpus;
 
-    /// A count shared by all CPUs, read with an offset.
+    /// A counter shared by all CPUs, read with an individual offset.
     struct Skewed<'a>(&'a AtomicU64, u64);
 
     impl Counter for Skewed<'_> {
@@ -155,7 +157,8 @@ mod tests {
         let one_time = compare_pair(cpu, cpu, || Skewed(&count, 0));
         assert!(one_time.comparisons <= ROUNDS);
         assert_eq!(one_time.backwards, 0);
-        // Each thread creates its own counter, and their offsets differ by more than a round trip.
+        // Each thread creates its own counter. Their offsets differ by more than a round trip
+        // takes.
         let offset = AtomicU64::new(0);
         let two_times = compare_pair(cpu, cpu, || {
             Skewed(&count, offset.fetch_add(1_000_000, Ordering::SeqCst))

@@ -1,4 +1,4 @@
-//! Verdicts on a counter, from made-up files and readings.
+//! Tests verdicts on counters with made-up files and readings.
 
 use ticktax_model::Nanos;
 
@@ -133,7 +133,7 @@ fn frequency_and_drift_are_measured_from_three_brackets() {
         monotonic: Nanos(nanos),
     };
     let mut check = trusted_check();
-    // 2 GHz in the first 25 ms, 2.001 GHz in the second: 500 ppm more.
+    // 2 GHz in the first 25 ms and 2.001 GHz in the second, so a drift of 500 ppm.
     let readings = [
         bracket(1_000, 0),
         bracket(50_001_000, 25_000_000),

@@ -1,49 +1,51 @@
-//! The course of each burst: datagrams sent, and pauses of the receiver, in time slots.
+//! The course of each burst of losses: how many datagrams were sent in each time slot, and when the
+//! receiver paused.
 //!
-//! A larger buffer would lose less, but take longer to read. So a course continues after its burst
-//! until a receiver that also had to read the lost datagrams would have finished. The time to read
-//! each lost datagram is added to a debt, which is paid off whenever no datagram is waiting.
+//! With a larger buffer, fewer datagrams would be lost, but reading them would take longer. To
+//! simulate that, a course continues after its burst, until a receiver that also had to read the
+//! lost datagrams would have caught up. The time to read each lost datagram is added to a debt, and
+//! time in which no datagram is waiting is subtracted.
 
 use std::collections::VecDeque;
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::Course;
 
-/// Shortest slot.
+/// Minimum length of a slot.
 const SHORTEST: Nanos = Nanos::from_micros(50);
 
-/// Datagrams per slot at the requested rate. More per slot make the times less precise.
+/// Datagrams per slot, at the requested rate. With more, the times would be less precise.
 const IN_A_SLOT: f64 = 4.0;
 
-/// A course starts this number of slots before the pause that filled the buffer, so that it starts
-/// with an empty buffer.
+/// Number of slots before the pause that filled the buffer. The course starts that early, so that
+/// it starts with an empty buffer.
 const BEFORE: i64 = 100;
 
-/// Number of slots remembered. A burst is only noticed after the buffer that it filled has been
-/// read.
+/// Number of recent slots to remember. A burst becomes visible only after the receiver has read the
+/// buffer that was full.
 const RECENT: usize = 1 << 16;
 
-/// Maximum number of slots of all courses, 2 bytes each, including pauses.
+/// Maximum number of slots in all courses, including the room for pauses. Each takes 2 bytes.
 const KEPT: usize = 1 << 17;
 
-/// Assumed time of a read until it has been measured.
+/// Assumed duration of a read before any has been measured.
 const DEFAULT_READ_TIME: Nanos = Nanos(1_000);
 
-/// Recently sent datagrams, and the courses made from them.
+/// The datagrams sent recently, and the courses recorded so far.
 #[derive(Debug)]
 pub(super) struct Courses {
     slot: Nanos,
-    /// Time from which slots are counted.
+    /// Start of slot 0.
     origin: Option<Nanos>,
-    /// Number of datagrams sent in each of the last slots.
+    /// Number of datagrams sent in each recent slot.
     recent: VecDeque<u16>,
-    /// Index of the first of these slots.
+    /// Index of the first slot in `recent`.
     base: i64,
-    /// First slot of the course that has not ended.
+    /// First slot of the course in progress, if any.
     open: Option<i64>,
-    /// Time that reading the lost datagrams would have taken, minus the idle time since.
+    /// Time that reading the lost datagrams would have taken, minus the idle time since then.
     owed: Nanos,
-    /// Number of reads while others were waiting, and their total time.
+    /// Number of reads that took place while more datagrams were waiting, and their total duration.
     reads: (i64, Nanos),
     kept: Vec<Course>,
     room: usize,
@@ -51,7 +53,7 @@ pub(super) struct Courses {
 }
 
 impl Courses {
-    /// Courses for datagrams at this rate, or at full speed for `None`.
+    /// Creates an empty record. `rate_hz` is the rate of datagrams; `None` means full speed.
     pub(super) fn new(rate_hz: Option<f64>) -> Self {
         let slot = rate_hz.map_or(Nanos::ZERO, |rate| {
             Nanos::from_secs(1).times(IN_A_SLOT / rate)
@@ -70,46 +72,47 @@ impl Courses {
         }
     }
 
-    /// Records a datagram sent at this time of the receiver's clock.
+    /// Records that a datagram was sent at `at`, on the receiver's clock.
     pub(super) fn sent(&mut self, at: Nanos) {
         self.add(at, 1);
     }
 
-    /// Extends the record to this time; later datagrams were sent after it.
+    /// Extends the record to `at`. All later datagrams were sent after that.
     pub(super) fn reach(&mut self, at: Nanos) {
         self.add(at, 0);
     }
 
-    /// Records the time of a read while others were waiting.
+    /// Records the duration of a read while more datagrams were waiting.
     pub(super) fn read(&mut self, took: Nanos) {
         self.reads.0 += 1;
         self.reads.1 += took;
     }
 
-    /// Records a time during which no datagram was waiting.
+    /// Records a period in which no datagram was waiting.
     pub(super) fn idle(&mut self, time: Nanos) {
         if self.owed > Nanos::ZERO {
             self.owed -= time;
         }
     }
 
-    /// Records losses from a cause that started at `from`.
+    /// Records `count` losses, whose cause started at `from`.
     pub(super) fn lose(&mut self, count: u64, from: Nanos) {
         if self.open.is_none() {
             let first = self.place(from) - BEFORE;
-            // Slots that were already dropped are missing from the course.
+            // If the log has already forgotten the first slots, the course is incomplete.
             self.is_one_missing |= first + BEFORE < self.base;
             self.open = Some(first.max(self.base));
         }
         self.owed += self.read_time().times(count as f64);
     }
 
-    /// Whether the course can end once the burst has.
+    /// Whether the course in progress can end as soon as its burst has.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_some() && self.owed <= Nanos::ZERO
     }
 
-    /// Ends the open course, if there is one.
+    /// Ends the course in progress, if any. `pauses` are recent pauses of the receiver, as start
+    /// and end.
     pub(super) fn end(&mut self, pauses: impl Iterator<Item = (Nanos, Nanos)>) {
         let Some(first) = self.open.take() else {
             return;
@@ -123,7 +126,7 @@ impl Courses {
         };
         let sent: Vec<u16> = self.recent.iter().skip(skipped).copied().collect();
         let pauses: Vec<(Nanos, Nanos)> = pauses.filter(|pause| pause.1 > start).collect();
-        // A pause takes as much memory as eight counts.
+        // A pause takes as much memory as eight slots.
         let size = sent.len() + 8 * pauses.len();
         if size > self.room {
             self.is_one_missing = true;
@@ -139,8 +142,8 @@ impl Courses {
         });
     }
 
-    /// Adds a lost datagram, sent at this time, to the courses that have ended. Courses may share
-    /// slots.
+    /// Adds a lost datagram that was sent at `at` to all finished courses that contain that time.
+    /// Courses may overlap.
     pub(super) fn never_came(&mut self, at: Nanos) {
         let begun = self.kept.partition_point(|course| course.start <= at);
         let mut is_last = begun == self.kept.len();
@@ -148,7 +151,7 @@ impl Courses {
             let place = (at - course.start).0 / course.slot.0.max(1);
             let mut place = usize::try_from(place).unwrap_or(usize::MAX);
             if std::mem::take(&mut is_last) {
-                // It ends with the last datagram whose time was known then.
+                // The last course ended with the last datagram whose time was known at that moment.
                 place = place.min(course.sent.len().saturating_sub(1));
             }
             let Some(slot) = course.sent.get_mut(place) else {
@@ -161,12 +164,12 @@ impl Courses {
         }
     }
 
-    /// Notes that some losses cannot be followed, for lack of room.
+    /// Records that some losses are missing from the courses, because the log is full.
     pub(super) fn give_up(&mut self) {
         self.is_one_missing = true;
     }
 
-    /// All courses, and whether some are missing or incomplete.
+    /// Returns all courses, and whether some are missing or incomplete.
     pub(super) fn finish(self) -> (Vec<Course>, bool) {
         (self.kept, self.is_one_missing)
     }
@@ -179,14 +182,14 @@ impl Courses {
         Nanos(time.0 / count).max(Nanos(1))
     }
 
-    /// Index of the slot that contains a time.
+    /// Returns the index of the slot that contains the time `at`.
     fn place(&mut self, at: Nanos) -> i64 {
         let origin = *self.origin.get_or_insert(at);
         at.0.saturating_sub(origin.0).div_euclid(self.slot.0)
     }
 
     fn add(&mut self, at: Nanos, count: u64) {
-        // Times before the first remembered slot are counted in it.
+        // Count anything earlier in the first remembered slot.
         let place = self.place(at).max(self.base);
         let end = self.base + i64::try_from(self.recent.len()).unwrap_or(i64::MAX);
         if place - end >= i64::try_from(RECENT).unwrap_or(i64::MAX) {

@@ -1,17 +1,17 @@
-//! Checks messages against those of `tc` (iproute2 6.1), as shown by
+//! Compares the messages with those of `tc` (iproute2 6.1), recorded with
 //! `strace -e trace=sendmsg -xx -s 900`:
 //!
 //!     tc qdisc replace dev va root tbf rate 100mbit burst 12500b limit 625000b
 //!     tc qdisc replace dev va root netem rate 100mbit delay 20ms loss 0.1% limit 1000
 //!
-//! The device's index 3 is replaced by ours.
+//! The device index 3 in them is replaced by ours.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Shaper};
 
 use super::{Setting, attribute, dropped, netem, shaping, tbf};
 
-/// Parses a string of hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn bytes(digits: &str) -> Vec<u8> {
     let digits: Vec<u8> = digits
         .bytes()
@@ -53,12 +53,12 @@ fn tbf_is_requested_like_tc_does_without_its_table() {
     let theirs = "08000100 74626600 38000200 28000100 03010000 ffff0000 20bcbe00 00000000 00000000 00000000 \
                   68890900 093d0000 00000000 08000600 d4300000";
     let mut theirs = bytes(&format!("{HEAD} {theirs}"));
-    // The length of the options, which is 0x404 bytes shorter without the table.
+    // Length of the options, which is 0x404 bytes less without the table.
     assert_eq!(u16::from_ne_bytes([0x38, 0x04]) - 0x404, 0x34);
     theirs[28] = 0x34;
     let ours = setting.message().0;
     assert_eq!(ours.len(), theirs.len());
-    // tc rounds the bucket's time to its ticks of 64 ns in the other direction.
+    // tc rounds the bucket's time to ticks of 64 ns in the other direction.
     assert_eq!(ours, theirs);
 }
 

@@ -1,4 +1,4 @@
-//! A receiver that logs the fate of each datagram.
+//! A receiver that logs what happens to each datagram.
 
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
@@ -21,13 +21,13 @@ use crate::net::wire::Message;
 use crate::net::{UDP_CALLS, counters};
 use crate::sys::socket_memory;
 
-/// Maximum number of gaps per question to the sender.
+/// Maximum number of gaps in a message to the sender.
 const QUESTIONS: usize = 500;
 
-/// Time limit for an answer.
+/// Time limit for the sender's answer.
 const ANSWER: Nanos = Nanos::from_secs(2);
 
-/// State of a receiver that logs.
+/// Settings of a receiver with a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged {
     buffer: SocketBuffer,
@@ -35,7 +35,7 @@ pub(super) struct Logged {
 }
 
 impl Listening {
-    /// Turns on logging, with the requested buffer.
+    /// Enables the log, and sets the buffer size.
     pub(in crate::net) fn log(&mut self, logging: Logging) -> Result<(), NetError> {
         let buffer = logging.set(&self.datagrams)?;
         let failed = NetError::errno("enable a socket's drop counter");
@@ -49,7 +49,7 @@ impl Listening {
 }
 
 impl Receiving {
-    /// [`Receiving::run`] for datagrams that are logged.
+    /// Like [`Receiving::run`], with a log of datagrams.
     pub(super) fn run_logged(self, logged: Logged, shared: &Shared) -> Result<Outcome, NetError> {
         let (mut control, spec) = (self.control, self.spec);
         let Data::Datagrams(socket, arrivals) = self.data else {
@@ -83,8 +83,8 @@ impl Receiving {
 }
 
 impl Run {
-    /// Reads datagrams until all sent ones have arrived, or no more are to be expected. Notes when
-    /// none was waiting.
+    /// Reads datagrams until all have arrived or no more are expected. Records when none are
+    /// waiting.
     fn logged(&mut self, shared: &Shared, reader: &mut Reader<'_>, log: &mut Log) {
         let mut flags = MsgFlags::MSG_DONTWAIT;
         while !self.is_over(shared) && !self.is_drained(&log.arrivals) {
@@ -108,8 +108,8 @@ impl Run {
 }
 
 impl Run {
-    /// Asks a sender that is still connected when it sent the missing datagrams. Without an answer,
-    /// an even rate is assumed.
+    /// Asks the sender when the missing datagrams were sent, if it is still connected. Without an
+    /// answer, they are assumed to be evenly spaced.
     fn ask(&mut self, log: &mut Log) {
         if self.sent.is_none() || self.trouble.is_some() {
             return;
@@ -136,7 +136,7 @@ impl Run {
     }
 }
 
-/// Reads datagrams without allocating.
+/// Reads datagrams without allocating memory.
 #[derive(Debug)]
 struct Reader<'a> {
     socket: &'a UdpSocket,
@@ -153,7 +153,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a datagram, with the socket's drop count when it arrived, if that is not zero.
+    /// Reads a datagram, and the number of datagrams that the socket had dropped when it arrived.
+    /// The kernel omits that number if it is 0.
     fn read(&mut self, flags: MsgFlags) -> Result<(&[u8], Option<u32>), Errno> {
         let mut parts = [IoSliceMut::new(&mut self.datagram)];
         let fd = self.socket.as_raw_fd();
@@ -167,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Number of datagrams dropped by the socket, and number still in its buffer.
+/// Returns how many datagrams the socket dropped, and how many are still in its buffer.
 fn left(log: &Log, reader: &mut Reader<'_>) -> (u64, u64) {
     let mut never_read = 0;
     while let Ok((datagram, _)) = reader.read(MsgFlags::MSG_DONTWAIT) {

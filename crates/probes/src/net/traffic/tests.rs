@@ -1,4 +1,4 @@
-//! Traffic over the loopback device.
+//! Tests traffic over the loopback device.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -51,7 +51,7 @@ fn a_stream_arrives_completely() {
 #[test]
 fn a_rate_is_not_exceeded() {
     let outcome = over_loopback(spec(Protocol::Tcp, Some(8e6)));
-    // One call is sent before anything is due.
+    // One call is made before anything is due.
     let most = 200_000 + 2_000 + 10_000;
     assert!(outcome.report.bytes <= most, "{}", outcome.report.bytes);
     assert!(outcome.report.bytes > 1_000);
@@ -68,8 +68,7 @@ fn every_datagram_is_counted() {
     assert_eq!(received.bytes, datagrams.arrived * 1_000);
 }
 
-/// With a sender at full speed, every datagram is either lost or arrives, even if the receiver
-/// cannot keep up.
+/// Every datagram arrives or is lost, even if the receiver cannot keep up with the sender.
 #[test]
 fn only_dropped_datagrams_are_lost() {
     let outcome = over_loopback(spec(Protocol::Udp, None));
@@ -77,7 +76,7 @@ fn only_dropped_datagrams_are_lost() {
     let datagrams = received.datagrams.unwrap();
     let lost = datagrams.lost().unwrap();
     assert_eq!(datagrams.arrived + lost, outcome.report.calls);
-    // The counter covers the whole namespace, so it includes other programs' drops.
+    // The counter includes drops of other programs in the namespace.
     assert!(received.counters.buffer_drops >= lost, "{received:?}");
 }
 
@@ -206,7 +205,7 @@ fn a_lost_receiver_is_noticed_and_the_sender_still_reports() {
             length: Nanos::from_secs(3_600),
             ..spec(protocol, Some(1e6))
         };
-        // The thread closes its sockets without a message, as a killed process does.
+        // The thread closes its sockets without a message, as if its process had been killed.
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap().to_string();
         let serving = thread::spawn(move || {

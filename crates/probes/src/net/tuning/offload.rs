@@ -1,4 +1,4 @@
-//! Offloads of the virtual devices.
+//! Offloads of the virtual Ethernet devices.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -8,21 +8,21 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use super::super::error::{NetError, words};
 use super::super::sys;
 
-/// Work that a device takes over from the network stack.
+/// Work that a device does instead of the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Computing checksums of sent packets.
+    /// Computes checksums of packets that are sent.
     Checksum,
-    /// Cutting TCP data into segments; a veth pair passes it on uncut.
+    /// Divides TCP data into segments. A veth pair passes the data on undivided.
     Segmentation,
-    /// Cutting data of any protocol as late as possible, just before the device.
+    /// Divides data of any protocol as late as possible, just before the device.
     GenericSegmentation,
-    /// Merging received segments.
+    /// Merges received segments.
     GenericReceive,
 }
 
 impl Offload {
-    /// All variants; those that others depend on come first.
+    /// All offloads. An offload comes after those that it depends on.
     pub const ALL: [Self; 4] = [
         Self::Checksum,
         Self::GenericSegmentation,
@@ -30,7 +30,7 @@ impl Offload {
         Self::GenericReceive,
     ];
 
-    /// ethtool's name of the offload.
+    /// Returns the name in ethtool.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checksum => "tx-checksum",
@@ -40,7 +40,7 @@ impl Offload {
         }
     }
 
-    /// The commands that read and write it (`<linux/ethtool.h>`).
+    /// Returns the commands to read and to write it (`<linux/ethtool.h>`).
     const fn commands(self) -> (u32, u32) {
         match self {
             Self::Checksum => (0x16, 0x17),
@@ -50,7 +50,7 @@ impl Offload {
         }
     }
 
-    /// Sets the offload on the device of the calling thread's namespace.
+    /// Turns the offload on or off, on the device in the calling thread's namespace.
     pub(super) fn set(self, on: bool) -> Result<(), NetError> {
         self.ask(self.commands().1, u32::from(on)).map(|_| ())
     }
@@ -80,7 +80,8 @@ impl Offload {
     }
 }
 
-/// The only device of the calling thread's namespace other than loopback.
+/// Returns the name of the device in the calling thread's namespace that is not the loopback
+/// device.
 fn device() -> Option<String> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let names = devices.lines().filter_map(|line| line.split_once(':'));

@@ -1,4 +1,4 @@
-//! Socket options, and the kernel's data about connected sockets.
+//! Socket options, and the kernel's statistics of a connection.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use super::super::error::{NetError, words};
 use super::super::sys;
 use super::{Tuning, on_off};
 
-/// The options of one end's sockets.
+/// Socket options of an end.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Options<'a> {
     pub(super) tuning: &'a Tuning,
@@ -21,7 +21,7 @@ pub(in super::super) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Sets a sending socket's options before it connects.
+    /// Sets the options of the sender's socket. Call this before it connects.
     pub(in super::super) fn apply_to_sender(&self, socket: &impl AsFd) -> Result<(), NetError> {
         let tuning = self.tuning;
         if let Some(bytes) = tuning.send_buffer {
@@ -48,8 +48,8 @@ impl Options<'_> {
         Ok(())
     }
 
-    /// Sets the options of the receiving sockets: the listening socket, whose connections inherit
-    /// them, and the datagram socket.
+    /// Sets the options of the receiver's sockets: the listening socket, from which connections
+    /// inherit them, and the socket for datagrams.
     pub(in super::super) fn apply_to_receiver(
         &self,
         listener: &impl AsFd,
@@ -64,7 +64,7 @@ impl Options<'_> {
         self.segment(listener)
     }
 
-    /// Whether small segments are sent immediately.
+    /// Whether small segments are sent immediately (`TCP_NODELAY`).
     pub(in super::super) fn nodelay(&self) -> bool {
         self.tuning.nodelay.unwrap_or_default()
     }
@@ -77,7 +77,7 @@ impl Options<'_> {
         set.map_err(refused("mss", &mss))
     }
 
-    /// The options in effect for a sending socket.
+    /// Reads the options in effect for the sender's socket.
     pub(in super::super) fn sender_facts(
         &self,
         socket: BorrowedFd<'_>,
@@ -105,10 +105,10 @@ impl Options<'_> {
         (facts, connection(info))
     }
 
-    /// The options in effect for a receiving socket.
+    /// Reads the options in effect for the receiver's socket.
     pub(in super::super) fn receiver_facts(&self, socket: BorrowedFd<'_>) -> Vec<Fact> {
         if self.tuning.receive_buffer.is_none() {
-            // Without a fixed size, the kernel changes it while bytes arrive.
+            // If the buffer size is not fixed, the kernel changes it during the traffic.
             return Vec::new();
         }
         let bytes = getsockopt(&socket, sockopt::RcvBuf).unwrap_or_default();
@@ -125,7 +125,7 @@ fn refused(name: &'static str, value: &impl ToString) -> impl Fn(Errno) -> NetEr
     }
 }
 
-// `struct tcp_info` of <linux/tcp.h>.
+// Offsets in `struct tcp_info` of <linux/tcp.h>.
 const OPTIONS: usize = 5;
 const SCALES: usize = 6;
 const SEND_MSS: usize = 16;
@@ -139,7 +139,7 @@ fn word(info: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes))
 }
 
-/// The options that both ends agreed on.
+/// Returns the TCP options that the two ends agreed on.
 fn negotiated(info: &[u8]) -> Vec<Fact> {
     const NAMES: [(&str, u8); 4] = [
         ("timestamps", 1),
@@ -154,8 +154,8 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
         .iter()
         .map(|&(name, bit)| Fact::new(name, on_off(options & bit != 0)))
         .collect();
-    // The factor for the other end's window. The half of the byte that holds it depends on the
-    // machine's bit order.
+    // The byte has two scale factors, and this is the other end's. Which half it is in depends on
+    // the order of bits on this machine.
     let scale = if cfg!(target_endian = "little") {
         scales & 15
     } else {
@@ -166,14 +166,14 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
     facts
 }
 
-/// Traffic of the connection, and its round-trip times.
+/// Returns the statistics of the connection, among them round-trip times.
 fn connection(info: &[u8]) -> Option<ConnectionFacts> {
     let micros = |at| word(info, at).map(|us| Nanos::from_micros(i64::from(us)));
     Some(ConnectionFacts {
         acks: word(info, SEGMENTS_IN)?,
         segment_bytes: word(info, SEND_MSS)?,
         round_trip: micros(RTT)?,
-        // The kernel uses this value before the first measurement.
+        // The kernel returns this value before it has measured one.
         shortest_round_trip: micros(MIN_RTT).filter(|time| time.0 < i64::from(u32::MAX) * 1_000)?,
         peer_window_bytes: word(info, SEND_WINDOW),
     })

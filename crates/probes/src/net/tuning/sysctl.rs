@@ -1,5 +1,5 @@
-//! Sysctls of a network namespace. `/proc/sys/net` shows those of the reader's namespace. A sysctl
-//! that is missing or read-only in a new namespace belongs to the whole machine.
+//! Sysctls of a network namespace. `/proc/sys/net` shows those of the namespace that the reader is
+//! in. If a sysctl is missing or read-only in a new namespace, it applies to the whole machine.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -7,22 +7,22 @@ use std::path::PathBuf;
 
 use super::super::error::{NetError, reason};
 
-/// Why a sysctl cannot be set in a namespace.
+/// Why a sysctl cannot be set in a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
-    /// The name is not valid for a sysctl below `net`.
+    /// The name is not that of a sysctl below `net`.
     #[error("`{name}` is not the name of a sysctl below net")]
     Name {
         /// The requested name.
         name: String,
     },
-    /// This kernel does not have the sysctl.
+    /// The kernel does not have this sysctl.
     #[error("no sysctl {name}: check its name, and whether its module is loaded")]
     Absent {
         /// Name of the sysctl.
         name: String,
     },
-    /// The sysctl belongs to the whole machine, not to a namespace.
+    /// The sysctl applies to the whole machine, not to a namespace.
     #[error(
         "{name} belongs to the whole machine, not to a network namespace, and was not changed: try \
          it with `ticktax try`"
@@ -43,7 +43,7 @@ pub enum SysctlError {
     },
 }
 
-/// Path of a sysctl, from its name with dots.
+/// Converts a sysctl's name with dots to its path.
 fn path(name: &str) -> Result<PathBuf, SysctlError> {
     let wrong = || SysctlError::Name {
         name: name.to_owned(),
@@ -62,15 +62,15 @@ fn path(name: &str) -> Result<PathBuf, SysctlError> {
     Ok(path)
 }
 
-/// Whether the calling thread's namespace has the sysctl.
+/// Whether the sysctl exists in the calling thread's namespace.
 ///
 /// # Errors
-/// The name is invalid.
+/// The name is not valid.
 pub fn has_sysctl(name: &str) -> Result<bool, SysctlError> {
     Ok(path(name)?.is_file())
 }
 
-/// Sets a sysctl in the calling thread's namespace, and returns the value read back.
+/// Sets a sysctl in the calling thread's namespace. Returns the value read back.
 pub(super) fn set(name: &str, value: &str) -> Result<String, NetError> {
     Ok(set_at(name, value)?)
 }
@@ -81,7 +81,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
         ErrorKind::NotFound => SysctlError::Absent {
             name: name.to_owned(),
         },
-        // Sysctls of the whole machine are readable in a namespace, but not writable.
+        // In a namespace, machine-wide sysctls can be read but not written.
         ErrorKind::PermissionDenied => SysctlError::Shared {
             name: name.to_owned(),
         },
@@ -104,7 +104,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
     })
 }
 
-/// Joins the words of a text with single spaces.
+/// Separates words by single spaces.
 fn words(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")

@@ -24,7 +24,8 @@ struct Room {
     rates: usize,
     /// Whether empty lines separate the parts.
     spaced: bool,
-    /// Maximum number of lines in the table of times.
+    /// Maximum number of lines in the table of times. With a single one, the causes that are ruled
+    /// out are left out, too.
     times: usize,
 }
 
@@ -37,7 +38,7 @@ const fn room(rates: usize, spaced: bool, times: usize) -> Room {
 }
 
 /// Levels of detail, in order of preference.
-const ROOMS: [Room; 9] = [
+const ROOMS: [Room; 10] = [
     room(6, true, 6),
     room(4, true, 6),
     room(4, false, 6),
@@ -47,6 +48,7 @@ const ROOMS: [Room; 9] = [
     room(0, false, 4),
     room(0, false, 3),
     room(0, false, 2),
+    room(0, false, 1),
 ];
 /// Minimum width for the table of times.
 const TABLE: usize = 70;
@@ -84,7 +86,10 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             dropped(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
                 late::table(&mut page, late);
-                late::ruled_out(&mut page, late);
+                // A narrow page has more lines than a screen anyway.
+                if room.times > 1 || page.width() < TABLE {
+                    late::ruled_out(&mut page, late);
+                }
                 late::possible_steal(&mut page, late);
             }
             cpu(&mut page, statement);

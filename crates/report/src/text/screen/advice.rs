@@ -70,12 +70,12 @@ fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
         }
         (Level::Kernel, Some(victim)) => match delayed_by_many(victim) {
             Some(text) => return Some((Tone::Strong, text)),
-            None => "nothing to change: little kept it from running.",
+            None => "Nothing to change: it hardly waited.",
         },
         (Level::Kernel, None) => match held_up(screen) {
             Some(text) => return Some((Tone::Strong, text)),
-            None if statement.world != World::Live => "nothing to change.",
-            None => "nothing to change. To examine one program: ticktax audit --pid N",
+            None if statement.world != World::Live => "Nothing to change.",
+            None => "Nothing to change. To audit one program: ticktax audit --pid N",
         },
     };
     Some((Tone::Good, text.to_owned()))
@@ -87,16 +87,15 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
     let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
     let text = match causes.iter().find(|cause| !cause.kind.is_own()) {
         Some(cause) => format!(
-            "little kept it from running in all, yet {} held up {} of {}",
+            "It hardly waited, but {} delayed {} of {}",
             late::name(cause),
             tied(grouped(cause.frames)),
             counted(late.map_or(0, |late| late.frames), "late frame"),
         ),
         None if !causes.is_empty() && causes.iter().all(known) => {
-            "little kept it from running: it worked longer, or was asleep when frames were due"
-                .to_owned()
+            "It hardly waited: it worked longer, or slept when frames were due".to_owned()
         }
-        None => "little kept it from running; what made frames late was not seen".to_owned(),
+        None => "It hardly waited; the cause of its late frames is unknown".to_owned(),
     };
     let more = screen
         .watched()
@@ -115,7 +114,7 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
     };
     let program = waits.programs.iter().find(long)?;
     let behind = program.behind.first();
-    let behind = behind.map(|culprit| format!(", behind {}", name(&culprit.name, &culprit.pids)));
+    let behind = behind.map(|culprit| format!(" behind {}", name(&culprit.name, &culprit.pids)));
     // A part of a recording does not show which processes exist at its end.
     let alive = program.pids.iter().find(|pid| !program.ended.contains(pid));
     let alive = alive.filter(|_| screen.names_processes() && statement.part.is_none());
@@ -123,11 +122,11 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
         format!(": {}", tied(format!("ticktax audit --pid {pid}")))
     });
     Some(format!(
-        "the CPUs had time to spare, but {} waited {} for one, up to {} at once{}{whose}",
+        "{} waited {} for a CPU{}, up to {} at once, although CPUs were idle{whose}",
         name(&program.name, &program.pids),
         tied(program.time),
-        tied(program.max),
         behind.unwrap_or_default(),
+        tied(program.max),
     ))
 }
 
@@ -140,7 +139,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         } => crowding(programs, *share, screen),
         Advice::OwnThreads { share, .. } => (
             format!(
-                "Its own threads waited for each other ({} of its waiting): use fewer, or more CPUs.",
+                "Use fewer threads or more CPUs: its own threads caused {} of the waiting.",
                 tied(percent(*share)),
             ),
             match (screen.watched(), &screen.statement.victim) {
@@ -153,7 +152,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         ),
         Advice::CrowdingKernelThread { name, share, .. } => (
             format!(
-                "The kernel's {name} had {} of its waiting: see what gives it work.",
+                "Find out what keeps the kernel's {name} busy: it caused {} of the waiting.",
                 tied(percent(*share))
             ),
             audit_again(screen, Some(REPEATS)),
@@ -167,9 +166,9 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             ended,
         } => (
             format!(
-                "The CPU quota of {program} held it back {}: raise {}.",
-                throttled(*time, *count, screen),
+                "Raise {}: {program} was throttled {}.",
                 quota_file(cgroup.as_deref()),
+                throttled(*time, *count, screen),
             ),
             Some(match (cgroup, pid) {
                 // The quota is that of the process's own cgroup.
@@ -240,28 +239,32 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     else {
         return (String::new(), None);
     };
+    let policy_shown = policy.map_or_else(String::new, |policy| format!(", {policy}"));
+    let who = format!("{program} {}", tied(format!("({pid}{policy_shown})")));
     let (remedy, command) = match (ended, other_cpus) {
-        (true, Some(_)) => ("; it has ended: start it elsewhere", BUSIEST.to_owned()),
+        (true, Some(_)) => (
+            format!("Start {who} on other CPUs next time"),
+            BUSIEST.to_owned(),
+        ),
         (true, None) => (
-            "; it has ended: start it with a lower priority",
+            format!("Start {who} with a lower priority next time"),
             BUSIEST.to_owned(),
         ),
         (false, Some(others)) => {
             let change = format!("taskset -acp {others} {pid}");
-            (": move it", and_audit(change, screen))
+            (format!("Move {who}"), and_audit(change, screen))
         }
         (false, None) => {
             let is_first = policy.is_some_and(SpecialPolicy::goes_first);
             let change = is_first.then(|| Lowered::real_time_process(*pid).command(screen));
             let look = || format!("chrt -ap {pid}");
             (
-                ": lower its priority",
+                format!("Lower the priority of {who}"),
                 change.flatten().unwrap_or_else(look),
             )
         }
     };
-    let delays = if *ended { "delayed" } else { "delays" };
-    let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
+    let takes = if *ended { "took" } else { "takes" };
     let timer = by_timer(timer.as_deref());
     // Short lines omit the CPUs; the command has them.
     let place = if screen.style.width >= ROOMY {
@@ -270,8 +273,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         String::new()
     };
     let sentence = format!(
-        "{program} {} {delays} it up to {} every {}{place}{remedy}.",
-        tied(format!("({pid}{policy})")),
+        "{remedy}: it {takes} up to {} every {}{place}.",
         tied(max),
         tied(short_period(*period)),
     );
@@ -280,7 +282,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
 
 /// Names the timer behind a period, if it is known.
 fn by_timer(timer: Option<&str>) -> String {
-    timer.map_or_else(String::new, |timer| format!(" by {timer}"))
+    timer.map_or_else(String::new, |timer| format!(" (timer {timer})"))
 }
 
 /// Advice about programs that ran for much of the time that another program waited.
@@ -294,15 +296,17 @@ fn crowding(
     names.extend((!more.is_empty()).then(|| format!("{} more", more.len())));
     let all: usize = programs.iter().map(|p| p.pids.len()).sum();
     let ended: usize = programs.iter().map(|p| p.standing.ended.len()).sum();
+    let names = listed(&names);
     let remedy = match (all, ended) {
-        (1, 1) => "it has ended: start it with a lower priority.",
-        (all, ended) if all == ended => "they have ended: start them with a lower priority.",
-        (1, _) => "move it, or lower its priority.",
-        _ => "move them, or lower their priority.",
+        (all, ended) if all == ended => {
+            format!("Start {names} with a lower priority next time")
+        }
+        (1, _) => format!("Move {names} or lower its priority"),
+        _ => format!("Move {names} or lower their priority"),
     };
+    let subject = if all == 1 { "it" } else { "they" };
     let sentence = format!(
-        "{} had {} of its waiting: {remedy}",
-        listed(&names),
+        "{remedy}: {subject} caused {} of the waiting.",
         tied(percent(share)),
     );
     (sentence, lower_all(programs, screen))
@@ -319,23 +323,24 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
         .and_then(|victim| victim.threads.as_ref());
     match followed {
         Some(_) => format!("for {time}, {count}"),
-        None => format!("{count}, for {time} until it ran again"),
+        None => format!("{count}, in total {time} until it ran again"),
     }
 }
 
-/// The file with a cgroup's CPU quota. Version 1 mounts each controller in a directory of its name.
+/// Names a cgroup's CPU quota with its file. Version 1 mounts each controller in a directory of its
+/// name.
 fn quota_file(cgroup: Option<&str>) -> &'static str {
     let Some(cgroup) = cgroup else {
-        return "it (cpu.max, or cpu.cfs_quota_us)";
+        return "the CPU quota (cpu.max or cpu.cfs_quota_us)";
     };
     let mount = cgroup
         .trim_start_matches("/sys/fs/cgroup/")
         .split('/')
         .next();
     if mount.is_some_and(|mount| mount.split(',').any(|controller| controller == "cpu")) {
-        "cpu.cfs_quota_us"
+        "the CPU quota (cpu.cfs_quota_us)"
     } else {
-        "cpu.max"
+        "the CPU quota (cpu.max)"
     }
 }
 
@@ -350,7 +355,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
         } => {
             let (remedy, command) = interrupt_remedy(name, screen);
             let sentence = format!(
-                "Interrupts took {} of the time that it wanted, {}: {remedy}.",
+                "{remedy}: interrupts took {} of the needed CPU time, {}.",
                 tied(percent(*share)),
                 largest(name, *largest_share),
             );
@@ -358,7 +363,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
         }
         Advice::PageFaults { count, share, .. } => (
             format!(
-                "{} took {} of the time that it wanted: allocate and touch memory beforehand.",
+                "Allocate and touch memory in advance: {} took {} of the needed CPU time.",
                 counted(*count, "page fault"),
                 tied(percent(*share))
             ),
@@ -366,16 +371,16 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
         ),
         Advice::MemoryReclaim { time } => (
             format!(
-                "It freed memory for {} before it got some: give it more memory.",
+                "Give the program more memory: it spent {} reclaiming memory.",
                 tied(time)
             ),
             Some("cat /proc/pressure/memory; free -m".to_owned()),
         ),
         Advice::Stolen { time, share } => (
             format!(
-                "The hypervisor had the CPUs for {} (outside and steal, {}): ask for CPUs of your own.",
+                "Ask for dedicated CPUs: the hypervisor or firmware took {} ({}).",
                 tied(time),
-                tied(format!("{} of the CPUs", percent(*share)))
+                tied(format!("{} of CPU time", percent(*share)))
             ),
             // The column `st` of vmstat shows only steal, which many hosts do not report.
             Some("ticktax audit --section noise".to_owned()),
@@ -388,7 +393,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
             ..
         } => (
             format!(
-                "The kernel's {name} took {} of all CPUs{}: see what causes it.",
+                "Find out what causes the kernel's {name}: it took {} of CPU time{}.",
                 tied(percent(*share)),
                 part.as_ref().map_or_else(String::new, |part| {
                     format!(", {}", largest(part, *largest_share))
@@ -408,7 +413,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
                 // Sums are not kept for a single program.
                 Some(_) => screen
                     .watched()
-                    .map(|pid| format!("taskset -acp {pid}   # the CPUs that it may run on")),
+                    .map(|pid| format!("taskset -acp {pid}   # shows its allowed CPUs")),
             },
         ),
         _ => machine_advice(advice, screen),
@@ -420,7 +425,7 @@ fn largest(name: &str, share: f64) -> String {
     if share > 0.5 {
         format!("mostly {name}")
     } else {
-        format!("the largest is {name}")
+        format!("{name} most")
     }
 }
 
@@ -434,17 +439,17 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             share,
             sampled,
         } => {
-            let (whose, share) = (name(&most.program, &most.pids), tied(percent(*share)));
-            let most_of_it = if *sampled {
-                format!("{whose} had {share} of what they got")
+            let (remedy, program) = (run_fewer(most), &most.program);
+            let share = tied(percent(*share));
+            let part = if *sampled {
+                format!("used {share} of the CPU time")
             } else {
-                format!("{whose} {share} of that")
+                format!("needed {share} of that")
             };
             let sentence = format!(
-                "Overbooked: threads wanted {} of {}, {most_of_it}: {}.",
+                "{remedy}: threads needed {} of {}, and {program} {part}.",
                 tied(format!("{wanted_cores:.1} CPUs")),
                 tied(cpus),
-                run_fewer(most),
             );
             (sentence, Lowered::from_program(most).command(screen))
         }
@@ -452,16 +457,15 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             busy_share,
             most,
             share,
-        } => (
-            format!(
-                "The CPUs are full ({}), {} had {}: {}.",
+        } => {
+            let (remedy, program) = (run_fewer(most), &most.program);
+            let sentence = format!(
+                "{remedy}: the CPUs were {} busy, and {program} used {}.",
                 tied(percent(*busy_share)),
-                name(&most.program, &most.pids),
                 tied(percent(*share)),
-                run_fewer(most),
-            ),
-            Lowered::from_program(most).command(screen),
-        ),
+            );
+            (sentence, Lowered::from_program(most).command(screen))
+        }
         Advice::RealTimeHeld { held, costly } => real_time(held, *costly, screen),
         Advice::RealTimeFirst { .. } => real_time_first(advice, screen),
         _ => (String::new(), None),
@@ -469,11 +473,9 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
 }
 
 /// Advice for a program that uses much of fully used CPUs, so that it cannot be moved.
-fn run_fewer(most: &CrowdingProgram) -> &'static str {
-    match *most.pids {
-        [_] => "run fewer at once, or lower its priority",
-        _ => "run fewer at once, or lower their priority",
-    }
+fn run_fewer(most: &CrowdingProgram) -> String {
+    let who = name(&most.program, &most.pids);
+    format!("Run fewer programs at once, or lower the priority of {who}")
 }
 
 /// Advice about a process that preempts every ordinary thread, with a command that shows that
@@ -495,17 +497,17 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     };
     let timer = by_timer(timer.as_deref());
     let period = period.map_or_else(String::new, |period| {
-        format!(", every {}{timer},", tied(short_period(period)))
+        format!(" every {}{timer}", tied(short_period(period)))
     });
-    let remedy = if *ended {
-        "it has ended: start it on another CPU"
+    let who = format!("{program} {}", tied(format!("({pid}, {policy})")));
+    let (remedy, preempts) = if *ended {
+        (format!("Start {who} on another CPU next time"), "preempted")
     } else {
-        "move it, or lower its priority"
+        (format!("Move {who} or lower its priority"), "preempts")
     };
     let sentence = format!(
-        "{program} {}{period} goes before ordinary threads; others waited {} while it ran, {waiter} \
-         most: {remedy}.",
-        tied(format!("({pid}, {policy})")),
+        "{remedy}: it {preempts} ordinary threads{period}; they waited {} behind it, {waiter} \
+         most.",
         tied(time),
     );
     let waiter = waiter_pid.filter(|_| screen.names_processes() && screen.statement.part.is_none());
@@ -520,24 +522,21 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
         (RealTimeLimit::Either, Some(_)) => format!("{} or the fair server", setting(held)),
-        _ => "The kernel's fair server, which lets ordinary threads have a part of each second,"
-            .to_owned(),
+        _ => "the kernel's fair server, which reserves CPU time for ordinary threads,".to_owned(),
     };
-    let remedy = if costly {
-        "have it sleep in time"
-    } else {
-        "have it sleep in time, or lift the limit"
-    };
+    let lift = if costly { "" } else { ", or lift the limit" };
+    let who = name(&held.name, &held.pids);
+    let it = if held.pids.len() > 1 { "them" } else { "it" };
     let sentence = format!(
-        "{cause} kept {} from its CPU for {}, {}, up to {} at once: {remedy}.",
-        name(&held.name, &held.pids),
+        "Make {who} sleep before the limit{lift}: {cause} stopped {it} for {}, {}, up to {} at \
+         once.",
         tied(held.time),
         counted(held.count, "time"),
         tied(held.max),
     );
     let throttling = "sysctl kernel.sched_rt_runtime_us=-1";
     let server = "echo 0 | tee /sys/kernel/debug/sched/fair_server/cpu*/runtime";
-    let risk = "  # then a loop that never sleeps stops its CPU";
+    let risk = "  # a loop that never sleeps then blocks its CPU";
     let command = match held.limit {
         // A trial shows the effect.
         RealTimeLimit::Throttling if screen.watched().is_some() => throttling.to_owned(),
@@ -560,19 +559,19 @@ fn setting(held: &RealTimeHeld) -> String {
 fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
     let repeats = || audit_again(screen, Some(REPEATS));
     match name {
-        LOCAL_TIMER => ("see whose timers it runs", repeats()),
+        LOCAL_TIMER => ("Find out whose timers run", repeats()),
         "call_function" | "call_function_single" | "reschedule" | "irq_work" => {
-            ("another CPU sends them; see who runs there", repeats())
+            ("Find out what causes inter-processor interrupts", repeats())
         }
         "NET_RX" | "NET_TX" => (
-            "packets; have another CPU take them",
+            "Receive packets on another CPU",
             Some(
                 "grep . /proc/irq/*/smp_affinity_list; grep . /sys/class/net/*/queues/rx-*/rps_cpus"
                     .to_owned(),
             ),
         ),
         _ => (
-            "move them to another CPU",
+            "Move interrupts to another CPU",
             Some("grep . /proc/irq/*/smp_affinity_list; cat /proc/interrupts".to_owned()),
         ),
     }

@@ -330,7 +330,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         page.headings(Tone::Strong, &title, &heading);
     }
     for beat in &shown {
-        let period = format!("{:<8}", short_period(beat.rhythm.period));
+        let period = format!("{:<9}", short_period(beat.rhythm.period));
         let cpus = cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ");
         let name = format!("{}, {cpus}", source_name(beat, statement));
         let share = percent(cost(beat));

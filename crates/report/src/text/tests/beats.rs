@@ -315,7 +315,7 @@ fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {
             ..BeatStatement::default()
         });
         let page = statement_page(&statement, &crate::text::TextStyle::default());
-        page.contains("4.00 ms gamesrv (9)")
+        page.contains("4.00 ms  gamesrv (9)")
     };
     let woken = ["local_timer tick_nohz_handler", "kworker vmstat_update"];
     assert!(!shown(&server, &woken));

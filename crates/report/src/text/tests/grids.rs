@@ -25,7 +25,7 @@ pub(crate) fn statement() -> GridStatement {
         failures: vec![PointFailure {
             point: 1500,
             values: vec!["1000".to_owned(), "1.5ms".to_owned()],
-            why: "machine: a phase lies within a tick".to_owned(),
+            why: "machine: a phase must be between 0 and one tick".to_owned(),
         }],
         events: 123_400_000,
         took: Nanos::from_millis(14_200),

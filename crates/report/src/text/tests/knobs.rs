@@ -28,19 +28,19 @@ fn page_of_a_list_of_settings() {
                 "vm.swappiness",
                 KnobScope::Machine,
                 KnobRisk::Safe,
-                "how readily memory of programs is swapped out, rather than that of files dropped",
+                "preference for swapping out programs' memory over dropping file cache",
             ),
             line(
                 "cgroup.cpu_quota",
                 KnobScope::Cgroup,
                 KnobRisk::Careful,
-                "how much CPU time a cgroup may use in each period",
+                "CPU time that a cgroup may use in each period",
             ),
             line(
                 "boot.isolcpus",
                 KnobScope::Machine,
                 KnobRisk::ReadOnly,
-                "CPUs that the scheduler does not place tasks on",
+                "CPUs that the scheduler places no tasks on",
             ),
         ],
     };
@@ -54,10 +54,10 @@ fn page_of_a_setting() {
         scope: KnobScope::Disk,
         place: "/sys/block/N/queue/scheduler".to_owned(),
         unit: None,
-        values: "one of the words that the kernel offers".to_owned(),
+        values: "one of the words the kernel offers".to_owned(),
         risk: KnobRisk::Careful,
         risk_reason: Some("Requests may wait longer.".to_owned()),
-        about: "in which order a disk is asked".to_owned(),
+        about: "I/O scheduler of a disk".to_owned(),
         trades: "none costs least CPU time; mq-deadline and kyber bound waits, bfq is fair to \
                  programs."
             .to_owned(),

@@ -144,7 +144,7 @@ pub(crate) fn a_loop() -> PaceStatement {
 }
 
 fn thread(name: &str, tid: i32, rhythms: Vec<RhythmReport>) -> ThreadReport {
-    let none = "its 812 wakeups come at no regular times";
+    let none = "its 812 wake-ups are not periodic";
     ThreadReport {
         tid,
         name: name.to_owned(),
@@ -539,7 +539,15 @@ fn the_proposed_command_only_changes_what_it_proposes() {
 
 #[test]
 fn the_first_screen_of_a_loop_fits_on_one_screen() {
-    for statement in [a_loop(), with_rhythm(), a_process(Vec::new())] {
+    let mut crowded = with_rhythm();
+    if let Subject::Process(report) = &mut crowded.subject {
+        report.threads[1].cpu = Nanos::from_secs(9);
+    }
+    let mut many = late();
+    many.causes.extend(many.causes.clone());
+    many.not_judged = 7;
+    crowded.late = Some(many);
+    for statement in [a_loop(), with_rhythm(), a_process(Vec::new()), crowded] {
         for width in [80, 120, 200] {
             let style = TextStyle {
                 width,

@@ -474,7 +474,7 @@ pub(crate) fn proc_level() -> Statement {
         coverage: Coverage {
             limitations: vec![
                 Limitation::KernelNotTraced {
-                    message: "may not trace the kernel as an ordinary user".to_owned(),
+                    message: "ordinary users cannot trace the kernel".to_owned(),
                     needs_root: true,
                 },
                 Limitation::Other {

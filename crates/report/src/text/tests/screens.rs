@@ -243,8 +243,8 @@ fn an_overbooked_machine_gets_advice() {
     }];
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
     let page = flat(&statement);
-    let expected = "Overbooked: threads wanted 9.8 CPUs of 2, rustc x10 93.0 % of that: run fewer \
-        at once, or lower their priority.";
+    let expected = "Run fewer programs at once, or lower the priority of rustc x10: threads needed \
+        9.8 CPUs of 2, and rustc needed 93.0 % of that.";
     assert!(page.contains(expected), "{page}");
     assert!(
         page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
@@ -257,7 +257,8 @@ fn an_overbooked_machine_gets_advice() {
     let page = flat(&statement);
     assert!(
         page.contains(
-            "$ renice -n 19 -p $(ps -L -o tid= -p 900,901,902,903); ticktax audit # and the others"
+            "$ renice -n 19 -p $(ps -L -o tid= -p 900,901,902,903); ticktax audit # and the other \
+             processes"
         ),
         "{page}"
     );
@@ -266,7 +267,7 @@ fn an_overbooked_machine_gets_advice() {
     };
     *sampled = true;
     let page = flat(&statement);
-    let expected = "threads wanted 9.8 CPUs of 2, rustc x10 had 93.0 % of what they got: run fewer";
+    let expected = "threads needed 9.8 CPUs of 2, and rustc used 93.0 % of the CPU time.";
     assert!(page.contains(expected), "{page}");
 }
 
@@ -308,7 +309,7 @@ fn renice_is_only_proposed_for_existing_ordinary_processes() {
     let expected = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done; ticktax audit --pid 4121";
     assert!(!shows(all, &[], expected).contains("renice"));
     let ended = standing_of(&[20_000, 20_001, 20_002], &[], &[]);
-    let expected = "they have ended: start them with a lower priority. $ ps -eo";
+    let expected = "with a lower priority next time: they caused 71.6 % of the waiting. $ ps -eo";
     assert!(!shows(ended, &[], expected).contains("renice"));
     let lowest = standing_of(&[], &[], &[20_000, 20_001, 20_002]);
     assert!(!command(lowest, &[]).contains("renice"));
@@ -328,21 +329,24 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     let mut statement = a_machine();
     statement.advice.clear();
     let page = flat(&statement);
-    let expected = "WHAT TO DO: The CPUs had time to spare, but game (4121) waited 1.40 s for one, \
-        up to 140 ms at once, behind rustc x3: ticktax audit --pid 4121";
+    let expected = "WHAT TO DO: game (4121) waited 1.40 s for a CPU behind rustc x3, up to 140 ms at once, \
+                    although CPUs were idle: ticktax audit --pid 4121";
     assert!(page.contains(expected), "{page}");
     statement.waits.as_mut().unwrap().programs[0].ended = vec![4_121];
     let page = flat(&statement);
-    assert!(page.contains("behind rustc x3 ticktax used"), "{page}");
+    assert!(
+        page.contains("although CPUs were idle ticktax used"),
+        "{page}"
+    );
     for program in &mut statement.waits.as_mut().unwrap().programs {
         (program.time, program.max) = (Nanos::from_millis(9), Nanos::from_millis(3));
     }
     let page = flat(&statement);
     assert!(
-        page.contains("WHAT TO DO: Nothing to change. To examine one program"),
+        page.contains("WHAT TO DO: Nothing to change. To audit one program"),
         "{page}"
     );
-    assert!(!page.contains("time to spare"), "{page}");
+    assert!(!page.contains("CPUs were idle"), "{page}");
 }
 
 /// Without a probe a hypervisor's steal is not visible, and its steal clock might not run.
@@ -479,10 +483,13 @@ fn the_advice_names_the_quota_file_of_the_cgroup_version() {
         *cgroup = folder.map(str::to_owned);
         at(&statement, 120)
     };
-    assert!(page_with(Some("/sys/fs/cgroup/games")).contains("raise cpu.max."));
+    assert!(page_with(Some("/sys/fs/cgroup/games")).contains("Raise the CPU quota (cpu.max):"));
     for version_1 in ["/sys/fs/cgroup/cpu/games", "/sys/fs/cgroup/cpu,cpuacct/"] {
         let page = page_with(Some(version_1));
-        assert!(page.contains("raise cpu.cfs_quota_us."), "{page}");
+        assert!(
+            page.contains("Raise the CPU quota (cpu.cfs_quota_us):"),
+            "{page}"
+        );
     }
     let page = page_with(None);
     let file = "$ grep . /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/4121/cgroup)/cpu.*";

@@ -122,7 +122,7 @@ fn periodic_sources_without_a_line_are_only_counted() {
 /// Root does not help if the kernel is locked down.
 #[test]
 fn the_obstacle_to_tracing_is_named_and_root_only_if_it_helps() {
-    const LOCKED: &str = "the kernel is locked down (confidentiality)";
+    const LOCKED: &str = "kernel lockdown (confidentiality)";
     let mut statement = with_victim(with_ticks());
     statement.level = Level::Proc;
     statement.gaps = proc_level().gaps;

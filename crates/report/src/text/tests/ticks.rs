@@ -156,7 +156,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
         severity,
         cost,
         proposal: KnobProposal::of("kernel.nmi_watchdog", 0),
-        remedy: "load the files again with `sysctl --system`".to_owned(),
+        remedy: "run `sysctl --system`".to_owned(),
     }
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn findings() -> Vec<Finding> {
             confidence: Confidence::Likely,
             ..finding(
                 Severity::Serious,
-                "The search for equal pages finds none",
+                "KSM finds no pages to merge",
                 Some(Cost::of("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
             )
         },

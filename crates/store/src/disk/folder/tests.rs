@@ -82,9 +82,9 @@ fn a_folder_that_others_can_change_is_not_trusted() {
         .to_string();
     assert!(refused.contains("other users may write to"), "{refused}");
     assert!(Folder::open_own(&open).is_err());
-    // The folder itself is private, and enough for what the user wrote.
+    // For the user's own files it is enough that the directory itself is private.
     Folder::open_own(&inner).expect("our own");
-    // As /tmp is: nobody can exchange what we have in it, but it is not our own.
+    // Like `/tmp`: nobody can replace our entries in it, but it is not our own.
     mode(0o1777);
     Folder::open_trusted(&inner).expect("trusted");
     assert!(Folder::open_trusted(&open).is_err());
@@ -97,7 +97,7 @@ mod root {
 
     use super::*;
 
-    /// The user `nobody` on every distribution.
+    /// The user id of `nobody` on every distribution.
     const SOMEBODY: u32 = 65_534;
 
     #[test]
@@ -128,6 +128,17 @@ mod root {
 }
 
 #[test]
+fn a_group_may_write_only_if_it_is_the_users_private_one() {
+    let place = temporary();
+    let path = place.path().join("shared");
+    fs::create_dir(&path).expect("a folder");
+    fs::set_permissions(&path, Permissions::from_mode(0o770)).expect("a mode");
+    let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    let is_private = !user.is_root() && user.as_raw() == group.as_raw();
+    assert_eq!(Folder::open_own(&path).is_ok(), is_private);
+}
+
+#[test]
 fn a_file_that_others_can_write_to_is_refused() {
     let place = temporary();
     let folder = Folder::open(place.path()).expect("a folder");
@@ -139,7 +150,7 @@ fn a_file_that_others_can_write_to_is_refused() {
         .write(name("file"), true, 0o600)
         .expect_err("refused");
     assert!(refused.to_string().contains("chmod"), "{refused}");
-    // Reading it is still allowed.
+    // Reading the file is still allowed.
     let mut text = String::new();
     folder
         .read(name("file"))
@@ -150,7 +161,7 @@ fn a_file_that_others_can_write_to_is_refused() {
 }
 
 #[test]
-fn missing_folders_are_made_and_a_link_that_leads_nowhere_is_not() {
+fn missing_directories_are_created_but_not_through_dangling_links() {
     let place = temporary();
     let deep = place.path().join("a/b/c");
     let folder = Folder::make_trusted(&deep, 0o700).expect("made");

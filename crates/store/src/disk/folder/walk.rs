@@ -1,4 +1,4 @@
-//! Opens a folder component by component, and refuses a way that somebody else could change.
+//! Opens a directory component by component, and refuses a path that somebody else could change.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,26 +10,26 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::{DIRECTORY, Distrust, Folder, is, is_ours_or_roots, single};
 
-/// Most links in a path. The kernel follows as many.
+/// Maximum number of links in a path, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// Flags of the folders on the way. Passing through a folder takes no right to list it: `/home` is
-/// often closed for reading.
+/// Flags for opening the directories along a path. Passing through a directory requires no right to
+/// list it; `/home` is often unreadable.
 const PASSING: OFlag = DIRECTORY.union(OFlag::O_PATH);
 
-/// A component of a path.
+/// An opened path component.
 enum Step {
     Folder(Folder),
     Link(PathBuf),
 }
 
 impl Folder {
-    /// Opens the folder at a path. Each folder and each link on the way must be one that only root
-    /// and the effective user can change, because a link decides where root works.
+    /// Opens the directory at `path`. Only root and the effective user may be able to change the
+    /// directories and links along the path, because a link decides where root works.
     pub(super) fn walk(path: &Path) -> io::Result<Self> {
         let mut folder = root()?;
         folder.check_parent()?;
-        // Components that are left, the last one first.
+        // Remaining components, last one first.
         let mut left = Vec::new();
         push(&mut left, &std::path::absolute(super::or_here(path))?);
         let mut links = 0;
@@ -52,7 +52,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a component, `..` included, if it is one that nobody else can change.
+    /// Opens a component, including `..`, if nobody else can change it.
     fn step(&self, name: &OsStr) -> io::Result<Step> {
         let path = match name.to_str() {
             Some("..") => self.path.parent().unwrap_or(&self.path).to_owned(),
@@ -81,7 +81,7 @@ impl Folder {
     }
 }
 
-/// The root folder, to pass through.
+/// The root directory, opened to pass through.
 fn root() -> io::Result<Folder> {
     Ok(Folder {
         handle: open("/", PASSING, Mode::empty())?,
@@ -89,7 +89,7 @@ fn root() -> io::Result<Folder> {
     })
 }
 
-/// Puts the components of `path` before those that are left.
+/// Puts the components of `path` before the remaining ones.
 fn push(left: &mut Vec<OsString>, path: &Path) {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,12 +1,12 @@
-//! Reads the few numbers of a Parquet file that decide how much memory it takes.
+//! Reads only those numbers of a Parquet file that determine how much memory it takes.
 //!
 //! Footers and page headers are structures of Thrift's compact protocol: fields with a number and a
-//! type. A skimmer passes over all of them, and allocates nothing.
+//! type. A [`Skimmer`] walks over them and allocates nothing.
 
-/// Deepest nesting in a Parquet file.
+/// Maximum nesting in a Parquet file.
 const DEPTH: usize = 12;
 
-/// Why skimming stopped.
+/// Why skimming stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The bytes end within a value.
@@ -17,7 +17,7 @@ pub(super) enum Stop {
     TooMany,
 }
 
-/// Field numbers, the outermost structure first.
+/// Field numbers, from the outermost structure inwards.
 type Path<'p> = &'p [i16];
 
 /// Parses structures without storing them.
@@ -26,7 +26,7 @@ pub(super) struct Skimmer<'b> {
     at: usize,
     structures: u64,
     path: Vec<i16>,
-    /// Whether a field may have this type.
+    /// Whether the field at this path may have this type.
     fits: fn(Path<'_>, u8) -> bool,
 }
 
@@ -41,8 +41,8 @@ impl<'b> Skimmer<'b> {
         }
     }
 
-    /// Skims one structure, which may hold at most `most` others. Passes each whole number and the
-    /// length of each list to `see`.
+    /// Skims one structure, which may contain at most `most` others. Passes each integer, and the
+    /// length of each list, to `see`.
     pub(super) fn structure(
         &mut self,
         most: u64,
@@ -70,7 +70,7 @@ impl<'b> Skimmer<'b> {
             if !(self.fits)(&self.path, kind) {
                 return Err(Stop::Nonsense);
             }
-            // The type of a Boolean field is its value.
+            // A Boolean field has no value besides its type.
             if !matches!(kind, TRUE | FALSE) {
                 self.value(kind, most, see)?;
             }
@@ -85,8 +85,8 @@ impl<'b> Skimmer<'b> {
         see: &mut dyn FnMut(Path<'_>, i64),
     ) -> Result<(), Stop> {
         match kind {
-            // Booleans in a list or map. The format stores each in a byte, and the library reads
-            // none, so it would continue in unchecked bytes. No footer or page header has any.
+            // Booleans in a list or map take one byte each, but the library skips none, so it would
+            // continue in unchecked bytes. No footer or page header contains any.
             TRUE | FALSE => Err(Stop::Nonsense),
             BYTE => self.skip(1),
             SHORT..=LONG => {
@@ -168,24 +168,25 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCTURE: u8 = 12;
 
-/// The numbers of a page header.
+/// Numbers from a page header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageHeader {
     kind: i64,
-    /// Its size before compression.
+    /// Size before compression.
     pub(super) unpacked: i64,
-    /// Its size in the file.
+    /// Size in the file.
     pub(super) packed: i64,
-    /// The number of its values.
+    /// Number of values.
     pub(super) values: i64,
     encoding: i64,
 }
 
 impl PageHeader {
-    /// Structures in a page header: the header, its kind, and statistics.
+    /// Maximum number of structures in a page header: the header, its type's header, and
+    /// statistics.
     const STRUCTURES: u64 = 8;
 
-    /// Reads the header at the start of the bytes. Returns its length as well.
+    /// Reads the header at the start of `bytes`. Also returns its length.
     pub(super) fn read(bytes: &[u8]) -> Result<(Self, usize), Stop> {
         let mut header = Self::default();
         let mut skimmer = Skimmer::new(bytes);
@@ -194,7 +195,8 @@ impl PageHeader {
             [1] => header.kind = value,
             [2] => header.unpacked = value,
             [3] => header.packed = value,
-            // Data pages, dictionaries and data pages of version 2 have separate fields.
+            // Each page type has its own fields: data pages, dictionaries and data pages of version
+            // 2.
             [5 | 7 | 8, 1] => header.values = header.values.max(value),
             [5 | 7, 2] | [8, 4] => header.encoding = value,
             _ => {}
@@ -202,9 +204,9 @@ impl PageHeader {
         Ok((header, skimmer.at))
     }
 
-    /// Whether a field has the type that the library expects. The library looks at the field's
-    /// number only: given another type, it would continue in unchecked bytes, and look for up to
-    /// 2^31 values after the end of a file.
+    /// Whether a field has the type that the library expects. The library looks only at the field's
+    /// number. Given another type, it would continue in unchecked bytes, and look for up to 2^31
+    /// values beyond the end of a file.
     fn fits(path: Path<'_>, kind: u8) -> bool {
         match path {
             [1..=4] | [5, 1..=4] | [7, 1..=2] | [8, 1..=6] => matches!(kind, SHORT..=LONG),
@@ -220,7 +222,7 @@ impl PageHeader {
     }
 
     /// Whether the memory for decoding the page depends only on its size. Two text encodings also
-    /// store the number of values, and the library allocates memory for that many.
+    /// store a number of values, and the library allocates memory for that number.
     pub(super) fn has_bounded_encoding(&self) -> bool {
         const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
         const DELTA_BYTE_ARRAY: i64 = 7;
@@ -250,7 +252,7 @@ mod tests {
     /// A fuzzer found a table that took forever to read: it had a number where the library expects
     /// a structure.
     #[test]
-    fn a_page_header_has_no_field_that_the_library_reads_otherwise() {
+    fn page_headers_with_fields_of_unexpected_types_are_rejected() {
         for header in [
             // Field 6, an index page, as a number; field 2 as a structure.
             &[0x65, 0x15, 0, 0][..],

@@ -1,4 +1,4 @@
-//! Limits on the JSON of a header. They are checked before it is deserialized to a
+//! Limits on a header's JSON. They are checked before it is deserialized to a
 //! [`Header`](crate::recording::Header), because a list of empty objects takes a hundred times its
 //! size in memory.
 
@@ -6,16 +6,17 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Bytes of a text: the longest command argument on Linux.
+/// Maximum length of a text, in bytes: that of a command argument on Linux.
 const TEXT: usize = 128 * 1024;
-/// Largest number other than a time in ns, as a power of 2. The sum over 8,192 CPUs still fits.
+/// Limit for numbers other than times, as a power of 2. Their sum over 8,192 CPUs still fits into
+/// 64 bits.
 const NUMBER_BITS: u32 = 50;
-/// Largest time in ns, and largest number in a list, as a power of 2: 146 years.
+/// Limit for times in ns, and for numbers in a list, as a power of 2: 146 years.
 const TIME_BITS: u32 = 62;
-/// Suffix of the names of times.
+/// Suffix of fields that contain a time.
 const TIME_SUFFIX: &str = "_ns";
 
-/// Checks the JSON of a header. Errors are those of serde, with their position in the text.
+/// Checks a header's JSON. Errors come from serde and include the position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     let mut left = Left(16_384 + json.len() / 16);
     let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -28,7 +29,7 @@ pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// Number of texts, lists and objects that are still allowed.
+/// Number of texts, lists and objects that may still follow.
 struct Left(usize);
 
 impl Left {
@@ -39,7 +40,7 @@ impl Left {
     }
 }
 
-/// Checks a value.
+/// Checks one JSON value.
 struct Checker<'l, 'k> {
     left: &'l mut Left,
     /// Name of the innermost field that contains the value.

@@ -1,8 +1,8 @@
-//! Checks that `docs/data.md` describes the columns of a file.
+//! Checks that `docs/reference/data.md` describes the columns of a file.
 
 use crate::recording::schema;
 
-const PAGE: &str = include_str!("../../../../../docs/data.md");
+const PAGE: &str = include_str!("../../../../../docs/reference/data.md");
 
 /// The first three cells of each row in the table of columns: name, type, null.
 fn documented() -> Vec<(String, String, bool)> {

@@ -1,4 +1,4 @@
-//! Damaged files and files that are not recordings.
+//! Tests with damaged files, and with files that are not recordings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The error of opening and reading the complete file.
+/// The error of opening or fully reading the file.
 fn error_of(path: &Path) -> RecordingError {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     outcome.expect_err("it should not be read")
 }
 
-/// The error message, without the temporary directory.
+/// The error message, without the path of the temporary directory.
 fn message(path: &Path) -> String {
     let text = error_of(path).to_string();
     assert_eq!(text.lines().count(), 1, "{text}");

@@ -1,4 +1,4 @@
-//! Flipped bits are detected unless they change nothing.
+//! Tests that flipped bits are detected unless they change nothing.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -104,7 +104,7 @@ pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
     writer.finish(&header()).unwrap();
 }
 
-/// A row with its source, and with the id, which depends on the table, cleared.
+/// A row with its source. The row's own id, which depends on the table, is cleared.
 pub(super) fn with_source(sources: &SourceTable, row: &Row) -> (Source, Row) {
     let mut plain = row.clone();
     match &mut plain {
@@ -225,7 +225,7 @@ impl Foreign<'_> {
                         .typed::<Int32Type>()
                         .write_batch(&vec![1; rows], some, None)
                 }
-                // No value where it is optional. A recording's `max_ns` must have a value.
+                // No value if the column is optional. In our own recordings, `max_ns` is required.
                 (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
                     column.typed::<Int64Type>().write_batch(&[], none, None)
                 }

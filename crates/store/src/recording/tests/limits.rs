@@ -19,7 +19,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The error of opening and reading a file.
+/// The error of opening or reading a file.
 fn refusal(path: &Path) -> String {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     let text = outcome.expect_err("it should be refused").to_string();

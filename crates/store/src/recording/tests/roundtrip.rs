@@ -1,4 +1,4 @@
-//! Recordings round-trip.
+//! Tests that recordings round-trip.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Saved recordings of schema 2 still open, and no field of their headers is lost.
+//! Tests that saved recordings of schema 2 still open, and that no field of their headers is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn fixtures() -> Vec<PathBuf> {
     files
 }
 
-/// The header as the file has it.
+/// The header as stored in the file.
 fn written(path: &Path) -> Value {
     let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let entries = file
@@ -33,7 +33,7 @@ fn written(path: &Path) -> Value {
     serde_json::from_str(entry.value.as_deref().unwrap()).unwrap()
 }
 
-/// Panics if `now` lacks a value of `then`.
+/// Panics if `now` lacks a value that `then` has.
 fn require_kept(now: &Value, then: &Value, place: &str) {
     match then {
         Value::Object(fields) => {

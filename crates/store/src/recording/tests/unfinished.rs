@@ -1,4 +1,4 @@
-//! Unfinished recordings leave nothing behind.
+//! Tests that unfinished recordings leave nothing behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

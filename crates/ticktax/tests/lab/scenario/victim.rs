@@ -237,7 +237,7 @@ fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
         "DELAYED",
         "THROTTLED",
         "thief",
-        "The CPU quota of",
+        "Raise the CPU quota",
     ] {
         check(page.contains(words), || {
             format!("`{words}` is not on the screen:\n{page}")

@@ -271,8 +271,8 @@ pub(crate) fn the_unit_has_room_for_a_recorder() -> Result<(), Failed> {
     let mut lines = unit.lines();
     let limit = lines.find_map(|line| line.strip_prefix("MemoryMax=")?.strip_suffix('M'));
     let limit: u64 = limit.ok_or("no limit in MiB")?.parse()?;
-    let page = fs::read_to_string(contrib("../docs/recorder.md"))?;
-    let table = page.split("### What a service needs").nth(1);
+    let page = fs::read_to_string(contrib("../docs/reference/record.md"))?;
+    let table = page.split("### Memory of a service").nth(1);
     let table = table.and_then(|rest| rest.split("\n#").next());
     let table = table.ok_or("the documentation does not say")?;
     let rows = table.lines().filter_map(|line| {

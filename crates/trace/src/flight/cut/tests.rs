@@ -27,11 +27,11 @@ fn own(events: &[Event]) -> i64 {
     spans.fold(0, |sum, span| sum.wrapping_add(span.self_ns))
 }
 
-/// A CPU that records everything, as the BPF programs do.
+/// A CPU that records everything as the BPF programs do.
 #[derive(Debug, Default)]
 struct Machine {
     now: u64,
-    /// Start, time in interruptions, and kind.
+    /// Start, time in interruptions, and kind of each open span.
     stack: Vec<(u64, u64, u8)>,
     records: Vec<Event>,
 }
@@ -81,7 +81,7 @@ impl Machine {
     }
 }
 
-/// Random CPU activity: each step waits some ns, then does something.
+/// Random CPU activity. Each step waits some ns, then does something.
 fn machine() -> impl Strategy<Value = Machine> {
     prop::collection::vec((0u64..50, 0u8..6), 1..120).prop_map(|steps| {
         let mut machine = Machine::new();

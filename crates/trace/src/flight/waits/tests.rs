@@ -25,8 +25,8 @@ fn woke(tid: u64, start: u64) -> Event {
     }
 }
 
-/// Waits of the threads from 8 on. A source's number encodes the cause of the wait and whether the
-/// thread migrated.
+/// Waits of the threads with ids from 8 on. A source's number encodes why the thread waited and
+/// whether it migrated.
 fn waits(cpus: &[Vec<Event>]) -> Waits {
     let events = |cpu: usize| move || cpus[cpu].iter().copied();
     let cpus: Vec<_> = (0..cpus.len())

@@ -61,20 +61,20 @@ fn senseless_assignments_are_refused() {
         (&["vm.swappiness"][..], "write KNOB=A,B"),
         (&["vm.swapiness=1,2"], "did you mean vm.swappiness"),
         (&["vm.swappiness=1,201"], "0 to 200"),
-        (&["vm.swappiness=1,"], "a value is missing"),
-        (&["vm.swappiness=1"], "a trial compares two"),
+        (&["vm.swappiness=1,"], "a value is empty"),
+        (&["vm.swappiness=1"], "a trial compares at least two"),
         (&["vm.swappiness=1,1"], "arms A and B are the same"),
         (
             &["proc.nice=0,1", "proc.timer_slack=1,2,3"],
-            "as many, or one",
+            "the same number, or one",
         ),
-        (&["proc.nice=0,1", "proc.nice=2,3"], "named twice"),
-        (&["proc.nice=0,1,2,3,4,5,6,7,8"], "8 at most"),
+        (&["proc.nice=0,1", "proc.nice=2,3"], "given twice"),
+        (&["proc.nice=0,1,2,3,4,5,6,7,8"], "give at most 8"),
         (&["vm.min_free_kbytes=2000,4000"], "--yes"),
         (&["boot.isolcpus=1,2"], "lab run --cmdline"),
         (&["irq.affinity=0;1"], "--irq N"),
         (&["disk.read_ahead=0,1"], "--disk NAME"),
-        (&[], "name a setting"),
+        (&[], "no setting: give one"),
     ] {
         match parsed(texts) {
             Err(error) if error.to_string().contains(why) => {}
@@ -97,7 +97,7 @@ fn an_arm_equal_to_the_present_value_is_refused() {
     let same = parsed(&[&format!("vm.swappiness=now,{now}")]).unwrap_err();
     let same = same.to_string();
     assert!(
-        same.contains(&format!("vm.swappiness is {now} in both")),
+        same.contains(&format!("both set vm.swappiness to {now}")),
         "{same}"
     );
 }

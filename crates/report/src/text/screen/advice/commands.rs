@@ -147,14 +147,15 @@ impl Lowered {
                 || BUSIEST.to_owned(),
                 |pid| {
                     format!(
-                        "grep . /proc/{pid}/autogroup /proc/{pid}/cgroup   # its priority counts within these"
+                        "grep . /proc/{pid}/autogroup /proc/{pid}/cgroup   # nice counts within \
+                         these"
                     )
                 },
             ));
         }
         let all = [&self.groups, &self.ordinary, &self.real_time];
         let more = if all.iter().any(|pids| pids.len() > PIDS) {
-            "   # and the others"
+            "   # and the other processes"
         } else {
             ""
         };
