@@ -11,7 +11,6 @@ mod cross;
 mod dist;
 mod gallery;
 mod kernels;
-mod picture;
 mod prose;
 mod record;
 mod screens;
@@ -30,7 +29,6 @@ usage: cargo xtask bpf            compile the sources in crates/trace/bpf, and w
        cargo xtask dist [ARCH…]       make what is released: static commands, Debian packages, SBOM, licences
        cargo xtask dist --check       the same, twice, and say whether both are the same bytes
        cargo xtask kernels [WORD…]    audit guests with Debian's kernels and some that it builds, those with a WORD in their names, and write docs/reference/kernels.md
-       cargo xtask picture        draw docs/picture.svg, the terminal in the README
        cargo xtask prose          compare marked prose with its ceilings, in xtask/prose.txt
        cargo xtask prose --list FOLDER  show each marked place, with what to write instead
        cargo xtask prose --lower  lower the ceilings to what is there
@@ -51,7 +49,6 @@ fn main() -> ExitCode {
         ["cross", ref words @ ..] => cross::build(words),
         ["dist", ref words @ ..] => dist::make(words),
         ["kernels", ref words @ ..] => kernels::make(words),
-        ["picture"] => picture::draw(),
         ["prose"] => prose::check(),
         ["prose", "--list", folder] => prose::list(folder),
         ["prose", "--lower"] => prose::lower(),

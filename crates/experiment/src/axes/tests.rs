@@ -368,11 +368,9 @@ fn every_parameter_of_an_object_is_tested() {
         })
         .map(|name| name.replace("group.1", "group.N"))
         .collect();
-    // The first line lists the settings.
-    for line in names().lines().skip(1) {
-        let (prefix, fields) = line.split_once(": ").unwrap();
-        for field in fields.split(", ") {
-            let name = format!("{prefix}{field}");
+    for settings in names().lines().skip(1) {
+        let (prefix, fields) = settings.split_once(": ").unwrap();
+        for name in fields.split(", ").map(|field| format!("{prefix}{field}")) {
             assert!(tried.contains(&name), "{name} is not tried");
         }
     }
@@ -389,7 +387,6 @@ fn points_follow_the_axes_and_the_last_axis_changes_fastest() {
                 .join(" ")
         })
         .collect();
-    assert_eq!(points.len(), 12);
     assert_eq!(points[..3], ["100 1ms 5", "100 1ms 4", "100 2ms 5"]);
     assert_eq!(points[11], "1000 3ms 4");
     assert_eq!(points.iter().collect::<BTreeSet<_>>().len(), 12);

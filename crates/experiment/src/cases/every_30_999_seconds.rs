@@ -161,8 +161,10 @@ impl Case for Walk {
             ),
             remark(
                 "first cache miss with 256-byte objects",
-                format!("occurs at {scattered} items, because such objects use some cache sets \
-                    more than others"),
+                format!(
+                    "occurs at {scattered} items, because such objects use some cache sets \
+                    more than others"
+                ),
             ),
         ]
     }

@@ -286,10 +286,7 @@ fn outside_text(outside: Outside, beat: &BeatLine) -> String {
 fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
     match other.locked_at {
-        Some(after) => format!(
-            "same period as {name}, {} later",
-            tied(after)
-        ),
+        Some(after) => format!("same period as {name}, {} later", tied(after)),
         None => format!("same period as {name}"),
     }
 }

@@ -107,11 +107,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     measured(&mut page, &statement.measured, series);
     remarks(&mut page, "Measured on this machine", &statement.here);
     verdict(&mut page, statement);
-    remarks(
-        &mut page,
-        "Calibrated with other rows",
-        &statement.hold_out,
-    );
+    remarks(&mut page, "Calibrated with other rows", &statement.hold_out);
     for parameter in &statement.sensitivity {
         sensitivity(&mut page, parameter);
     }

@@ -349,10 +349,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     // Ignore a few hundred ns: the scheduler's clock and that of the rows differ by this much.
     if incident.unseen > Nanos::from_micros(10) {
-        let unseen = format!(
-            "{} of this time",
-            tied(incident.unseen)
-        );
+        let unseen = format!("{} of this time", tied(incident.unseen));
         page.paragraph(Tone::Warning, "unknown   ", &unseen);
     }
     if let (Some(by), true) = (&incident.woken_by, incident.kind != TriggerKind::Blocked) {

@@ -143,9 +143,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let (met, judged) = statement.met();
     section(
         &mut page,
-        &format!(
-            "{met} of {judged} rows not used for calibration are within their tolerance"
-        ),
+        &format!("{met} of {judged} rows not used for calibration are within their tolerance"),
     );
     for table in &statement.tables {
         if let Some(allowed) = table.allowed {
@@ -175,10 +173,7 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
         line(page, "");
     }
     if has(OFF) {
-        line(
-            page,
-            "  off: outside the tolerance of the table",
-        );
+        line(page, "  off: outside the tolerance of the table");
     }
     if has(FIT) {
         line(page, "  fit: this row calibrates the expectation");

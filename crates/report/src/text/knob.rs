@@ -100,10 +100,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     );
     page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
     if sheet.settle > Nanos::ZERO {
-        let text = format!(
-            "{} after a change",
-            tied(sheet.settle)
-        );
+        let text = format!("{} after a change", tied(sheet.settle));
         page.paragraph(Tone::Plain, "  Settles  ", &text);
     }
     if !sheet.also_changes.is_empty() {
@@ -140,7 +137,10 @@ fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
         }
     }
     if list.readings.is_empty() {
-        page.line(Tone::Plain, &format!("Nothing on this machine has {}.", list.id));
+        page.line(
+            Tone::Plain,
+            &format!("Nothing on this machine has {}.", list.id),
+        );
     }
     page.finish()
 }
@@ -226,10 +226,7 @@ fn words(setting: &UndoneSetting) -> (Tone, String) {
             format!("left at {found}, because another program changed it; originally {original}"),
         ),
         UndoOutcome::Gone => (Tone::Plain, "no longer exists".to_owned()),
-        UndoOutcome::Rebooted => (
-            Tone::Plain,
-            "reset by a reboot".to_owned(),
-        ),
+        UndoOutcome::Rebooted => (Tone::Plain, "reset by a reboot".to_owned()),
         UndoOutcome::Offline => (
             Tone::Alarm,
             format!("NOT RESTORED: the CPU is offline; bring it online to restore {original}"),

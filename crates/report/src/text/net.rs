@@ -132,8 +132,10 @@ fn early(page: &mut Page, traffic: &NetStatement) {
     let why = ends.find_map(|end| end.ended_early);
     let text = match why {
         Some(EndedBy::Interrupted) => "Interrupted: the figures end at this point.",
-        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this \
-            point.",
+        Some(EndedBy::PeerGone) => {
+            "The other end closed the connection: the figures end at this \
+            point."
+        }
         None => return,
     };
     page.paragraph(Tone::Warning, "", text);
@@ -289,9 +291,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
             counted(lost, "event")
         ),
     };
-    let text = format!(
-        "Covers all CPUs from the first byte to the last.{packets}{cycles}{lost}"
-    );
+    let text = format!("Covers all CPUs from the first byte to the last.{packets}{cycles}{lost}");
     page.paragraph(Tone::Faint, "", &text);
 }
 
@@ -367,7 +367,10 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
         let share = percent(end.cpu.share_of(end.elapsed()));
         let each = match traffic.bytes() {
             0 => String::new(),
-            bytes => format!(", {} ns per byte", fraction(end.cpu.0 as f64 / bytes as f64)),
+            bytes => format!(
+                ", {} ns per byte",
+                fraction(end.cpu.0 as f64 / bytes as f64)
+            ),
         };
         let text = format!(
             "its thread used {} ({share} of a CPU{each}), by its own clock. Its own page has its \

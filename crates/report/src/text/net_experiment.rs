@@ -103,11 +103,7 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
         page.paragraph(tone, label, &sentence(experiment, effect));
     }
     if !same.is_empty() {
-        page.paragraph(
-            Tone::Plain,
-            "No effect: ",
-            &format!("{}.", same.join(", ")),
-        );
+        page.paragraph(Tone::Plain, "No effect: ", &format!("{}.", same.join(", ")));
     }
     if !open.is_empty() {
         let text = format!(
@@ -244,12 +240,14 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
     }
     let mut text = "Values are in the order of the factors.".to_owned();
     match &experiment.no_books {
-        None => text.push_str(
-            " CPU time covers all accounts of the traffic, in ns per byte received.",
-        ),
+        None => {
+            text.push_str(" CPU time covers all accounts of the traffic, in ns per byte received.")
+        }
         Some(why) => {
-            text.push_str(" CPU time covers only the two threads, by their own clocks, in ns per \
-                byte received: ");
+            text.push_str(
+                " CPU time covers only the two threads, by their own clocks, in ns per \
+                byte received: ",
+            );
             text.push_str(&clean(why));
             text.push('.');
         }
@@ -338,10 +336,7 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
             counted(costs.equations as u64, "combination"),
             percent(misfit)
         ),
-        None => {
-            "There are as many combinations as costs, so the fit cannot be checked."
-                .to_owned()
-        }
+        None => "There are as many combinations as costs, so the fit cannot be checked.".to_owned(),
     };
     page.paragraph(Tone::Faint, "", &text);
 }

@@ -154,12 +154,18 @@ fn number(value: f64) -> String {
 
 fn rule_in_words(rule: PaceRule) -> &'static str {
     match rule {
-        PaceRule::Fixed => "fixed: a frame is due one period after the work of the previous one \
-            ended",
-        PaceRule::Remaining => "remaining: a frame is due one period after the previous one \
-            started",
-        PaceRule::Deadline => "deadline: frames are due on a fixed grid, regardless of earlier \
-            delays",
+        PaceRule::Fixed => {
+            "fixed: a frame is due one period after the work of the previous one \
+            ended"
+        }
+        PaceRule::Remaining => {
+            "remaining: a frame is due one period after the previous one \
+            started"
+        }
+        PaceRule::Deadline => {
+            "deadline: frames are due on a fixed grid, regardless of earlier \
+            delays"
+        }
     }
 }
 
@@ -211,8 +217,11 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
         }
         let busier = |other: &&ThreadReport| other.rhythms.is_empty() && other.cpu > thread.cpu;
         for other in report.threads.iter().filter(busier).take(THREADS) {
-            let text = format!("uses more CPU time, but is not periodic: \
-                {}", without_rhythm(other));
+            let text = format!(
+                "uses more CPU time, but is not periodic: \
+                {}",
+                without_rhythm(other)
+            );
             page.paragraph(Tone::Warning, "Also      ", &text);
         }
     }
@@ -273,7 +282,11 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join(", ")));
     let reasons = lost_in_words(figures, subject);
     if !reasons.is_empty() {
-        page.paragraph(Tone::Plain, "Dropped   ", &format!("{}.", reasons.join("; ")));
+        page.paragraph(
+            Tone::Plain,
+            "Dropped   ",
+            &format!("{}.", reasons.join("; ")),
+        );
     }
     seconds(page, figures, BUCKETS);
     page.section("Frames");
@@ -285,10 +298,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     distributions(page, figures, ROWS);
     page.legend(&legend(figures, subject));
     for (name, distribution) in [
-        (
-            "Frame times (from due time to end)",
-            &figures.frame_time,
-        ),
+        ("Frame times (from due time to end)", &figures.frame_time),
         ("Wake-up latency of frames", &figures.wakeup),
     ] {
         if let Some(distribution) = distribution {

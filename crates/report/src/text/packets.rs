@@ -76,8 +76,10 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
         .flatten();
     let early = match ends.find_map(|end| end.ended_early) {
         Some(EndedBy::Interrupted) => "Interrupted: the figures end at this point.",
-        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this \
-            point.",
+        Some(EndedBy::PeerGone) => {
+            "The other end closed the connection: the figures end at this \
+            point."
+        }
         None => "",
     };
     if !early.is_empty() {
@@ -168,7 +170,11 @@ fn places(page: &mut Page, statement: &PacketStatement) {
         ),
         None => "receive buffer".to_owned(),
     };
-    page.paragraph(Tone::Plain, "Dropped at: ", &words::lost_in(places, &buffer));
+    page.paragraph(
+        Tone::Plain,
+        "Dropped at: ",
+        &words::lost_in(places, &buffer),
+    );
     let reasons = statement.drop_reasons.iter().flatten();
     let reasons: Vec<String> = reasons
         .map(|drop| {

@@ -295,10 +295,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
         let blocks = trial.runs.iter();
         let blocks = blocks.filter(|run| run.purpose == RunPurpose::Measured);
         let last = blocks.map(|run| run.block + 1).max().unwrap_or(0);
-        let text = format!(
-            "interrupted in block {last} of {}",
-            trial.design.blocks
-        );
+        let text = format!("interrupted in block {last} of {}", trial.design.blocks);
         page.paragraph(Tone::Warning, "Ended early: ", &text);
     }
     if statement
@@ -437,7 +434,10 @@ fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)>
         let proven = match (&comparison.effect, prediction.error) {
             (Some(effect), Some(error)) => {
                 let error = tied(shown.error(error));
-                format!("measured {}, so the error is {error}", with_interval(effect))
+                format!(
+                    "measured {}, so the error is {error}",
+                    with_interval(effect)
+                )
             }
             _ => "no measured value to compare with".to_owned(),
         };

@@ -123,7 +123,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "policy",
         words!(Policy),
-        "the scheduling policy: [model.md](model.md)",
+        "the scheduling policy: [model.md](../explanation/model.md)",
         |setup| Some(Value::Word(setup.machine.policy.word())),
         |setup, value| {
             let mut policy = meant!(Policy, value)?;

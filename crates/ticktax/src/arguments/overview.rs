@@ -37,7 +37,7 @@ Examples:
 pub(super) fn template() -> StyledStr {
     let header = *Styles::styled().get_header();
     let literal = *Styles::styled().get_literal();
-    let verbs = Verb::augment_subcommands(Command::new("ticktax"));
+    let verbs = Verb::augment_subcommands(Command::default());
     let mut text = String::from(
         "{about}\n{usage-heading} {usage}\n\
          `ticktax VERB -h` lists the main options of a verb; `--help` explains them all.\n",

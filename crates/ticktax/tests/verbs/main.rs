@@ -14,7 +14,6 @@ mod net;
 mod pace;
 mod packets;
 mod part;
-mod picture;
 mod process_limits;
 mod sim;
 mod sweep;

@@ -92,7 +92,11 @@ impl KernelCase for Idle {
             tables: vec![
                 with_programs,
                 alone,
-                table("no programs, each tick programmed separately", ONE_SHOT, &one_shot),
+                table(
+                    "no programs, each tick programmed separately",
+                    ONE_SHOT,
+                    &one_shot,
+                ),
                 table("no programs, tick stops", STOPS, &stops),
             ],
             remarks: remarks([&idle, &one_shot, &stops], wakes.as_ref(), ratio),

@@ -8,7 +8,10 @@ use super::words::{bits, size};
 
 /// Writes the link's limits as read back from the kernel.
 pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
-    let mut parts = Vec::from([format!("{} in each direction", properties(&shaping.effective))]);
+    let mut parts = Vec::from([format!(
+        "{} in each direction",
+        properties(&shaping.effective)
+    )]);
     if let Some(burst) = shaping.burst_bytes {
         parts.push(format!("bursts of {}", size(burst)));
     }

@@ -139,8 +139,11 @@ fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
         .map(|row| tied(format!("{} {}", row.spec.sleep, row.spec.rule)))
         .collect();
     let reason = match choice.by {
-        _ if names.is_empty() => return "no frame started, so there is nothing to \
-            choose".to_owned(),
+        _ if names.is_empty() => {
+            return "no frame started, so there is nothing to \
+            choose"
+                .to_owned();
+        }
         _ if group == 1 => return "only one variant ran; name several to compare".to_owned(),
         None if turns < 3 => {
             let turns = counted(turns, "turn");
@@ -152,9 +155,7 @@ fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
         }
         None => return format!("a tie of {}: no measurable difference", names.join(", ")),
         Some(Criterion::LateFrames) => "fewest frames lost or late",
-        Some(Criterion::Lateness) => {
-            "as few frames lost or late as any other, and shorter waits"
-        }
+        Some(Criterion::Lateness) => "as few frames lost or late as any other, and shorter waits",
         Some(Criterion::Cpu) => {
             "as few frames lost or late as any other, equally short waits, and less CPU time"
         }

@@ -206,11 +206,7 @@ fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     if average < counted * 1.01 {
         return hz(counted);
     }
-    format!(
-        "{} without delays, {} on average",
-        hz(counted),
-        hz(average)
-    )
+    format!("{} without delays, {} on average", hz(counted), hz(average))
 }
 
 /// Writes the frames' times as a table. On a narrow page only the median and the longest are shown.

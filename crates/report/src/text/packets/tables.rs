@@ -60,10 +60,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     }
     let left = bursts.len().saturating_sub(LINES);
     if left > 0 {
-        let text = format!(
-            "{} more (--format json)",
-            counted(left as u64, "burst")
-        );
+        let text = format!("{} more (--format json)", counted(left as u64, "burst"));
         page.paragraph(Tone::Faint, "  ", &text);
     }
     if statement.lost_in_no_burst > 0 {

@@ -77,10 +77,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     let losses = [
         (socket_buffer, buffer),
         (udp_memory, "UDP memory limit (net.ipv4.udp_mem)"),
-        (
-            never_read,
-            "still in the buffer when the receiver ended",
-        ),
+        (never_read, "still in the buffer when the receiver ended"),
         (send_queue, "sender's queueing discipline"),
         (other_reason, "dropped by the kernel for another reason"),
         (backlog, "backlog of a CPU (net.core.netdev_max_backlog)"),

@@ -24,7 +24,10 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
     let comparison = &document.comparison;
     let shown = Shown::new(document.unit, comparison.scale);
     verdict(&mut page, document, shown);
-    let headings = cells(&page, ["count", "mean", "median", "deviation", "min", "max"]);
+    let headings = cells(
+        &page,
+        ["count", "mean", "median", "deviation", "min", "max"],
+    );
     page.headings(Tone::Strong, "", &headings);
     side(
         &mut page,
