@@ -102,7 +102,7 @@ fn tcp_is_measured_on_this_machine_where_that_is_asked_for() {
         measured.trim_start().starts_with("TCP over loopback: "),
         "{page}"
     );
-    assert!(measured.contains(" a byte"), "{page}");
+    assert!(measured.contains(" per byte"), "{page}");
     let output = case(&["run", "silent-rtc", "--here"]);
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
