@@ -47,7 +47,10 @@ const TESTS: [(&str, Test); 3] = [
         "the_recorder_keeps_a_window_on",
         the_recorder_keeps_a_window,
     ),
-    ("a_quota_holds_a_program_on", a_quota_throttles_a_program),
+    (
+        "a_quota_throttles_a_program_on",
+        a_quota_throttles_a_program,
+    ),
 ];
 
 /// The results of a kernel's guest, or the reason of its failure.
