@@ -40,10 +40,9 @@ impl Paged for NetStatement {
     }
 }
 
-/// Writes how much was transferred, and whether the requested rate was reached.
-fn head(page: &mut Page, traffic: &NetStatement) {
-    let spec = &traffic.spec;
-    let over = match &traffic.link {
+/// Names the devices and hosts that the traffic passed.
+fn route(traffic: &NetStatement) -> String {
+    match &traffic.link {
         Link::Veth { mtu, .. } => format!("a veth pair (MTU {mtu}) on {}", clean(&traffic.host)),
         Link::Loopback { .. } => format!("the loopback device of {}", clean(&traffic.host)),
         Link::Network { peer } => match traffic.here.first() {
@@ -60,7 +59,13 @@ fn head(page: &mut Page, traffic: &NetStatement) {
                 clean(peer)
             ),
         },
-    };
+    }
+}
+
+/// Writes how much was transferred, and whether the requested rate was reached.
+fn head(page: &mut Page, traffic: &NetStatement) {
+    let spec = &traffic.spec;
+    let over = route(traffic);
     page.line(
         Tone::Strong,
         &format!("ticktax: {} over {over}", spec.protocol.name()),

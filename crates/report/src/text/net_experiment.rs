@@ -241,7 +241,7 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
     let mut text = "Values are in the order of the factors.".to_owned();
     match &experiment.no_books {
         None => {
-            text.push_str(" CPU time covers all accounts of the traffic, in ns per byte received.")
+            text.push_str(" CPU time covers all accounts of the traffic, in ns per byte received.");
         }
         Some(why) => {
             text.push_str(

@@ -42,12 +42,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     // The interrupts that raised NET_RX for the program's threads, according to the observed edges.
     let lines = after.interrupts.iter().filter_map(|(label, row)| {
         let irq: u32 = label.parse().ok()?;
-        let mut ways = packets
-            .ways
-            .iter()
-            .filter(|way| way.kind == Some(Kind::Irq));
+        let mut ways = packets.ways.iter();
         let name = ways.find_map(|way| {
-            let name = way.raised_by.as_deref()?;
+            let name = way.raised_by.as_deref();
+            let name = name.filter(|_| way.kind == Some(Kind::Irq))?;
             let mut devices = row.description.split([' ', ',']);
             devices.any(|device| device == name).then_some(name)
         })?;

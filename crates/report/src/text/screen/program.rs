@@ -127,7 +127,7 @@ fn waited_behind(
                 format!("{} {}", late::name(cause), tied(frames))
             })
             .collect();
-        let not_judged = (late.not_judged > 0).then(|| late.not_judged);
+        let not_judged = (late.not_judged > 0).then_some(late.not_judged);
         parts.extend(not_judged.map(|frames| tied(format!("unknown {}", grouped(frames)))));
         if !parts.is_empty() {
             let label = if groups.is_empty() {
