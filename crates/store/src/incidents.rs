@@ -15,7 +15,7 @@
 //!
 //! # Safety
 //! Every access is relative to one handle of the directory, which the recorder's user must own. The
-//! index may name only recordings whose names have our own form ([`name`]). A line with any other
+//! index may name only recordings whose names have our own form (`name`). A line with any other
 //! name counts as damaged, and the file is neither opened nor removed. Links are not followed.
 //! Readers follow the same rules, but can read any user's directory ([`IncidentFolder`]).
 //!

@@ -1,7 +1,7 @@
 //! Parquet files: the common basis of recordings, tables and facts.
 //!
-//! A file may come from anybody. [`Unopened`] checks the sizes in it before the Parquet library
-//! relies on them, and [`decode`] turns the library's panics on damaged bytes into errors.
+//! A file may come from anybody. `Unopened` checks the sizes in it before the Parquet library
+//! relies on them, and `decode` turns the library's panics on damaged bytes into errors.
 
 mod bounds;
 mod output;
