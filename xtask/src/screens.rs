@@ -1,5 +1,5 @@
-//! `cargo xtask screens`: runs the examples of the README and the tutorial, and inserts the
-//! resulting screens. Requires root and two CPUs. It takes a minute and a half.
+//! `cargo xtask screens`: runs the examples of the README, the tutorial and three other pages, and
+//! inserts the resulting screens. Requires root and two CPUs. It takes a minute and a half.
 //!
 //! A screen replaces the first text block after its marker, `<!-- screen NAME -->`.
 
@@ -29,15 +29,14 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     // Ignore errors: cleanup is best effort.
     let _ = fs::remove_dir_all(&folder);
     let pages = pages?;
-    put(
-        "README.md",
-        &[("program", &pages.program), ("machine", &pages.machine)],
-    )?;
-    put(
-        "docs/tutorial.md",
-        &[("tutorial", &table(&pages.tutorial)?)],
-    )?;
-    Ok("README.md and docs/tutorial.md show what was printed just now: read them.".to_owned())
+    let (program, machine) = (("program", &*pages.program), ("machine", &*pages.machine));
+    put("README.md", &[program])?;
+    put("docs/how-to/game-server-lags.md", &[program])?;
+    put("docs/how-to/which-neighbour.md", &[machine])?;
+    put("docs/reference/audit.md", &[program, machine])?;
+    let waits = table(&pages.tutorial)?;
+    put("docs/tutorial.md", &[("tutorial", &waits)])?;
+    Ok("README.md and four pages of docs show what was just printed: read them.".to_owned())
 }
 
 /// Builds the present binary and the injector next to it.
