@@ -268,7 +268,7 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
             max: time_or_blank(cause.max),
             ..Cells::from_time(cause.time, scale.whole)
         };
-        page.row(Tone::Plain, 2, cause_name(cause), &cells.columns());
+        page.row(Tone::Plain, 2, part_name(&cause.name), &cells.columns());
     }
     if !others.is_empty() {
         let sums = |cause: &GapCause| (cause.time, cause.count, cause.max);
@@ -278,9 +278,9 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// The display name of a cause.
-fn cause_name(cause: &GapCause) -> &str {
-    match &*cause.name {
+/// The display name of a cause, or of a part of a gap.
+pub(super) fn part_name(name: &str) -> &str {
+    match name {
         "outside" => OUTSIDE,
         name => displayed(name),
     }
@@ -320,7 +320,7 @@ fn contents(gap: &WorstGap) -> String {
             };
             format!(
                 "{} {}{}",
-                displayed(&part.name),
+                part_name(&part.name),
                 tied(part.time),
                 tied(times)
             )

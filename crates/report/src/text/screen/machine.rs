@@ -15,6 +15,7 @@ use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
 use crate::text::beats::{beat_name, short_period};
 use crate::text::block::Columns;
+use crate::text::gaps::part_name;
 use crate::text::numbers::{counted, cpu_names, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
@@ -466,7 +467,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
         .iter()
         .take(2)
         .take_while(|part| part.time.share_of(most) >= LITTLE_OF_GAP)
-        .map(|part| tied(format!("{} {}", displayed(&part.name), part.time)))
+        .map(|part| tied(format!("{} {}", part_name(&part.name), part.time)))
         .collect();
     // Gaps in which a program ran are not in the list of the worst.
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {
@@ -551,9 +552,12 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let most = most.map_or_else(String::new, |cpu| {
         let unexplained = format!("{} of CPU {}", percent(share(cpu)), cpu.cpu);
-        format!(" beyond the unexplained time ({})", tied(unexplained))
+        format!(
+            ", to within {}",
+            tied(format!("{unexplained} that is unexplained"))
+        )
     });
-    format!("No error of `top`{most}.")
+    format!("`top` is accurate on every CPU{most}.")
 }
 
 /// Whether `top` is right about a CPU, no matter what the unexplained time was.
