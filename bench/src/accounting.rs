@@ -2,8 +2,8 @@
 //! kernel's counters. The check is tested with programs of known time that the kernel's samples
 //! misjudge.
 //!
-//! The CPU time charged to a program differs from what it runs (docs/explanation/accounting.md). Its rows are
-//! therefore compared with its own clock within its events, and its CPU clock with
+//! The CPU time charged to a program differs from what it runs (docs/explanation/accounting.md).
+//! Its rows are therefore compared with its own clock within its events, and its CPU clock with
 //! `/proc/PID/stat`.
 //!
 //! The CPU's busy time has a second source: if the tick can stop, the kernel measures idle time by

@@ -61,8 +61,8 @@ struct Results {
     others: u64,
     /// Effects that the formula ignores, for each wrong prediction.
     apart: Vec<Apart>,
-    /// Runs with the recommended buffer in which the receiver paused for longer than in the run that
-    /// the recommendation is based on.
+    /// Runs with the recommended buffer in which the receiver paused for longer than in the run
+    /// that the recommendation is based on.
     longer_pause: u64,
     /// Losses of all runs with the recommended buffer that lost datagrams.
     in_spite: Vec<InSpite>,
@@ -357,8 +357,8 @@ mod tests {
             stall: None,
             predicted,
         };
-        // 277 fit, and 7 of them were still charged. 1 021 should have been sent, but 1 030 were. 20
-        // were lost after the pause.
+        // 277 fit, and 7 of them were still charged. 1 021 should have been sent, but 1 030 were.
+        // 20 were lost after the pause.
         let apart = Apart::of(&burst(Some(1_030), Some(744)), 277).unwrap();
         let parts = (apart.not_empty, apart.more_sent, apart.afterwards);
         assert_eq!(parts, (7, 9, 20));

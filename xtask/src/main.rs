@@ -23,22 +23,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask bpf            compile the sources in crates/trace/bpf, and write src/record.rs and src/object.rs by it
-       cargo xtask bpf --check    say whether the committed object and record.rs are what they give
-       cargo xtask cross [ARCH…] [--profile=NAME]  build the command, static, for amd64 and arm64
-       cargo xtask dist [ARCH…]       make what is released: static commands, Debian packages, SBOM, licences
-       cargo xtask dist --check       the same, twice, and say whether both are the same bytes
-       cargo xtask kernels [WORD…]    audit guests with Debian's kernels and some that it builds, those with a WORD in their names, and write docs/reference/kernels.md
-       cargo xtask prose          compare marked prose with its ceilings, in xtask/prose.txt
-       cargo xtask prose --list FOLDER  show each marked place, with what to write instead
-       cargo xtask prose --lower  lower the ceilings to what is there
-       cargo xtask script         build crates/report/script, what a page with a timeline runs
-       cargo xtask script --check say whether the committed script is what that gives, after its types and its tests
-       cargo xtask screens        measure what README.md and docs/tutorial.md print, as root
-       cargo xtask gallery        make the reports and the pictures of docs/gallery.md, as root
-       cargo xtask test TIER [N]  run tests that the default command leaves out: live, kernels, arm64 or browser
-       cargo xtask timeline       measure pages with a timeline of 1 M and 10 M spans in Chromium
-       cargo xtask timeline --libraries  and what else could draw 1 M";
+usage: cargo xtask TASK
+
+  bpf                             build the BPF objects, and generate record.rs and object.rs
+  bpf --check                     check that the committed objects and files are current
+  cross [ARCH…] [--profile=NAME]  build the static command for amd64 and arm64
+  dist [ARCH…]                    build a release: commands, Debian packages, SBOM, licences
+  dist --check                    build a release twice and compare the bytes
+  gallery                         create the reports and pictures of docs/gallery.md, as root
+  kernels [WORD…]                 audit guests with many kernels; update docs/reference/kernels.md
+  prose                           compare style violations in prose with xtask/prose.txt
+  prose --list FOLDER             list the violations, with better wording
+  prose --lower                   lower the limits to the present numbers
+  script                          build the timeline's script, crates/report/script
+  script --check                  check its types, tests and the committed build
+  screens                         measure the screens of the README and docs, as root
+  test TIER [N]                   run a tier N times: live, kernels, arm64 or browser
+  timeline                        measure timelines of 1 M and 10 M spans in Chromium
+  timeline --libraries            compare other libraries that could draw them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

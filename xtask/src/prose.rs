@@ -1,8 +1,8 @@
 //! `cargo xtask prose`: a ceiling on prose that does not read like plain technical English.
 //!
-//! Counts comment blocks, sentences of documents and messages that hold one of the [`PHRASES`] or open with one of
-//! the [`OPENINGS`]. Each folder has a ceiling for each kind in `xtask/prose.txt`, which may only go down. The count
-//! is a thermometer: prose can pass it and still be bad.
+//! Counts comment blocks, sentences of documents and messages that hold one of the [`PHRASES`] or
+//! open with one of the [`OPENINGS`]. Each folder has a ceiling for each kind in `xtask/prose.txt`,
+//! which may only go down. The count is a thermometer: prose can pass it and still be bad.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -148,7 +148,7 @@ pub(crate) fn lower() -> Result<String, String> {
         BTreeMap::new()
     };
     let mut text = String::from(
-        "# Most marked pieces of prose by folder: `cargo xtask prose --lower` lowers them, nothing raises them.\n",
+        "# Limits of marked prose by folder. `cargo xtask prose --lower` lowers them.\n",
     );
     for (key, count) in count(&mut |_, _, _| ())? {
         let ceiling = before
@@ -358,7 +358,7 @@ fn sentences(paragraph: &str, line: usize) -> Vec<Block> {
     parts.map(block).collect()
 }
 
-/// What is wrong with a piece of prose, and what to write instead.
+/// The odd phrase in a piece of prose, with the better wording.
 fn mark(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()
@@ -417,7 +417,8 @@ mod tests {
 
     #[test]
     fn comments_messages_and_sentences_are_found_with_their_lines() {
-        let source = "//! One comment\n//! of two lines.\nfn a() { fail(\"cannot read \\\"it\\\" or write it\") }\n// ab\n";
+        let source = "//! One comment\n//! of two lines.\n\
+            fn a() { fail(\"cannot read \\\"it\\\" or write it\") }\n// ab\n";
         let found = blocks("crates/a/src/b.rs", source);
         let found: Vec<(Kind, usize, &str)> = found
             .iter()
@@ -428,7 +429,8 @@ mod tests {
             (Kind::Message, 3, "cannot read \"it\" or write it"),
         ];
         assert_eq!(found, expected);
-        let document = "# Short\n\nA sentence of six words counts. Short one.\n\n```\nCode that is left out here.\n```\n";
+        let document = "# Short\n\nA sentence of six words counts. Short one.\n\n\
+            ```\nCode that is left out here.\n```\n";
         let found = blocks("docs/a.md", document);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].text, "A sentence of six words counts.");

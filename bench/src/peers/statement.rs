@@ -62,7 +62,7 @@ pub struct PeerReport {
     pub peer: Peer,
     /// Command line in the guest.
     pub command: String,
-    /// Its figures, or the reason why there are none.
+    /// Its figures, or why they are missing.
     pub outcome: PeerOutcome,
 }
 

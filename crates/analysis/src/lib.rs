@@ -8,15 +8,15 @@
 //!
 //! ```text
 //! rows ─► timeline ─► typed events, and each CPU's recent past
-//!                       ├─► ledger ─────► accounts, gaps and their causes ─┐
-//!                       ├─► tick ───────► the cost of the tick             │
-//!                       ├─► accounting ─► the error of the counters        ├─► statement ─► figures
-//!                       ├─► beats ──────► periodic activity                │   (findings)
-//!                       ├─► packet_path ► delays of packets                │
-//!                       ├─► waits ──────► run-queue waits of all threads   │
-//!                       ├─► victim ─────► one program's time ──────────────┘
-//!                       ├─► pace ───────► a process's frames
-//!                       └─► workload ───► the work done, to run it again
+//!                ├─► ledger ─────► accounts, gaps and their causes ─┐
+//!                ├─► tick ───────► the cost of the tick             │
+//!                ├─► accounting ─► the error of the counters        ├─► statement ─► figures
+//!                ├─► beats ──────► periodic activity                │   (findings)
+//!                ├─► packet_path ► delays of packets                │
+//!                ├─► waits ──────► run-queue waits of all threads   │
+//!                ├─► victim ─────► one program's time ──────────────┘
+//!                ├─► pace ───────► a process's frames
+//!                └─► workload ───► the work done, to run it again
 //! ```
 //!
 //! 1. `timeline` resolves the meaning of each source once and emits one event per row. It keeps

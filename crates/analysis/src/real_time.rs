@@ -46,7 +46,7 @@ const LATE: Nanos = Nanos::from_millis(10);
 const USED_UP: f64 = 0.97;
 /// Shorter runs are not kept.
 const LONG: Nanos = Nanos::from_micros(250);
-/// Time for which a run is kept.
+/// How long a run is kept.
 const KEPT: Nanos = Nanos::from_secs(10);
 /// Maximum number of runs, and of starts of the fair server's timer, kept per CPU.
 const RUNS: usize = 1 << 14;

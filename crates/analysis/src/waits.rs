@@ -326,8 +326,8 @@ impl Recent {
         while self.runs.len() > 1 && self.runs[1].1 < end - SETTLED - SETTLED {
             self.runs.pop_front();
         }
-        // The last wake-up before the oldest run is kept too. A wait that began with it may be
-        // longer than the time for which runs are kept.
+        // The last wake-up before the oldest run is kept too: its wait may be longer than runs are
+        // kept.
         let needed = self
             .runs
             .front()

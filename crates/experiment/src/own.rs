@@ -1,7 +1,8 @@
 //! User-defined cases. The case file names a simulator scenario as its model.
 //!
 //! The place of a row and the parameters of the case set anything that `sweep --vary` can set. A
-//! series is compared with a column of the sweep's results. `docs/reference/case.md` has an example.
+//! series is compared with a column of the sweep's results. `docs/reference/case.md` has an
+//! example.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +50,8 @@ impl OwnCase {
         let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
         let Some(model) = &file.model else {
             return Err(OwnCaseError(format!(
-                "{shown}: no [model] section; name the model's scenario as in docs/reference/case.md"
+                "{shown}: no [model] section; name the model's scenario as in \
+                 docs/reference/case.md"
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);

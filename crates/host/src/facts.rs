@@ -54,7 +54,7 @@ impl Proc {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Known::Running);
             }
-            // The hardware may not support it, although it is built in and requested.
+            // Hardware can lack support for it, although it is built in and requested.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {

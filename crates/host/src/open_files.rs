@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Soft limit with which the process was started, if [`raise`] has raised it.
 static AT_START: OnceLock<u64> = OnceLock::new();
 
-/// Locked while the original limit is in force, so that no other thread raises it meanwhile.
+/// Locked while the original limit is in force, so that no other thread raises it.
 static LOWERED: Mutex<()> = Mutex::new(());
 
 /// Raises the soft limit to the hard limit. The tracer alone opens about 120 files, and the probes

@@ -1,7 +1,7 @@
 //! The registry of all settings, with one row each.
 //!
-//! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. A new setting only
-//! needs a new row.
+//! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. A new
+//! setting only needs a new row.
 
 mod boot;
 mod cpu;

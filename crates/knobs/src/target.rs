@@ -219,9 +219,8 @@ mod tests {
         assert_eq!(stat("Z", "4711"), Presence::Gone);
         assert_eq!(Target::Task(8).presence(&machine.system()), Presence::Gone);
         let own_task = Target::Task(std::process::id().try_into().unwrap());
-        assert!(
-            matches!(own_task.presence(&crate::System::default()), Presence::There(it) if it.len() > 1)
-        );
+        let present = own_task.presence(&crate::System::default());
+        assert!(matches!(present, Presence::There(start) if start.len() > 1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::error::LabError;
 use crate::guest;
 use crate::wire::Frame;
 
-/// How far a guest has got.
+/// Progress of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The kernel boots and settles.

@@ -46,7 +46,7 @@ pub struct Incident {
     /// Self time of activities not listed in `ran`.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// Part of the delay for which no row shows the CPU's activity.
+    /// Part of the delay during which no row shows what the CPU did.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
     /// For a frame that started late: time in which its thread was not runnable because it was

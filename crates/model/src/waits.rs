@@ -26,7 +26,7 @@ pub struct WaitStatement {
     /// they caused. Each process and each kernel thread is listed separately.
     pub behind: Vec<WaitedFor>,
     /// Real-time threads that the kernel held back although no higher-priority thread was runnable.
-    /// If the CPU idled meanwhile, this was not a wait for a CPU and is not included in the times
+    /// If the CPU was idle, this was not a wait for a CPU and is not included in the times
     /// above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,

@@ -395,7 +395,7 @@ mod tests {
         assert!(due.is_sorted());
         let run = header.paced_loop().unwrap();
         // Frames are due within the requested length. If the last frame was late, so that the loop
-        // took longer, the report says so.
+        // took longer, the report has the longer time.
         let last = due.last().copied().unwrap_or_default();
         assert!(last - due[0] < Nanos::from_millis(995));
         let kept = Nanos((run.elapsed - Nanos::from_secs(1)).0.abs()) <= Nanos::from_millis(20);

@@ -50,7 +50,7 @@ pub enum ProbeError {
          out, or spin as SCHED_IDLE"
     )]
     WouldStarve {
-        /// The online CPUs, all of which were chosen.
+        /// The online CPUs. All of them were chosen.
         online: CpuList,
     },
     /// The interval is too short for sleeping, or too long for a prompt stop.

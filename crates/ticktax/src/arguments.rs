@@ -302,7 +302,8 @@ pub(crate) struct AuditArguments {
 
     /// Report on this process, its threads and children
     ///
-    /// The audit ends when the process does. Several PIDs, separated by commas, count as one program.
+    /// The audit ends when the process does. Several PIDs, separated by commas, count as one
+    /// program.
     #[arg(
         short,
         long,

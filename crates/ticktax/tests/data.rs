@@ -1,4 +1,5 @@
-//! Runs the queries of `docs/reference/data.md` on a recording, with the programs that they are written for.
+//! Runs the queries of `docs/reference/data.md` on a recording, with the programs that they are
+//! written for.
 //!
 //! They need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are missing
 //! are reported as ignored.

@@ -69,7 +69,7 @@ pub struct Tracer {
     pub(crate) window_begin: Nanos,
     /// Time at which recording started.
     pub(crate) since: Nanos,
-    /// Time up to which all records have been emitted.
+    /// All records that ended before this time have been emitted.
     drained: Nanos,
     /// Time at which recording ends or ended, once decided.
     pub(crate) until: Option<Nanos>,

@@ -14,7 +14,7 @@ pub(super) const HEAD: &str = "\
 /// observed at slightly different times, and start and end within a period.
 const NEAR: f64 = 0.1;
 /// Maximum relative difference between interrupts counted and sent, 200 per audit, if the kernel
-/// has none of its own.
+/// sends none itself.
 const FEW: f64 = 0.02;
 /// Maximum share of time outside the kernel or unexplained. Nothing else runs in these guests.
 const OUTSIDE: f64 = 0.000_05;

@@ -85,7 +85,12 @@ impl IncidentAnalysis {
         match (source.kind, &source.thread) {
             (Kind::Task, Some(thread)) => {
                 let work = &*source.detail;
-                let queued = |edge: &ObservedEdge| matches!(&edge.effect, Effect::Queued(function) if **function == *work);
+                let queued = |edge: &ObservedEdge| {
+                    let Effect::Queued(function) = &edge.effect else {
+                        return false;
+                    };
+                    **function == *work
+                };
                 let begin = self.run_start(thread.tid, cpu, at, sources);
                 if !work.is_empty()
                     && let Some(edge) = self.last_edge((self.window().0, at), sources, queued)

@@ -19,8 +19,8 @@
 //! The gaps in sets 1 to 3 differ more from each other, so s is at least [`LEAST_SPREAD_OF_MANY`].
 //!
 //! [`LEAST_SPREAD`], [`LEAST_SPREAD_OF_MANY`] and [`OTHER_SHAPES`] were chosen with guests whose
-//! clocks count their own instructions, so that no time is outside. docs/reference/kernels.md lists the
-//! rule's errors on those guests, for kernels of two architectures.
+//! clocks count their own instructions, so that no time is outside. docs/reference/kernels.md lists
+//! the rule's errors on those guests, for kernels of two architectures.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -21,8 +21,8 @@ const LONGEST_TICK: Nanos = Nanos::from_millis(10);
 const REMOTE_TICK: Nanos = Nanos::from_secs(1);
 
 /// Maximum time that the scheduler charges to a thread before it switches to it. A thread that
-/// preempts another is charged from its wake-up on (docs/explanation/accounting.md: median 24 µs, 90th
-/// percentile 37 µs).
+/// preempts another is charged from its wake-up on (docs/explanation/accounting.md: median 24 µs,
+/// 90th percentile 37 µs).
 const CHARGED_AHEAD: Nanos = Nanos::from_micros(50);
 
 /// Reports unreported context switches, and processes whose time is missing from the events in

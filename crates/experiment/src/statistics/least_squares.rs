@@ -47,8 +47,8 @@ pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Ve
 }
 
 /// For each column, `None` if it is linearly independent of the columns before it. Otherwise, the
-/// indices and coefficients of the independent columns that it combines. `slack` is the residual
-/// length, per column, up to which a column counts as dependent.
+/// indices and coefficients of the independent columns that it combines. A column counts as
+/// dependent if its residual is no longer than its entry in `slack`.
 pub fn dependencies(columns: &[Vec<f64>], slack: &[f64]) -> Vec<Option<Vec<(usize, f64)>>> {
     let mut independent: Vec<usize> = Vec::new();
     let mut result = Vec::new();

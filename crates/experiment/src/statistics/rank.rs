@@ -90,8 +90,8 @@ fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
 /// Two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 keep their ranks but
 /// count for neither side (Pratt 1959).
 ///
-/// If a coin decided the order of each pair, the test is exact, even if the machine changed during the
-/// runs: every sign could equally have been the opposite. Up to 200 differences it counts all
+/// If a coin decided the order of each pair, the test is exact, even if the machine changed during
+/// the runs: every sign could equally have been the opposite. Up to 200 differences it counts all
 /// signs. Beyond that it uses the normal approximation.
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let sizes: Vec<f64> = differences

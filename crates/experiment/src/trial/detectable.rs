@@ -81,7 +81,7 @@ pub(super) fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     }
 }
 
-/// Difference between `b` and `a` difference a scale where differences add up: the logarithm of their
+/// Difference between `b` and `a` on a scale where differences add up: the logarithm of their
 /// ratio, or the plain difference.
 pub(super) fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
     match scale {

@@ -40,7 +40,7 @@ pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
         match file.read(&mut record) {
             Ok(0) => break,
             Ok(length) => log.extend_from_slice(&record[..length]),
-            // The record was overwritten meanwhile, or a signal arrived.
+            // The kernel overwrote the record, or a signal arrived.
             Err(error)
                 if error.kind() == ErrorKind::Interrupted
                     || error.raw_os_error() == Some(libc::EPIPE) => {}

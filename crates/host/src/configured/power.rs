@@ -98,11 +98,11 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// Number of interrupts up to which affinities are always read. Each affinity takes two files, so
-/// more are read only if they are sure to matter.
+/// With at most this many interrupts, affinities are always read. Each takes two files, so more
+/// are read only if they are sure to matter.
 const FEW_INTERRUPTS: usize = 256;
 
-/// The CPUs to which each device interrupt is routed. Empty if there are many interrupts, unless
+/// The CPUs that each device interrupt may go to. Empty if there are many interrupts, unless
 /// `even_many`.
 pub(super) fn interrupt_cpus(reading: &mut Reading, even_many: bool) -> BTreeMap<String, String> {
     let mut cpus = BTreeMap::new();

@@ -50,7 +50,7 @@ pub struct SensitivityPoint {
     pub value: f64,
     /// Whether the case's file uses this value.
     pub used: bool,
-    /// Number of comparable rows for which the model is close enough.
+    /// Number of comparable rows that the model matches closely enough.
     pub met: usize,
     /// Number of comparable rows.
     pub of: usize,

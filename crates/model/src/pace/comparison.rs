@@ -37,8 +37,8 @@ pub struct PaceComparison {
     pub rounds: u64,
     /// Variants, in the order of the command line.
     pub rows: Vec<PaceVariant>,
-    /// Quantile of the waits that is shown and compared: the highest one for which every variant
-    /// has enough frames. `None` if a variant has too few for any.
+    /// Quantile of the waits that is shown and compared: the highest one that every variant has
+    /// enough frames for. `None` if a variant has too few for any.
     pub quantile: Option<f64>,
     /// Recommendation for each combination of rate and work.
     pub choices: Vec<Choice>,

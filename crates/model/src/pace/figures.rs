@@ -110,8 +110,7 @@ pub struct Distribution {
     pub max: Nanos,
     /// Whether the quantiles are exact; otherwise they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles for which there are enough values: those whose 95 % upper bound is among the
-    /// values.
+    /// Quantiles with enough values: their 95 % upper bound is among the values.
     pub quantiles: Vec<Quantile>,
     /// Histogram without empty buckets.
     pub buckets: Vec<Bucket>,

@@ -123,8 +123,8 @@ pub struct LossBurst {
 /// The time between two reads, if data was waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// Start, on the receiver's `CLOCK_MONOTONIC`: when the previous read returned or the first
-    /// waiting datagram arrived, whichever was later.
+    /// Start, on the receiver's `CLOCK_MONOTONIC`: the later of when the previous read returned
+    /// and when the first waiting datagram arrived.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
     /// End, on the same clock: when the next read returned.

@@ -204,7 +204,7 @@ impl Rules {
         }
     }
 
-    /// The first rule that a gap matches; `None` if the gap is no trigger.
+    /// The first rule that a gap matches; `None` if it fires none.
     pub(super) fn gap_fired(&self, gap: &LongGap) -> Option<Fired> {
         let lasted = gap.end - gap.begin;
         let fits = |rule: &&GapRule| rule.cpus.contains(gap.cpu) && lasted >= rule.over;
@@ -276,7 +276,7 @@ fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     all
 }
 
-/// CPUs to which a gap trigger applies.
+/// CPUs that a gap trigger applies to.
 fn probed(
     target: &TriggerTarget,
     watched: &CpuList,

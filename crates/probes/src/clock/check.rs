@@ -43,8 +43,8 @@ pub struct CounterCheck {
     pub frequency_hz: u64,
     /// Frequency in Hz according to the kernel or the counter itself, if known.
     pub nominal_hz: Option<u64>,
-    /// How much faster the counter ran in the second half of the measurement than in the first, in
-    /// parts per million.
+    /// Drift: the counter's rate in the second half of the measurement relative to the first, minus
+    /// one, in parts per million.
     pub drift_ppm: f64,
     /// Maximum error of `drift_ppm`, from the widths of the brackets.
     pub drift_margin_ppm: f64,

@@ -131,7 +131,10 @@ proptest! {
         let ran = followed.report.tasks[task].ran;
         if let Some(threads) = statement.victim.and_then(|victim| victim.threads) {
             prop_assert!(threads.balances(), "{threads:#?}");
-            let time_in = |state| threads.accounts.iter().filter(|a| a.state == state).map(|a| a.time).sum();
+            let time_in = |state| {
+            let accounts = threads.accounts.iter().filter(|account| account.state == state);
+            accounts.map(|account| account.time).sum()
+        };
             prop_assert_eq!(ran, time_in(ThreadState::Running));
             let waited: Nanos = time_in(ThreadState::Throttled);
             prop_assert_eq!(waited, followed.report.tasks[task].throttled);

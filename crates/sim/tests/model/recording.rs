@@ -32,7 +32,10 @@ proptest! {
         let (report, header, sources) = record(&setup, &mut auditor).unwrap();
         let statement = auditor.finish(&header, &sources, 1);
         prop_assert!(statement.balance.balances(), "{:?}", statement.balance);
-        let booked = |class| statement.accounts.iter().filter(|a| a.class == class).map(|a| a.time).sum();
+        let booked = |class| {
+            let accounts = statement.accounts.iter().filter(|account| account.class == class);
+            accounts.map(|account| account.time).sum()
+        };
         let did = |mode: &[Mode]| -> Nanos {
             let times = report.cpus.iter().flat_map(|cpu| mode.iter().map(|&mode| cpu.time(mode)));
             times.sum()

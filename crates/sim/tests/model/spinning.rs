@@ -144,7 +144,8 @@ proptest! {
         let simulated = |spin| followed(&paced(machine.clone(), rule, spin, frame));
         let (sleeps, spins) = (simulated(0), simulated(spin));
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
-        prop_assert!(sleeps.frames.iter().all(|timed| timed.began == timed.due && timed.cpu == Nanos(frame)));
+        let is_exact = |timed: &Frame| timed.began == timed.due && timed.cpu == Nanos(frame);
+        prop_assert!(sleeps.frames.iter().all(is_exact));
         // The task spins for the last `spin` of each wait, or for all of it if the wait is shorter.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);

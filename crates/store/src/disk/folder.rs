@@ -2,7 +2,7 @@
 //! symbolic link.
 //!
 //! Root often works in directories that other users can write to. Every system call resolves a path
-//! anew, so whoever owns one of its directories can replace a component between a check and its
+//! anew, so the owner of one of its directories can replace a component between a check and its
 //! use. A [`Folder`] resolves the path once. Everything after that is relative to the handle, takes
 //! a single name, and refuses links, pipes and devices.
 //!
@@ -441,8 +441,8 @@ fn is_ours_or_roots(owner: u32) -> bool {
 }
 
 /// Whether anybody but the owner can write: other users, or a group that can have other members.
-/// Only a user's private group, which has the user's number, has none. An ACL that lets another user
-/// write also sets the group's bit.
+/// Only a user's private group, which has the user's number, has none. An ACL that lets another
+/// user write also sets the group's bit.
 fn others_write(facts: &FileStat) -> bool {
     let mode = Mode::from_bits_truncate(facts.st_mode);
     let (user, group) = (geteuid(), getegid().as_raw());

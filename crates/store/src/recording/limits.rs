@@ -2,8 +2,8 @@
 //! checked as they are read.
 //!
 //! A recording can come from an untrusted source. Analyses do not check numbers again, so every
-//! number that they add, multiply or use as a size is checked here. `docs/reference/data.md` lists the
-//! limits.
+//! number that they add, multiply or use as a size is checked here. `docs/reference/data.md` lists
+//! the limits.
 
 mod json;
 

@@ -151,8 +151,8 @@ impl GuestArguments {
 pub(crate) struct RunArguments {
     /// Boot this kernel: a file with a /, a package, or hz250
     ///
-    /// A file has a / in its path. A package is Debian's. hz250 is a kernel from `lab build`. SUITE:PACKAGE is a package of another Debian suite, such
-    /// as sid:linux-image-cloud-arm64.
+    /// A file has a / in its path. A package is Debian's. hz250 is a kernel from `lab build`.
+    /// SUITE:PACKAGE is a package of another Debian suite, such as sid:linux-image-cloud-arm64.
     #[arg(long, alias = "package", value_name = "KERNEL")]
     pub(crate) kernel: Wanted,
 

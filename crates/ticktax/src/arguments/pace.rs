@@ -36,7 +36,8 @@ Examples:
 pub(crate) struct PaceArguments {
     /// Run this many frames per second [default: 35]
     ///
-    /// Choose 1 to 50000. With --udp, this is datagrams per second, such as 60k, or `max` [default: 10k].
+    /// Choose 1 to 50000. With --udp, this is datagrams per second, such as 60k, or `max` [default:
+    /// 10k].
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     rate: Option<PaceRate>,
 

@@ -23,8 +23,8 @@ const LENGTH: Nanos = Nanos::from_secs(10);
 pub(crate) struct PacketArguments {
     /// Send numbered datagrams; find which are lost and why
     ///
-    /// --rate sets how many per second. They travel between two network namespaces of this machine, which are removed afterwards.
-    /// With --to and --listen, they travel between hosts.
+    /// --rate sets how many per second. They travel between two network namespaces of this machine,
+    /// which are removed afterwards. With --to and --listen, they travel between hosts.
     #[arg(long, help_heading = None::<&str>, conflicts_with_all = [
         "work", "sleep", "rule", "cpu", "policy", "pid", "comm", "overshot_from", "vary",
         "sections",

@@ -51,9 +51,9 @@ pub(crate) struct SimArguments {
 
     /// Vary a setting, such as hz=100,1000; repeatable
     ///
-    /// Settings are listed in docs/reference/settings.md. You can also vary task.NAME.FIELD and the like, and
-    /// the rate, rule and sleep of the recorded loop. For a way to sleep, the model knows its
-    /// timer's resolution and whether it spins.
+    /// Settings are listed in docs/reference/settings.md. You can also vary task.NAME.FIELD and the
+    /// like, and the rate, rule and sleep of the recorded loop. For a way to sleep, the model knows
+    /// its timer's resolution and whether it spins.
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 

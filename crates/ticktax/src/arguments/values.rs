@@ -39,7 +39,8 @@ fn listed(arg: Arg) -> Arg {
     }
 }
 
-/// Undoes [`listed_in_long_help`], and gives every option the long help that its manual page prints.
+/// Undoes [`listed_in_long_help`], and gives every option the long help that its manual page
+/// prints.
 pub(crate) fn for_manual(verb: Command) -> Command {
     let described = |arg: Arg| {
         let help = arg.get_long_help().or_else(|| arg.get_help());

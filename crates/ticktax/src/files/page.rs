@@ -12,8 +12,8 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
 /// The help text of the option.
-const ABOUT: &str = "Write the page as one HTML file as well, for a browser: with every section, every figure and \
-    the document itself, and a timeline where there are rows; nothing is fetched";
+const ABOUT: &str = "Also write the page as one HTML file, with every section and figure, the \
+    document as JSON, and a timeline if there are rows. It loads nothing from the network";
 
 /// An HTML page under construction. If it is dropped unfinished, it leaves nothing behind, and an
 /// existing file stays unchanged.

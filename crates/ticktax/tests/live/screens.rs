@@ -275,7 +275,7 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
     let words = ["OK (", "Nothing to change"];
-    // A hypervisor can make a frame late, and the screen then correctly says so.
+    // A hypervisor can make a frame late, and the screen is then right to report it.
     let mut seen = Ok(());
     for _ in 0..5 {
         seen = shows(&audit(&server), "gamesrv (", &words);

@@ -141,7 +141,7 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
         return Ok(());
     }
     let cpu = ticktax_inject::default_cpu()?;
-    // They end by themselves if the test fails.
+    // Their CPU time limit ends them if the test fails.
     let _ordinary = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let hog = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let changed = Command::new("chrt")

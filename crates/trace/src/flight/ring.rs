@@ -57,7 +57,7 @@ impl Tracer {
         Some(Event::from(&entry))
     }
 
-    /// Like [`Tracer::take`], but also `None` if the record was overwritten meanwhile.
+    /// Like [`Tracer::take`], but also `None` if the record was overwritten while it was read.
     fn take_whole(&self, cpu: usize, number: u64) -> Option<Event> {
         let event = self.take(cpu, number)?;
         fence(Ordering::Acquire);

@@ -78,7 +78,7 @@ pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
     });
     let frames = victim.frames.as_ref();
     let frames = frames.and_then(|frames| {
-        let name = format!("wait to begin of frames, {}", frames.thread);
+        let name = format!("start delay of frames, {}", frames.thread);
         Some(Curve::new(name, frames.figures.wait.as_ref()?))
     });
     let curves = waits

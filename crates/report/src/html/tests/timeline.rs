@@ -218,7 +218,9 @@ proptest! {
                 // Names of threads end with their pid.
                 let name = name.rsplit_once('(').map_or(name, |(_, number)| number.trim_end_matches(')'));
                 let name = name.to_owned();
-                decoded.push((cpu["cpu"].as_u64().unwrap(), starts[place], durs[place], durs[place] - within[place], name));
+                let cpu = cpu["cpu"].as_u64().unwrap();
+            let own = durs[place] - within[place];
+            decoded.push((cpu, starts[place], durs[place], own, name));
             }
         }
         let mut expected: Vec<_> = spans.iter().map(|span| {

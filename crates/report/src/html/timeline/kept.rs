@@ -96,7 +96,8 @@ mod tests {
                 kept.push(Nanos(length));
             }
             let floor = kept.floor();
-            let expected: Vec<Nanos> = lengths.iter().copied().map(Nanos).filter(|length| *length >= floor).collect();
+            let expected = lengths.iter().copied().map(Nanos);
+            let expected: Vec<Nanos> = expected.filter(|length| *length >= floor).collect();
             prop_assert_eq!(kept.items(), &expected);
             prop_assert!(kept.items().len() <= max);
             prop_assert_eq!(kept.left_out() + expected.len() as u64, lengths.len() as u64);

@@ -329,8 +329,8 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     let mut statement = a_machine();
     statement.advice.clear();
     let page = flat(&statement);
-    let expected = "WHAT TO DO: game (4121) waited 1.40 s for a CPU behind rustc x3, up to 140 ms at once, \
-                    although CPUs were idle: ticktax audit --pid 4121";
+    let expected = "WHAT TO DO: game (4121) waited 1.40 s for a CPU behind rustc x3, up to 140 ms \
+                    at once, although CPUs were idle: ticktax audit --pid 4121";
     assert!(page.contains(expected), "{page}");
     statement.waits.as_mut().unwrap().programs[0].ended = vec![4_121];
     let page = flat(&statement);

@@ -84,11 +84,14 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
-         wait_for() { until grep -q \"$2\" \"$1\"; do kill -0 $recorder || exit 9; sleep 0.1; done; }; \
-         until \"$2\" mark first --dir \"$1\" 2>/dev/null; do kill -0 $recorder || exit 9; sleep 0.1; done; \
+         wait_for() { until grep -q \"$2\" \"$1\"; do \
+             kill -0 $recorder || exit 9; sleep 0.1; done; }; \
+         until \"$2\" mark first --dir \"$1\" 2>/dev/null; do \
+             kill -0 $recorder || exit 9; sleep 0.1; done; \
          wait_for \"$3\" 'marked: first'; wait_for \"$1/index.jsonl\" 'line.:.recorded'; \
          mount -o remount,bind,ro \"$1\" || exit 9; \
-         kill -USR1 $recorder; wait_for \"$3\" 'by a signal'; wait_for \"$3.err\" 'parquet.*read-only'; \
+         kill -USR1 $recorder; wait_for \"$3\" 'by a signal'; \
+         wait_for \"$3.err\" 'parquet.*read-only'; \
          mount -o remount,bind,rw \"$1\" || exit 9; \
          \"$2\" mark last --dir \"$1\" || exit 9; wait_for \"$3\" 'marked: last'; \
          kill -TERM $recorder; wait $recorder; code=$?; cat \"$3.err\" >&2; \

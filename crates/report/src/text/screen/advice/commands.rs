@@ -210,8 +210,8 @@ pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     }
 }
 
-/// The command of a trial for the watched process or the audited command. If there is neither, it
-/// contains a placeholder.
+/// The command of a trial for the watched process or the audited command. If there is neither, the
+/// user fills in COMMAND.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
     let target = match screen.watched() {
