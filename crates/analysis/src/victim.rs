@@ -276,6 +276,7 @@ impl Victim {
         let Effect::Woke(tid) = edge.effect else {
             return;
         };
+        self.wakers.count(tid);
         let by = edge.span.source;
         if event.sources.get(by).kind != Kind::Idle {
             let waking = (edge.span.start, by);

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
+use ticktax_host::Proc;
 use ticktax_model::recording::Header;
 use ticktax_model::tick::TickBill;
 use ticktax_model::{Nanos, SourceTable};
@@ -123,8 +124,17 @@ fn program(typed: &AuditArguments) -> Option<Program> {
         ([], None, None, []) => None,
         ([], None, None, command) => Some(Program::Command(command.to_vec())),
         ([], None, Some(folder), _) => Some(Program::Cgroup(folder.clone())),
-        ([], Some(name), ..) => Some(Program::Named(name.clone())),
+        ([], Some(name), ..) => Some(named(name)),
         (pids, ..) => Some(Program::Processes(pids.iter().map(|pid| pid.0).collect())),
+    }
+}
+
+/// The processes of this name. A single one is watched like one that is named by its PID, which
+/// also finds its frames.
+fn named(name: &str) -> Program {
+    match *Proc::default().processes_named(name) {
+        [pid] => Program::Process(pid),
+        _ => Program::Named(name.to_owned()),
     }
 }
 

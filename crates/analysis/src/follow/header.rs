@@ -41,7 +41,7 @@ pub(super) fn followed(
 ) -> Header {
     let (pids, names) = processes(threads, sources);
     let pid = match pids.iter().as_slice() {
-        _ if !matches!(subject, Subject::Processes(_) | Subject::Thread(_)) => None,
+        _ if matches!(subject, Subject::Cgroup(_)) => None,
         &[pid] => Some(pid),
         _ => None,
     };

@@ -31,12 +31,15 @@ pub(super) struct ThreadShare {
 
 /// The period of the costliest beat of process `pid` that explains the waiting time behind its
 /// `threads`. The beat's threads must have caused more than half of that time, and most of theirs
-/// must match the beat. No single interval may be as long as the period. The phases of beats are
-/// relative to `origin`.
+/// must match the beat. No single interval may be as long as the period. The beat's
+/// threads must have been `woken` in at least half of its periods: a thread that does not sleep has
+/// no timer, and its pattern is that of the threads which it shares the CPU with. The phases of
+/// beats are relative to `origin`.
 pub(super) fn period(
     pid: i32,
     threads: &BTreeMap<i32, ThreadShare>,
     (beats, origin): (&[BeatLine], Nanos),
+    woken: impl Fn(i32) -> Option<u64>,
 ) -> Option<f64> {
     let all: Nanos = threads.values().map(|share| share.tally.time).sum();
     let fits = |beat: &&BeatLine| {
@@ -51,7 +54,12 @@ pub(super) fn period(
         is_most && (longest.0 as f64) < beat.rhythm.period && match_beat(beat, &sum.times, origin)
     };
     let of_process = beats.iter().filter(|beat| beat.pid == Some(pid));
+    let has_timer = |beat: &&BeatLine| {
+        let woken: Option<u64> = beat.tids.iter().map(|&tid| woken(tid)).sum();
+        woken.is_none_or(|woken| woken * 2 >= beat.rhythm.seen)
+    };
     let costliest = of_process
+        .filter(has_timer)
         .filter(fits)
         .max_by(|a, b| a.share.total_cmp(&b.share))?;
     Some(costliest.rhythm.period)
@@ -109,6 +117,10 @@ mod tests {
     /// The period found if threads 8 and 9 each delayed the program twice, for `ms` each time, with
     /// `apart` seconds in between.
     fn found(ms: [i64; 2], apart: i64) -> Option<f64> {
+        found_if(ms, apart, |_| None)
+    }
+
+    fn found_if(ms: [i64; 2], apart: i64, woken: impl Fn(i32) -> Option<u64>) -> Option<f64> {
         let share = |ms| {
             let mut tally = Tally::default();
             let length = Nanos::from_millis(ms);
@@ -121,7 +133,7 @@ mod tests {
             ThreadShare { tally, times }
         };
         let threads = [(8, share(ms[0])), (9, share(ms[1]))].into();
-        period(7, &threads, (&beats(), Nanos::ZERO))
+        period(7, &threads, (&beats(), Nanos::ZERO), woken)
     }
 
     #[test]
@@ -134,5 +146,13 @@ mod tests {
             "it ran for as long as its period"
         );
         assert_eq!(found([60, 10], 7), None, "it ran between its beat's events");
+        let seen = beats()[0].rhythm.seen;
+        let woken = |count| {
+            found_if([60, 10], 6, move |tid| {
+                Some(if tid == 8 { count } else { 99 })
+            })
+        };
+        assert_eq!(woken(seen), Some(3e9));
+        assert_eq!(woken(0), None, "it did not sleep");
     }
 }

@@ -14,6 +14,7 @@ use super::Victim;
 use super::life::Life;
 use super::rhythm::{ThreadShare, period};
 use super::times::Times;
+use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
 use crate::ledger::tally::Tally;
 use crate::pace::buckets;
@@ -121,6 +122,7 @@ fn threads(
         beats,
         origin: begin,
         times: &victim.behind_at,
+        wakers: &victim.wakers,
     };
     times.behind = interferers(&victim.behind, sources, &rhythms);
     times.waited_on = waited_on(&victim.behind_on, sources);
@@ -228,6 +230,7 @@ struct Rhythms<'a> {
     origin: Nanos,
     /// Waiting times by source, as in [`Victim`].
     times: &'a BTreeMap<(SourceId, bool), Times>,
+    wakers: &'a Wakers,
 }
 
 /// Lists the interferers, largest total first. The keys of `by_source` are a source, and whether
@@ -266,7 +269,10 @@ fn interferers(
     let mut interferers: Vec<Interferer> = by_name
         .into_iter()
         .map(|((name, pid, kind, moved), share)| Interferer {
-            period: pid.and_then(|pid| period(pid, &share.threads, phase)),
+            period: pid.and_then(|pid| {
+                let woken = |tid| rhythms.wakers.counted(tid);
+                period(pid, &share.threads, phase, woken)
+            }),
             name,
             kind,
             pid,

@@ -16,21 +16,40 @@ pub(super) fn leads_to((at, _): Waking, since: Nanos) -> bool {
     at <= since && since - at <= UNDERWAY
 }
 
-/// The two latest wake-ups of each thread. When the row of a wait arrives, the edge of the next
-/// wake-up may already have come.
+/// The wake-ups of each thread.
 #[derive(Debug, Default)]
-pub(super) struct Wakers(HashMap<i32, [Option<Waking>; 2]>);
+pub(super) struct Wakers(HashMap<i32, Wakings>);
+
+#[derive(Debug, Default)]
+struct Wakings {
+    /// The two latest by a known waker. When the row of a wait arrives, the edge of the next
+    /// wake-up may already have come.
+    latest: [Option<Waking>; 2],
+    /// Number of wake-ups, by unknown wakers too.
+    count: u64,
+}
 
 impl Wakers {
-    /// Takes a wake-up of thread `tid`.
+    /// Counts a wake-up of thread `tid`.
+    pub(super) fn count(&mut self, tid: i32) {
+        self.0.entry(tid).or_default().count += 1;
+    }
+
+    /// How often thread `tid` was woken. `None` if no wake-up of any thread was recorded.
+    pub(super) fn counted(&self, tid: i32) -> Option<u64> {
+        let count = self.0.get(&tid).map_or(0, |wakings| wakings.count);
+        (!self.0.is_empty()).then_some(count)
+    }
+
+    /// Notes the waker of thread `tid`.
     pub(super) fn note(&mut self, tid: i32, waking: Waking) {
-        let latest = self.0.entry(tid).or_default();
+        let latest = &mut self.0.entry(tid).or_default().latest;
         *latest = [latest[1], Some(waking)];
     }
 
     /// The wake-up that made thread `tid` runnable at `since`, if known.
     pub(super) fn leading_to(&self, tid: i32, since: Nanos) -> Option<Waking> {
-        let latest = self.0.get(&tid)?.iter().flatten();
+        let latest = self.0.get(&tid)?.latest.iter().flatten();
         latest
             .copied()
             .filter(|&waking| leads_to(waking, since))
