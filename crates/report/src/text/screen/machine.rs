@@ -1,27 +1,23 @@
 //! The first screen about a machine: how busy it was and with what, CPU time taken from programs,
 //! periodic sources, and where `top` is wrong.
 
+mod repeats;
+
 use ticktax_model::Nanos;
 use ticktax_model::accounting::CpuCheck;
-use ticktax_model::beats::{BeatKind, BeatLine};
-use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::statement::{Account, Class, CpuBooks, Holder, Statement};
-use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
+use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
+use ticktax_model::waits::{WaitStatement, WaitingProgram};
 use ticktax_model::witness::Proof;
 
 use super::groups::{Group, programs};
 use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
-use crate::text::beats::{beat_name, short_period};
-use crate::text::block::Columns;
 use crate::text::gaps::part_name;
-use crate::text::numbers::{counted, cpu_names, displayed, percent};
+use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
-/// Periodic sources that take a smaller share of their CPUs get no line.
-const COSTLY: f64 = 0.000_5;
 /// Programs that waited for less than this share of the recording are not listed,
 const WAITED: f64 = 0.001;
 /// unless a single wait was at least this long.
@@ -36,8 +32,6 @@ const STOLEN: f64 = 0.001;
 const LITTLE_OF_GAP: f64 = 0.05;
 /// From this share on, ticktax's own time is needed for the shares to add up.
 const OWN: f64 = 0.005;
-/// If less than this share of CPU time is idle, a running program keeps others from running.
-const SCARCE: f64 = 0.5;
 
 /// Writes the screen except for its foot.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
@@ -89,7 +83,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         };
         table.write(page, &throttled, screen.room.other_rows);
     }
-    repeats(page, screen);
+    repeats::write(page, screen);
     gaps(page, statement);
     screen.gap(page);
     top_and_tick(page, screen);
@@ -289,168 +283,6 @@ fn throttled(statement: &Statement) -> Vec<Group> {
         ..Group::default()
     });
     groups.collect()
-}
-
-/// Writes the periodic sources that provably take time from other work, costliest first. The others
-/// are only counted.
-fn repeats(page: &mut Page, screen: &Screen<'_>) {
-    let statement = screen.statement;
-    let Some(beats) = statement.beats.as_ref().filter(|b| !b.beats.is_empty()) else {
-        return;
-    };
-    let unused = time_of(statement, Holder::Nothing);
-    let scarce = unused.share_of(statement.balance.elapsed) < SCARCE;
-    let tick = statement.tick.as_ref().and_then(|bill| bill.hz_configured);
-    let taken = |beat: &BeatLine| taken_by(beat, statement, scarce);
-    let wakers_known = beats.beats.iter().any(is_woken);
-    let costs = |beat: &&BeatLine| {
-        let slicing = beat.pid.is_some() && is_slicing(beat, tick, wakers_known);
-        !beat.own && !slicing && !is_tick(beat) && taken(beat) >= COSTLY
-    };
-    let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
-    shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
-    shown.truncate(screen.room.other_rows);
-    // The section leaves out ticktax's own sources.
-    let all = beats.beats.iter().filter(|beat| !beat.own).count();
-    let left = all - shown.len();
-    let wide = page.width() >= 60;
-    let cells = |each: &str, share: &str, longest: &str| {
-        if wide {
-            Columns::right([(9, each), (7, share), (9, longest)])
-        } else {
-            Columns::right([(7, share)])
-        }
-    };
-    if !shown.is_empty() {
-        let heading = cells("each", CPUS, "max");
-        let title = if screen.room.count_only && left > 0 {
-            format!("PERIODIC, {} of {all}", shown.len())
-        } else {
-            "PERIODIC".to_owned()
-        };
-        page.headings(Tone::Strong, &title, &heading);
-    }
-    for beat in &shown {
-        let period = format!("{:<9}", short_period(beat.rhythm.period));
-        let cpus = cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ");
-        let name = format!("{}, {cpus}", source_name(beat, statement));
-        let share = percent(cost(beat));
-        let (each, max) = (
-            beat.lengths.median.to_string(),
-            beat.lengths.max.to_string(),
-        );
-        page.named_row(
-            Tone::Plain,
-            2,
-            (&period, &name),
-            &cells(&each, &share, &max),
-        );
-    }
-    if left > 0 && shown.is_empty() {
-        let text = format!(
-            "{} (--section repeats)",
-            counted(left as u64, "periodic source")
-        );
-        page.paragraph(Tone::Plain, "", &text);
-    } else if left > 0 && !screen.room.count_only {
-        let text = format!("{left} more (--section repeats)");
-        page.paragraph(Tone::Faint, "  ", &text);
-    }
-}
-
-/// The source's name: a thread with its program, if the names differ.
-fn source_name(beat: &BeatLine, statement: &Statement) -> String {
-    let mut programs = statement
-        .accounts
-        .iter()
-        .filter(|account| account.class == Class::Program);
-    let program = programs.find(|account| account.pid.is_some() && account.pid == beat.pid);
-    match (program, beat.pid) {
-        (Some(program), Some(pid)) if program.name != beat.name => {
-            format!("{} of {} ({pid})", beat.name, program.name)
-        }
-        _ => beat_name(beat),
-    }
-}
-
-/// The share of its CPUs' time that a source provably takes from others. For a thread this is the
-/// time that others waited behind it. If waits are unknown, it is all its time if CPUs are
-/// `scarce`, otherwise none. For gaps it is only time that is proven to be outside, because a probe
-/// yields to programs.
-fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
-    let is_thread = match beat.kind {
-        BeatKind::OffCpu => return 0.0,
-        BeatKind::Gaps => return beat.outside.map_or(0.0, |_| cost(beat)),
-        BeatKind::Interrupt | BeatKind::Work => false,
-        BeatKind::Thread | BeatKind::Starts => true,
-    };
-    let of_kernel = beat.kind == BeatKind::Thread && beat.pid.is_none() && beat.name != UNREPORTED;
-    match &statement.waits {
-        Some(waits) if is_thread => {
-            let cpus = i64::try_from(beat.cpus.len()).unwrap_or(1).max(1);
-            let wall = crate::text::wall(statement);
-            let whole = Nanos(wall.0.saturating_mul(cpus));
-            cost(beat).min(waited_behind(beat, waits).share_of(whole))
-        }
-        None if is_thread && !of_kernel && !scarce => 0.0,
-        _ => cost(beat),
-    }
-}
-
-/// The time that others waited behind the source.
-fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
-    let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
-    let is_source = |waited: &&WaitedFor| match (beat.pid, beat.kind) {
-        (Some(pid), _) => waited.pids.contains(&pid),
-        (None, BeatKind::Starts) => waited.name == name,
-        (None, _) => waited.name == name && waited.pids.is_empty(),
-    };
-    waits
-        .behind
-        .iter()
-        .filter(is_source)
-        .map(|waited| waited.time)
-        .sum()
-}
-
-/// The share of its CPUs' time that a source uses.
-fn cost(beat: &BeatLine) -> f64 {
-    match &beat.gaps {
-        Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
-        _ => beat.share,
-    }
-}
-
-/// Whether the source is the timer tick, which has its own line.
-fn is_tick(beat: &BeatLine) -> bool {
-    beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
-}
-
-/// Whether a program's period is only the scheduler's time slicing on a busy CPU, at the tick. A
-/// thread that is woken periodically is not sliced: its waker keeps the time.
-fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool {
-    if is_woken(beat) {
-        return false;
-    }
-    let Some(hz) = tick_hz.filter(|&hz| hz > 0) else {
-        return false;
-    };
-    let whole_ticks = |ns: f64| {
-        let ticks = ns * f64::from(hz) / 1e9;
-        (ticks > 0.9 && (ticks - ticks.round()).abs() < 0.03).then(|| ticks.round())
-    };
-    let Some(ticks) = whole_ticks(beat.rhythm.period) else {
-        return false;
-    };
-    // If the program sleeps in between, its run can have any length. A run that starts at each tick
-    // without a wake-up did not follow a sleep.
-    let at_each = wakers_known && ticks < 1.5;
-    at_each || whole_ticks(beat.lengths.median.0 as f64).is_some()
-}
-
-/// Whether the source's waker is known.
-fn is_woken(beat: &BeatLine) -> bool {
-    beat.chain.len() > 1
 }
 
 /// Writes the longest interruption of the probe by anything but a program.
