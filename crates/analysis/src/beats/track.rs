@@ -241,10 +241,45 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
     twice
 }
 
+/// Log probabilities of a path's moves between two blocks with events.
+#[derive(Clone, Copy)]
+struct Moves {
+    /// Added for no move. The distribution of moves is reduced by the share of restarts, because
+    /// together they sum to at most 1.
+    stay: f32,
+    /// Subtracted for each phase step of a move.
+    per_step: f32,
+}
+
+/// Moves by the number of blocks between two blocks with events, from 1.
+struct MovesByLapse([Moves; LAPSES]);
+
+/// Over empty blocks the steps add up to a wider distribution. More than four blocks make no
+/// difference.
+const LAPSES: usize = 4;
+
+impl MovesByLapse {
+    fn new(drift_model: DriftModel) -> Self {
+        Self(std::array::from_fn(|before| {
+            let lapse = (before + 1) as f32;
+            let ratio = drift_model.ratio.powf(1.0 / lapse.sqrt());
+            Moves {
+                stay: ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32,
+                per_step: -ratio.ln(),
+            }
+        }))
+    }
+
+    fn over(&self, blocks: i64) -> Moves {
+        let before = usize::try_from(blocks - 1).unwrap_or(0);
+        self.0[before.min(LAPSES - 1)]
+    }
+}
+
 /// State of the dynamic programme: for each phase, the best log probability of a path that ends
 /// there.
 struct State {
-    drift_model: DriftModel,
+    moves: MovesByLapse,
     /// Best log probability by phase, relative to `base`.
     best: [f32; PHASES],
     base: f64,
@@ -257,7 +292,7 @@ struct State {
 impl State {
     fn new(drift_model: DriftModel) -> Self {
         Self {
-            drift_model,
+            moves: MovesByLapse::new(drift_model),
             best: [0.0; PHASES],
             base: 0.0,
             block: 0,
@@ -296,45 +331,40 @@ impl State {
     }
 
     /// Extends every path by `blocks`. Returns, for each phase, the phase that the best path to it
-    /// came from. Two sweeps around the circle find the best move, because the penalty is linear in
-    /// the move's size.
+    /// came from.
+    ///
+    /// The penalty is linear in the size of the move, so a sweep in each direction finds the best
+    /// moves. Both start at the best phase, which no move can improve, and end after one lap.
     fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
         let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
-        let (mut top, mut top_at) = (f32::NEG_INFINITY, 0);
+        let (mut top, mut start) = (f32::NEG_INFINITY, 0);
         for (i, &b) in self.best.iter().enumerate() {
             if b > top {
-                (top, top_at) = (b, from[i]);
+                (top, start) = (b, i);
             }
         }
-        let even = (PHASES as f32).ln();
+        let top_at = from[start];
         let Some(blocks) = blocks else {
+            let even = (PHASES as f32).ln();
             self.best = [top - even; PHASES];
             return [top_at; PHASES];
         };
-        // Over empty blocks the steps add up to a wider distribution. More than four make no
-        // difference.
-        let lapse = blocks.clamp(1, 4) as f32;
-        let ratio = self.drift_model.ratio.powf(1.0 / lapse.sqrt());
-        let per_step = -ratio.ln();
-        // The distribution of moves, minus the share of restarts: together they sum to at most 1.
-        let stay = ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32;
-        for i in 0..2 * PHASES {
-            let (here, before) = (i % PHASES, (i + LAST) % PHASES);
-            if self.best[before] - per_step > self.best[here] {
-                self.best[here] = self.best[before] - per_step;
-                from[here] = from[before];
-            }
-        }
-        for i in (0..2 * PHASES).rev() {
-            let (here, after) = (i % PHASES, (i + 1) % PHASES);
-            if self.best[after] - per_step > self.best[here] {
-                self.best[here] = self.best[after] - per_step;
-                from[here] = from[after];
+        let moves = self.moves.over(blocks);
+        let best = &mut self.best;
+        for lap in [1, LAST] {
+            let (mut reached, mut reached_from) = (top, top_at);
+            for step in 1..PHASES {
+                let here = (start + step * lap) % PHASES;
+                let moved = reached - moves.per_step;
+                if moved > best[here] {
+                    (best[here], from[here]) = (moved, reached_from);
+                }
+                (reached, reached_from) = (best[here], from[here]);
             }
         }
         let jump = top + JUMP;
-        for (best, from) in self.best.iter_mut().zip(&mut from) {
-            *best += stay;
+        for (best, from) in best.iter_mut().zip(&mut from) {
+            *best += moves.stay;
             if jump > *best {
                 (*best, *from) = (jump, top_at);
             }

@@ -90,8 +90,19 @@ fn guests() -> &'static Guests {
 pub(crate) fn the_same_run_gives_the_same_bytes() {
     let [one, other] = &guests().coarse;
     assert!(one.recording.len() > 1_000);
-    let same = one.recording == other.recording;
-    assert!(same, "the second run differs from the first");
+    if one.recording == other.recording {
+        return;
+    }
+    // Where they differ says more than that they do.
+    assert_eq!(one.page, other.page, "the two pages differ");
+    assert_eq!(one.statement, other.statement, "the two statements differ");
+    let pairs = one.recording.iter().zip(&other.recording);
+    let first = pairs.take_while(|(one, other)| one == other).count();
+    panic!(
+        "the recordings of {} and {} bytes differ from byte {first}",
+        one.recording.len(),
+        other.recording.len()
+    );
 }
 
 pub(crate) fn two_labs_at_once_do_not_interfere() {
