@@ -342,6 +342,7 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     accounts.map(|account| account.time).sum()
 }
 
+/// The "wanted time" of a program: time in which its threads wanted a CPU, whether or not they ran.
 fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
