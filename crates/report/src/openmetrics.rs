@@ -416,8 +416,8 @@ fn serde_word(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// Formats a pid as a label value. It is empty if there is no pid; Prometheus treats an empty label
-/// as absent.
+/// Formats a pid as a label value. `None` becomes an empty label, which Prometheus treats as
+/// absent.
 fn pid(pid: Option<i32>) -> String {
     pid.map_or_else(String::new, |pid| pid.to_string())
 }

@@ -10,7 +10,7 @@ use super::block::Columns;
 use super::numbers::{OUTSIDE, counted, cpu_names, percent};
 use super::page::{Page, Tone, tied};
 
-/// Maximum number of CPUs with their own line. Those with the largest errors are chosen.
+/// Maximum number of CPUs with their own line. The CPUs with the largest errors get one.
 const CPUS: usize = 8;
 /// Maximum number of programs with their own line.
 const PROGRAMS: usize = 5;

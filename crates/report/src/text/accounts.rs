@@ -143,8 +143,8 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     }
 }
 
-/// Number of a group's accounts to show by name. Unexplained time always is, and so is an account
-/// that would be left alone in the rest.
+/// Number of a group's accounts to show by name. The account of unexplained time is always one of
+/// them, and no account is left alone in the rest.
 fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
     let large = accounts

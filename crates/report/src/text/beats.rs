@@ -373,7 +373,7 @@ pub(super) fn short_period(ns: f64) -> String {
     let value = ns / scale;
     let digits = match value {
         v if v >= 99.95 => 0,
-        // The unit `min` has three letters, so one digit less fits.
+        // The unit `min` has three letters, so one digit fewer fits.
         v if v >= 9.995 && unit == "min" => 0,
         v if v >= 9.995 => 1,
         _ => 2,

@@ -36,8 +36,7 @@ const ROOMS: [(usize, usize, usize); 8] = [
 ];
 /// Minimum width for the columns with the difference and its interval.
 const ROOMY: usize = 72;
-/// A smaller difference in share is ignored if there is no interval to show whether the share
-/// changed.
+/// Without an interval that shows whether a share changed, a smaller difference is ignored.
 const SMALL: f64 = 0.001;
 /// A smaller difference in share would be printed as zero.
 const TINY: f64 = 0.000_05;
@@ -152,7 +151,7 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     page.paragraph(tone, "", &text);
 }
 
-/// Explains why there are no intervals.
+/// Explains why intervals are missing.
 fn without_blocks(statement: &ChangeStatement) -> &'static str {
     match (statement.first.blocks, statement.second.blocks) {
         (None, None) => "both recordings have only sums",

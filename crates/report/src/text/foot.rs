@@ -78,8 +78,8 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
-/// How to lose fewer events. Keeping only sums is no option if a program is watched, because a
-/// program cannot be followed through sums.
+/// Names a way to lose fewer events. For a watched program, keeping only sums is not one: a program
+/// cannot be followed through sums.
 pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     match (statement.cpus.len(), &statement.victim) {
         (0 | 1, None) => "keep sums (--keep sums)",

@@ -1,4 +1,4 @@
-//! The contents of a probe's gaps: what took its time.
+//! The contents of a probe's gaps: what took the probe's time.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
@@ -22,7 +22,7 @@ const CAUSES: usize = 8;
 const WORST: usize = 5;
 /// Maximum number of items named per long gap.
 const THINGS: usize = 4;
-/// Maximum number of entry and exit bounds described as exceeded.
+/// Maximum number of exceeded entry and exit bounds to describe.
 const BOUNDS: usize = 3;
 /// The page warns if a larger share of the gap time is unexplained.
 const TOLERABLE: f64 = 0.01;

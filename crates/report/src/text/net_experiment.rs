@@ -393,7 +393,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
 
 /// Writes the window size that the fastest combination needs.
 fn windows(page: &mut Page, experiment: &NetExperiment) {
-    /// A shorter round trip means that the link is too short to tell anything about long distances.
+    /// Links with a shorter round trip show nothing about long distances.
     const NEAR: Nanos = Nanos::from_millis(1);
     /// The largest window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;

@@ -9,7 +9,7 @@ use super::page::tied;
 
 /// Name of idle time on the CPU that a thread waited for.
 pub(super) const WAKE_UP: &str = "wake-up latency";
-/// Name of such idle time if the thread then ran on another CPU.
+/// Name of idle time on the CPU that a thread waited for, if the thread then ran on another CPU.
 pub(super) const MIGRATION: &str = "migration";
 
 /// Name of time in which the kernel provably ran nothing.

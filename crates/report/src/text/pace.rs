@@ -1,4 +1,4 @@
-//! The page about a paced loop: what became of its frames, and what they cost.
+//! The page about a paced loop: the outcome of its frames, and their cost.
 
 mod comparison;
 mod cost;
@@ -125,8 +125,8 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
 }
 
-/// Formats one line as a game server's console shows it: the frames in the last second, the number
-/// of slots without a frame so far, and the number of steps so far that no frame was in time for.
+/// Formats a line like those of a game server's console: the frames in the last second, and the
+/// totals of slots without a frame and of steps that no frame was in time for.
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")

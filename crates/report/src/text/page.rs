@@ -1,4 +1,4 @@
-//! A page under construction. Every line fits the page's width, whatever its text.
+//! A page under construction. No text can make a line wider than the page.
 
 mod command;
 

@@ -47,8 +47,7 @@ struct Room {
     terse: bool,
     /// Maximum number of CPUs listed as wrong in `top`.
     wrong_cpus: usize,
-    /// Whether the heading only counts periodic sources that are not listed, so that they need no
-    /// line.
+    /// Whether unlisted periodic sources are only counted in the heading, which saves a line.
     count_only: bool,
 }
 

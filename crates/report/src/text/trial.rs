@@ -36,7 +36,7 @@ impl Paged for NumbersComparison {
 struct Room {
     /// Maximum number of rows in the table.
     rows: usize,
-    /// Maximum number of checks.
+    /// Maximum number of checks shown.
     checks: usize,
     /// Whether to leave out the noise, reasons, and intervals, which the table shows too, and to
     /// put all arms on one line.
@@ -312,7 +312,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// Writes how much the first arm's results varied when nothing was changed.
+/// Writes how much the first arm varied between its own runs before the trial.
 fn noise(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     let first_comparisons = statement

@@ -25,9 +25,9 @@ use crate::text::late;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, Tone, tied};
 
-/// If there is no advice, a program is still mentioned if a single wait was at least this long.
+/// Without advice, a program is still mentioned if a single wait was at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// If there is no advice, a program is still mentioned if it waited for this share of the
+/// Without advice, a program is still mentioned if it waited for at least this share of the
 /// recording.
 const MUCH_WAITING: f64 = 0.01;
 
@@ -40,7 +40,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         }
         return;
     }
-    // No commands for a simulated machine, or for a lab guest, which no longer exists.
+    // Commands are useless for a simulated machine, and for a lab guest, which no longer exists.
     let is_live = statement.world == World::Live;
     for (i, advice) in statement.advice.iter().take(screen.room.advice).enumerate() {
         let (sentence, command) = words(advice, screen);
@@ -59,7 +59,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// The text to show if there is no advice. `None` if too little was observed to say anything.
+/// The text to show instead of advice. `None` if too little was observed to say anything.
 fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let statement = screen.statement;
     let text = match (statement.level, &statement.victim) {
@@ -472,8 +472,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
     }
 }
 
-/// Advice for CPUs that are fully used, so that moving the largest program to another one is no
-/// remedy.
+/// Advice if the CPUs are fully used, so that moving the program `most` would not help.
 fn run_fewer(most: &CrowdingProgram) -> String {
     let who = name(&most.program, &most.pids);
     format!("Run fewer programs at once, or lower the priority of {who}")

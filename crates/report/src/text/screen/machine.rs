@@ -342,7 +342,8 @@ fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Describes the CPUs for which `top` is wrong, because the kernel's own counters are.
+/// Lists the CPUs on which `top` is wrong, or reports that it is right. `None` if that is unknown.
+/// `top` shows the kernel's own counters.
 fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let check = screen.statement.accounting.as_ref();
     let check = check.filter(|check| !check.cpus.is_empty())?;
@@ -393,7 +394,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     format!("`top` is accurate on every CPU{most}.")
 }
 
-/// Whether `top` is right about a CPU, whatever the unexplained time was used for.
+/// Whether `top` is right about a CPU, however the unexplained time was spent.
 fn is_right(cpu: &CpuCheck) -> bool {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     cpu.off()

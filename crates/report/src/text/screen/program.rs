@@ -348,7 +348,7 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Writes for which share of the wanted time the program ran, and what took the rest.
+/// Writes how much of the wanted time the program ran, and what took the rest.
 fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     let mut parts = Vec::new();
     for state in [

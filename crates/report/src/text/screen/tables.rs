@@ -50,7 +50,7 @@ pub(super) struct Table<'a> {
     pub(super) last_heading: &'a str,
     /// The contents of the last column.
     pub(super) last_cell: &'a dyn Fn(&Group) -> String,
-    /// Selects groups of which the largest must have a line even in the smallest table.
+    /// Selects groups to keep. The largest of them has a line even in the smallest table.
     pub(super) must_show: &'a dyn Fn(&Group) -> bool,
     /// Sum of the groups that never get a line. They count among the others.
     pub(super) rest: Rest,
@@ -74,8 +74,8 @@ pub(super) struct Rest {
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines, of which the last one sums up the remaining
-    /// groups. Large groups, and a group that must have a line, can add lines.
+    /// Writes the heading and at most `most` lines; the last one sums up the remaining groups.
+    /// Large groups, and a group that must have a line, can add lines.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
         // The kernel's counters provide neither counts nor maxima.
         let has_counts = groups.iter().any(|group| group.count > 0);
@@ -174,7 +174,7 @@ impl Table<'_> {
         self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Whether `time` as a share of the total satisfies `condition`. False if there is no total.
+    /// Whether `time` as a share of the total satisfies `condition`. Always false without a total.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
         self.total
             .is_some_and(|total| condition(time.share_of(total)))

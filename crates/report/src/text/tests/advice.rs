@@ -531,8 +531,8 @@ fn the_real_time_limit_is_named_with_its_value() {
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// A program that preempts ordinary threads is made an ordinary one if there is no other CPU to
-/// move it to.
+/// Without another CPU to move it to, a program that preempts ordinary threads is made an ordinary
+/// one.
 #[test]
 fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let page_with = |policy: Option<SpecialPolicy>| {

@@ -1,4 +1,4 @@
-//! The text of a screen for which no rule gives advice.
+//! The text that a screen shows if no rule gives advice.
 
 use ticktax_model::Nanos;
 use ticktax_model::victim::{PROBE, TOOL, VictimStatement};

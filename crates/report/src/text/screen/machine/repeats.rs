@@ -125,7 +125,7 @@ fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     }
 }
 
-/// How long others waited behind the source.
+/// Time that others waited behind the source.
 fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
     let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
     let is_source = |waited: &&WaitedFor| match (beat.pid, beat.kind) {
