@@ -204,7 +204,7 @@ fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     )
 }
 
-/// Events lost between the kernel and the recording.
+/// Limitations from events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::ThreadsNotFollowed { threads } => clauses(

@@ -271,7 +271,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes the events about the whole recording, at its start.
+    /// Writes the events about the whole recording, at the recording's start.
     fn about(&mut self, document: &Document) {
         self.declare(TrackDescriptor {
             uuid: Some(RECORDING),

@@ -71,7 +71,7 @@ impl Section {
     /// Sections of a page about a paced loop.
     const PACE: &[Self] = &[Self::Frames, Self::Accounting, Self::Limits, Self::Legend];
 
-    /// Sections of a page about changes.
+    /// Sections of a page about the differences between two recordings.
     const CHANGES: &[Self] = &[Self::Time, Self::Repeats, Self::Tick, Self::Legend];
 
     /// The sections of documents of this kind, or none if their page is not divided into sections.

@@ -136,7 +136,6 @@ impl Family {
         self.value(labels, time.as_secs_f64());
     }
 
-    /// Adds a value.
     pub(super) fn value(&mut self, labels: &[(&'static str, &str)], value: f64) {
         self.values.push((owned(labels), value));
     }
@@ -240,7 +239,7 @@ impl FamilyKind {
     }
 }
 
-/// Formats a number.
+/// Formats a number. Non-finite numbers become `NaN`.
 fn number(value: f64) -> String {
     if value.is_finite() {
         value.to_string()

@@ -130,7 +130,7 @@ pub(super) fn name(cause: &LateCause) -> String {
     }
 }
 
-/// The words for a kind of delay.
+/// The display name of a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
         HoldUp::Waiting => "run-queue wait",

@@ -227,7 +227,7 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes the advice.
+/// Writes what to do about the losses.
 fn next(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;

@@ -39,7 +39,7 @@ const MACHINE: [Column; 5] = [
     ("cost", Measure::TickCost),
     ("share", Measure::TickShare),
 ];
-/// Width of a column.
+/// Width of a table column.
 const WIDE: usize = 9;
 
 /// Renders a prediction, ending with a line break.

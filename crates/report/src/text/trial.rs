@@ -146,7 +146,7 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
     texts
 }
 
-/// The label of an arm.
+/// The label of arm number `arm`, or `?` for an unknown arm.
 fn label(statement: &TrialStatement, arm: usize) -> String {
     let arm = statement.trial.arms.get(arm);
     arm.map_or_else(|| "?".to_owned(), |arm| clean(&arm.label))

@@ -1,9 +1,9 @@
-//! Why a recording has only the kernel's counters, and how to get more.
+//! Explains why a recording has only the kernel's counters, and how to get more.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
 
-/// Why the kernel was not traced.
+/// The reason why the kernel was not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Untraced<'a> {
     /// ticktax ran without root.

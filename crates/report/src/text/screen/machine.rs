@@ -31,7 +31,8 @@ const LITTLE: f64 = 0.04;
 const STOLEN: f64 = 0.001;
 /// Parts of a gap are left out if they are shorter than this share of the gap's largest part.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// From this share on, ticktax's own time is needed for the shares to add up.
+/// The verdict shows ticktax's own time from this share of CPU time on. Without it, the shares
+/// would not add up.
 const OWN: f64 = 0.005;
 
 /// Writes the screen except for its foot.

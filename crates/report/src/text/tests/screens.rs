@@ -449,7 +449,7 @@ fn the_culprits_are_on_the_first_screen() {
     assert!(!page.contains("\n  cc1 x46"), "{page}");
 }
 
-/// One per cent of a delay cannot be its main cause.
+/// One percent of a delay cannot be its main cause.
 #[test]
 fn a_delay_that_was_hardly_seen_is_marked() {
     let mut statement = held_up();

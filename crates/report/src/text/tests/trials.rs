@@ -81,7 +81,7 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
     }
 }
 
-/// Two arms and four metrics, with one of each verdict that has a better direction.
+/// Two arms and four metrics, each with a different verdict.
 pub(crate) fn two_arms() -> TrialStatement {
     let comparisons = vec![
         comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),

@@ -1,4 +1,4 @@
-//! Formats of values and effects.
+//! Formats values and effects.
 
 use ticktax_model::Nanos;
 use ticktax_model::trial::{Effect, Scale, Unit};
