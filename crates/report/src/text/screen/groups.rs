@@ -1,6 +1,6 @@
 //! Groups threads and processes as requested: by program, process or thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::statement::{Account, Class};
@@ -55,12 +55,9 @@ impl Group {
         title.replace(crate::text::page::TIE, " ")
     }
 
+    /// Adds another group. Its processes may be listed twice afterwards.
     fn add(&mut self, other: Self) {
-        for pid in other.pids {
-            if !self.pids.contains(&pid) {
-                self.pids.push(pid);
-            }
-        }
+        self.pids.extend(other.pids);
         self.threads += other.threads;
         self.time += other.time;
         self.count += other.count;
@@ -86,6 +83,10 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
         }
     }
     let mut groups: Vec<Group> = by_key.into_values().collect();
+    for group in &mut groups {
+        let mut seen = BTreeSet::new();
+        group.pids.retain(|&pid| seen.insert(pid));
+    }
     groups.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
     groups
 }

@@ -1,6 +1,8 @@
 //! Commands that carry out or prove a piece of advice. They never name processes that have exited,
 //! or processes on another machine.
 
+use std::collections::BTreeSet;
+
 use ticktax_model::advice::CrowdingProgram;
 use ticktax_model::knob::KnobProposal;
 use ticktax_model::recording::World;
@@ -63,7 +65,8 @@ impl Lowered {
             &standing.lowest,
             &standing.apart,
         ];
-        let is_ordinary = |pid: &&i32| !others.iter().any(|others| others.contains(pid));
+        let others: BTreeSet<&i32> = others.into_iter().flatten().collect();
+        let is_ordinary = |pid: &&i32| !others.contains(pid);
         let ordinary = program.pids.iter().filter(is_ordinary);
         let by_group = |pids: Vec<i32>| if groups.is_empty() { pids } else { Vec::new() };
         Self {
