@@ -119,7 +119,7 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
 }
 
-/// Hides the messages of panics in the decoding of damaged files. They become one-line errors.
+/// Suppresses panic messages from decoding damaged files. Those panics become one-line errors.
 pub(crate) fn hide_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -157,7 +157,7 @@ impl Failure {
 
 fn observation_code(error: &ObserveError) -> ExitCode {
     match error {
-        // The codes of a shell.
+        // Same exit codes as a shell's.
         ObserveError::Command { kind, .. } => ExitCode::from(match kind {
             io::ErrorKind::NotFound => NOT_FOUND,
             _ => NOT_EXECUTABLE,

@@ -8,7 +8,7 @@ use ticktax_report::clean_page;
 
 /// Maximum width of the bar, in columns.
 const BAR: usize = 30;
-/// Narrower bars are left out.
+/// Bars narrower than this are not drawn.
 const SHORTEST: usize = 5;
 
 /// The amount of work.

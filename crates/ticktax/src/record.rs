@@ -91,7 +91,7 @@ impl Ends<'_> {
     }
 }
 
-/// Progress of a driven recorder, passed to the caller.
+/// Progress of a running recorder, reported to the caller.
 pub(crate) enum Step<'a> {
     /// A window of sums has ended.
     Sums(&'a SumsWindow),
@@ -99,8 +99,8 @@ pub(crate) enum Step<'a> {
     Kept(&'a [IncidentEntry]),
 }
 
-/// Runs a recorder until one of `ends` is met, and keeps and explains its windows. Returns the
-/// elapsed time and the recorder's final status.
+/// Runs a recorder until one of `ends` applies. Keeps and explains its windows. Returns the elapsed
+/// time and the recorder's final status.
 pub(crate) fn drive(
     recorder: &mut Recorder,
     (asks, ends): (&Asks, &Ends<'_>),

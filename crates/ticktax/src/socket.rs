@@ -91,7 +91,7 @@ pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     Ok((path.parent().unwrap_or(Path::new("")), name))
 }
 
-/// Removes a socket of this name. Other files stay.
+/// Removes the file `name` if it is a socket. Other files stay.
 pub(crate) fn remove(folder: &Folder, name: &OsStr) {
     if socket_facts(folder, name).is_some() {
         // If it cannot be removed, binding reports it.
@@ -123,8 +123,8 @@ fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// A path to the file through the folder's handle, because no system call binds relative to a
-/// folder. It always fits the 107 bytes of a socket's path, however deep the folder is.
+/// A path to the file through the directory's handle, because no system call binds relative to a
+/// directory. It always fits the 107 bytes of a socket's path, however deep the directory is.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())
@@ -176,7 +176,7 @@ mod tests {
         assert!(path.is_symlink() && victim.exists());
         let refused = bound(place.path(), 0o600).err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        // Another process swaps the file while the socket is bound.
+        // Another process replaces the file while the socket is bound.
         fs::remove_file(&path).unwrap();
         let (_socket, file) = bound(place.path(), 0o600).unwrap();
         fs::remove_file(&path).unwrap();

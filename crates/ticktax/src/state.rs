@@ -1,7 +1,8 @@
-//! Folders for files that outlive a run.
+//! Directories for files that outlive the process.
 //!
-//! Each has a separate owner and parent, so no run has to trust a folder that another user can
-//! write to. Paths are below `/var/lib` for root, and below `~/.local/state` for other users:
+//! Each has a separate owner and parent, so ticktax never has to trust a directory that another
+//! user can write to. Paths are below `/var/lib` for root, and below `~/.local/state` for other
+//! users:
 //!
 //! | contents | path | owner |
 //! |---|---|---|
@@ -59,7 +60,7 @@ impl StateFolder {
     }
 }
 
-/// Path of the journal of changed settings: the one named, or the default.
+/// Path of the journal of changed settings: the one given, or the default.
 ///
 /// # Errors
 /// Those of [`StateFolder::path`].

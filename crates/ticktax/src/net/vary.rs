@@ -27,7 +27,7 @@ use crate::trial::drawn_seed;
 /// Default length of a run.
 const RUN: Nanos = Nanos::from_millis(300);
 const BLOCKS: u64 = 5;
-/// Approximate overhead of a run: namespaces, the tracer, the end.
+/// Approximate overhead of a run: creating namespaces, loading the tracer and stopping.
 const OVERHEAD: Nanos = Nanos::from_secs(1);
 
 pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -135,8 +135,8 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     )))
 }
 
-/// The link of the experiment. Each value of each factor is applied once, so that the kernel's
-/// refusals are known before the first run.
+/// Determines the experiment's link. Applies each value of each factor once, so that a value that
+/// the kernel refuses fails before the first run.
 fn link(
     factors: &Factors,
     typed: &PairArguments,
@@ -189,7 +189,7 @@ fn link(
     Ok(link)
 }
 
-/// A sysctl that a new namespace lacks may exist for the whole machine. The error then differs.
+/// Changes the error about a sysctl that is missing in a new namespace if the machine has it.
 fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
@@ -239,7 +239,7 @@ struct Runner<'a> {
 impl Runner<'_> {
     /// Runs a few blocks to measure their spread, from which the number of blocks follows.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
-        // A different order from that of the blocks that count.
+        // `!seed` gives a different order than the blocks that count.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
         if let Some(failure) = measured.failed {
             return Err(failure);

@@ -1,4 +1,4 @@
-//! Programs whose frames are watched. Finds their rhythm as `pace --pid` does, and reports changes.
+//! Finds the frame rhythm of the watched programs, as `pace --pid` does, and reports changes.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::incident::TriggerTarget;
@@ -43,8 +43,8 @@ impl Frames {
     }
 }
 
-/// Whether a state is worth reporting. The reason for an unknown rate is worded differently each
-/// time.
+/// Whether `now` is worth reporting after `before`. Two unknown rhythms count as the same, because
+/// the reason is worded differently each time.
 fn is_new(before: &FrameState, now: &FrameState) -> bool {
     let is_unknown = |state: &FrameState| matches!(state, FrameState::Unknown(_));
     before != now && !(is_unknown(before) && is_unknown(now))
@@ -88,7 +88,7 @@ fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
     }
 }
 
-/// The frame rate, and the events that it was derived from.
+/// Describes the frame rate and the events that it was derived from.
 fn rate(rhythm: &FrameRhythm, pid: i32) -> String {
     let which = match rhythm.long_from {
         None => "wake-ups",

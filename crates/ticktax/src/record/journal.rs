@@ -66,7 +66,7 @@ impl Journal {
         })
     }
 
-    /// Writes an incident; `path` is its recording, if one was kept. Returns a message if that
+    /// Writes an incident; `path` is its recording, if one was kept. Returns a message if writing
     /// failed.
     pub(crate) fn write(&mut self, entry: &IncidentEntry, path: Option<&Path>) -> Option<String> {
         let line = incident_line(&entry.incident);

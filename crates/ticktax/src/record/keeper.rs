@@ -57,7 +57,7 @@ impl Keeper {
         })
     }
 
-    /// Notes the start of recording, on `CLOCK_MONOTONIC`.
+    /// Notes when recording started; `at` is a time of `CLOCK_MONOTONIC`.
     pub(crate) fn began(&mut self, at: Nanos, terminal: &Terminal) {
         if let Some(why) = self.store.began(wall_clock::unix_ms_at(at)) {
             terminal.complain(&why);
@@ -154,7 +154,7 @@ impl Keeper {
         }
     }
 
-    /// Notes the end in the index. Returns what was not kept.
+    /// Writes the end time to the index. Returns what was not kept.
     pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
         let lost = self.store.lost();
         let lost = lost
@@ -170,7 +170,8 @@ impl Keeper {
     }
 }
 
-/// The incident of the triggers that have not been reported yet, if any.
+/// Explains the triggers of `frozen` that have not been reported yet. Returns `None` if there are
+/// none.
 fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     let FrozenWindow {
         header,
