@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         "root::the_tutorial_names_the_culprit_and_proves_it",
         tutorial,
     );
-    // It judges how long a server waits, so other load changes its result.
+    // The tutorial measures how long a server waits, so other load changes the result.
     let left_out = ticktax_fixture::left_out("live");
     let ignored = !can || left_out.is_some();
     let trial = trial.with_kind(left_out.unwrap_or_default());
@@ -72,8 +72,8 @@ fn tutorial() -> Result<(), Failed> {
     if let Some(line) = blamed {
         return Err(format!("still blamed after it was moved: {line}\n{calm}").into());
     }
-    // If others keep every CPU busy, the server also waits for them, and they come first on the
-    // page.
+    // If other programs keep every CPU busy, the server also waits for them, and they come first in
+    // the output.
     if others_run()? {
         return Ok(());
     }
@@ -98,7 +98,7 @@ fn interval(proof: &str) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// Whether about as many threads as CPUs wanted to run recently.
+/// Whether about as many threads as there are CPUs recently wanted to run.
 fn others_run() -> Result<bool, Failed> {
     let load = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = load.split_whitespace().next().unwrap_or_default().parse()?;

@@ -1,4 +1,4 @@
-//! A folder of incidents.
+//! Incidents directories for tests.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -40,7 +40,8 @@ fn put(folder: &Path, at_unix_ms: i64, by: &str) {
     writer.finish(&header).unwrap();
 }
 
-/// A folder with recordings but no index: a backup delays every minute, an indexer once.
+/// Creates a directory with recordings but no index: `backup` causes a delay every minute, and
+/// `indexer` causes one.
 pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for minute in 0..12 {

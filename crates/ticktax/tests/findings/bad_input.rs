@@ -1,4 +1,4 @@
-//! Malformed files: they are reported as a limitation or skipped, and are never fatal.
+//! Malformed files are never fatal: they are skipped, or reported as a limitation.
 
 use std::fs;
 use std::time::Duration;

@@ -50,7 +50,7 @@ impl Guest<'_> {
             arguments: &[self.verb.to_owned()],
             programs: &[command],
             beside: &[],
-            // The reason of a failure is on its standard error.
+            // Accept a job that fails, because its standard error has the reason.
             accepted: &[1],
             settings: GuestSettings {
                 cmdline: self.cmdline,

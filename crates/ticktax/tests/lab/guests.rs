@@ -159,7 +159,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
 
 pub(crate) fn the_error_of_a_verb_is_printed() {
     let mut command = lab_run(CLOUD);
-    // A guest with one CPU does not have this one.
+    // A guest with one CPU has no CPU 7.
     let output = command
         .args(["--", "pace", "--cpu", "7", "--for", "1s"])
         .output()

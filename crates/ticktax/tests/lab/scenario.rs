@@ -1,4 +1,4 @@
-//! One guest with many disturbances at known times; many tests check what ticktax reports about
+//! One guest with many disturbances at known times. Many tests check what ticktax reports about
 //! them.
 //!
 //! The guest boots once for all of them. Its clock counts instructions, so the host's load does not
@@ -96,7 +96,7 @@ impl Scenario {
             let guest = Guest {
                 kernel: CLOUD,
                 verb: guest::VERB,
-                // The huge page daemon would run as long as a stall.
+                // The huge page daemon would run for as long as a stall.
                 cmdline: "transparent_hugepage=never",
                 cpus: 1,
                 clock: COUNTED,

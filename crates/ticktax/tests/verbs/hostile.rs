@@ -115,8 +115,8 @@ fn peak(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Shows a recording in every way. Each way must stay within its budget, and print a page or a
-/// one-line error.
+/// Prints a recording with every command that reads one. Each command must stay within its budget,
+/// and print a page or a one-line error.
 fn check_recording(name: &str, recording: &Recording) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
@@ -312,8 +312,8 @@ fn replace(path: &Path, old: &str, new: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A recording without rows that claims to be from another program, with one word of its header
-/// replaced.
+/// Saves a recording without rows that claims to be from another program, with one word of its
+/// header replaced. Returns its path.
 fn reworded(folder: &Path, word: &str) -> String {
     let path = folder.join("x.parquet");
     Recording::new().save(&path);

@@ -26,7 +26,7 @@ impl Subject {
         knob.read(&System::default(), &target).unwrap()
     }
 
-    /// Makes it a batch job until the session ends.
+    /// Makes the child a batch job until the session ends.
     fn set_batch_policy(&self, session: &mut Session) {
         let knob = registry::find(POLICY).unwrap();
         let target = Target::Task(self.0.pid());
@@ -163,7 +163,7 @@ fn invalid_requests_are_refused_in_one_line() {
 fn settings_of_a_killed_run_are_restored_once() {
     let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
     let journal = journal_of(&subject, folder.path());
-    // As the killed run did.
+    // Change the setting again, as the killed `try` had done.
     let begun = Session::begin(&System::default(), &folder.path().join("other"), "another");
     let mut session = begun.unwrap().0;
     subject.set_batch_policy(&mut session);

@@ -1,7 +1,7 @@
 //! Runs in the guest: an agent with a recorder, while its machine changes.
 //!
-//! Nothing is checked here. The guest writes what it did and when to [`STALLS`], and returns that
-//! file with all files of the agent.
+//! The guest checks nothing. It writes what it did and when to [`STALLS`], and returns that file
+//! with all of the agent's files.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -50,10 +50,10 @@ pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 const INCIDENTS: &str = "/tmp/incidents";
 const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
-/// Time asleep, in whole seconds of the battery-backed clock.
+/// Suspend time for the wake alarm, in whole seconds of the battery-backed clock.
 const ASLEEP: &str = "+6";
-/// Number of checks, and the time between two of them. The tests do not depend on how soon an event
-/// is seen.
+/// Number of checks, and the time between two of them. The results do not depend on how soon an
+/// event is noticed.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -134,7 +134,7 @@ fn take_facts() -> Outcome {
     Ok(())
 }
 
-/// The running agent. Its machine ends with this program.
+/// The running agent. It needs no cleanup, because the guest ends with this program.
 struct Agent(Child);
 
 impl Agent {
@@ -182,15 +182,16 @@ impl Agent {
         Err(why_not.into())
     }
 
-    /// Ends it like a service. Returns its exit code.
+    /// Stops the agent as a service manager would. Returns its exit code.
     fn end(mut self) -> Outcome<Option<i32>> {
         kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGTERM)?;
         Ok(self.0.wait()?.code())
     }
 }
 
-/// A thread that always wants its CPU. It waits from the start of a stall, even if the host delays
-/// the guest's CPU. A timer that is to wake it might fire only at the end of the stall.
+/// A thread that always wants its CPU, so that it waits from the very start of a stall, even if the
+/// host delays the guest's CPU. A timer that had to wake the thread might fire only at the end of
+/// the stall.
 struct Victim {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -216,7 +217,7 @@ impl Victim {
         Ok(Self { ended, thread })
     }
 
-    /// Waits for the thread to end, after it got its CPU back.
+    /// Waits for the thread to exit, after it has its CPU back.
     fn end(self) -> Outcome {
         self.ended.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "the victim panicked".into())
@@ -290,7 +291,7 @@ fn unix_ms() -> Outcome<i64> {
     Ok(i64::try_from(since.as_millis())?)
 }
 
-/// The metrics page.
+/// Reads the agent's metrics.
 fn page() -> Outcome<String> {
     let mut stream = UnixStream::connect(SOCKET)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

@@ -11,8 +11,8 @@ pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 pub(crate) const STOPPER: &str = "stopper";
 /// Two ordinary programs that compete for the CPU. Each writes a truth.
 pub(crate) const HOGS: [&str; 2] = ["hog-one", "hog-two"];
-/// Programs that end immediately. Their truth has an event for each, whose due time is the process
-/// id.
+/// Programs that exit immediately. Their truth has an event for each of them, whose due time is the
+/// process ID.
 pub(crate) const SHORT_LIVED: &str = "short-lived";
 
 /// The program that the second audit follows.
@@ -33,16 +33,17 @@ pub(crate) const TRIGGERS: [&str; 5] = [
     "throttled:comm=ttx-inj-hog>50ms",
     "frame:comm=paced",
 ];
-/// The program whose waits trigger.
+/// The program whose waits trigger the recorder.
 pub(crate) const HELD_UP: &str = "held-up";
-/// The program whose lost frames trigger, and its period.
+/// The program whose lost frames trigger the recorder, and its period.
 pub(crate) const PACED: &str = "paced";
 pub(crate) const FRAME: Nanos = Nanos::from_millis(20);
-/// File with the due and start times of its frames.
+/// File with the due and start times of the paced program's frames.
 pub(crate) const READINGS: &str = "readings.json";
 /// Length of the stalls caused by a real-time thread.
 pub(crate) const STALL: Nanos = Nanos::from_millis(60);
-/// Length of the softirq that triggers. Preparing it takes the guest fifty times as long.
+/// Length of the softirq that triggers the recorder. Preparing it takes the guest fifty times as
+/// long.
 pub(crate) const LONG_SOFTIRQ: Nanos = Nanos::from_millis(20);
 /// The stall that delays [`HELD_UP`].
 pub(crate) const WAIT_STALL: &str = "stall-wait";
@@ -150,7 +151,7 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// The programs that compete with it. They run longer.
+/// The programs that compete with the victim under that quota. They run longer than it.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };
@@ -166,8 +167,8 @@ pub(crate) fn contenders() -> [Injected; 2] {
     ]
 }
 
-/// Whether another program makes the disturbance while the victim spins. The victim makes the other
-/// ones itself.
+/// Whether another program makes the disturbance while the victim spins. The victim itself makes
+/// all others.
 pub(crate) fn is_another_program(name: &str) -> bool {
     name == "thief"
 }
