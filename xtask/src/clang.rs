@@ -1,4 +1,4 @@
-//! The compiler for the BPF objects.
+//! The compiler of the BPF objects.
 //!
 //! The committed objects are compared byte for byte, and other versions produce other bytes. The
 //! version is therefore fixed to that of Debian 12.
@@ -17,7 +17,7 @@ pub(crate) struct Clang {
 }
 
 impl Clang {
-    /// Finds both in PATH.
+    /// Finds both tools in PATH.
     pub(crate) fn find() -> Result<Self, String> {
         Ok(Self {
             compiler: tool("clang")?,
@@ -34,7 +34,7 @@ impl Clang {
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // Names, and the mark of a record, are read as words.
+            // The programs read names, and the mark of a record, as whole words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
@@ -65,7 +65,7 @@ fn version(tool: &str) -> Option<u32> {
     major(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The number after the word `version`.
+/// The number after the word `version` in `text`.
 fn major(text: &str) -> Option<u32> {
     let (_, rest) = text.split_once(" version ")?;
     rest.split('.').next()?.parse().ok()

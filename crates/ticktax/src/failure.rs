@@ -119,7 +119,8 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
 }
 
-/// Suppresses panic messages from decoding damaged files. Those panics become one-line errors.
+/// Suppresses panic messages from decoding damaged files, because these panics become one-line
+/// errors.
 pub(crate) fn hide_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -76,7 +76,7 @@ fn roff(mut command: Command) -> String {
 }
 
 /// Replaces the synopsis with clap's usage line, which names the values. Moves the examples and the
-/// exit codes to sections of their own, with their line breaks.
+/// exit codes to separate sections, with their line breaks.
 fn with_sections(roff: &str, usage: &str) -> String {
     let mut page: Vec<String> = Vec::new();
     let mut lines = roff.lines();

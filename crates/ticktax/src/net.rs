@@ -59,8 +59,7 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// Creates the traffic. The link is `None` with a remote peer, because the peer has not connected
-/// yet.
+/// Creates the traffic. Returns no link for a remote peer, because the peer has not connected yet.
 fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     Ok(match task {
         NetTask::Pair(typed) => {

@@ -43,7 +43,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
 pub(crate) struct Showing<'a> {
     /// Show all CPU time, even if the recording was made for a loop's frames.
     pub(crate) audit: bool,
-    /// Number of guests like this machine for which to extrapolate the cost of ticks.
+    /// Extrapolate the cost of ticks to a host with this many guests like this machine.
     pub(crate) fleet_of: Option<u32>,
     pub(crate) format: Format,
     /// Output file instead of standard output.

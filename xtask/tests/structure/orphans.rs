@@ -59,7 +59,7 @@ fn every_file_beside_the_code_is_read() {
     crate::report(&wrong);
 }
 
-/// Whether a Python program or a Node script next to it imports it as a module.
+/// Whether a Python program or Node script next to `file` imports it as a module.
 fn is_imported(file: &Path) -> bool {
     let (ending, import) = if has_ending(file, &["py"]) {
         ("py", format!("from {} import ", stem_of(file)))
@@ -73,7 +73,7 @@ fn is_imported(file: &Path) -> bool {
     scripts.any(|script| read(&script).contains(&import))
 }
 
-/// The Rust code of a package.
+/// All Rust code in a package.
 fn rust_of(package: &Path) -> String {
     let files = files(package).into_iter();
     let files = files.filter(|file| has_ending(file, &["rs"]));

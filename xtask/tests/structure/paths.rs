@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::workspace::{entries, read, root, shown};
 
-/// Folders of the workspace that contain documented files.
+/// Directories of the workspace that contain documented files.
 const FOLDERS: &[&str] = &[
     "crates",
     "bench",

@@ -59,8 +59,8 @@ pub(super) const REPORTED: [DocumentKind; 3] = [
     DocumentKind::PaceComparison,
 ];
 
-/// Completes the sections of the recording already on the command line, or all sections that
-/// `report` can print if there is none yet.
+/// Completes the sections of the recording already on the command line or, without a recording, all
+/// sections that `report` can print.
 pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();

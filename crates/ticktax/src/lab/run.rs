@@ -168,7 +168,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     )
 }
 
-/// The programs to run beside the verb, and their command lines in the guest.
+/// The additional programs to run, and their command lines in the guest.
 fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
     let mut programs: Vec<Program> = Vec::new();
     let mut jobs = Vec::new();

@@ -57,8 +57,8 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Creates the ends that run on this machine. The link is `None` with a remote peer, because the
-/// peer has not connected yet.
+/// Creates the ends that run on this machine. Returns no link for a remote peer, because the peer
+/// has not connected yet.
 fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     let packets = &typed.packets;
     let (cpus, buffer) = (packets.cpus(), packets.buffer());

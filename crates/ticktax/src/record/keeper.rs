@@ -170,7 +170,7 @@ impl Keeper {
     }
 }
 
-/// Explains the triggers of `frozen` that have not been reported yet. Returns `None` if there are
+/// Explains the triggers of `frozen` that have not been reported yet. Returns `None` if all have.
 /// none.
 fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     let FrozenWindow {

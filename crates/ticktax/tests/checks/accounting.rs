@@ -44,7 +44,7 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// How often the injecting thread was preempted during events.
+    /// Number of times the injecting thread was preempted during events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);

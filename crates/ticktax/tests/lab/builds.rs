@@ -88,7 +88,7 @@ impl Place {
         self.build(more).output().unwrap()
     }
 
-    /// How often the first file was compiled, per build.
+    /// Number of times the first file was compiled, per build.
     fn compiled(&self) -> Vec<usize> {
         let builds = fs::read_dir(self.0.path().join("cache/ticktax/lab/build"));
         let builds = builds.into_iter().flatten().flatten();

@@ -109,7 +109,7 @@ fn ticktax() -> &'static str {
 struct Running(Child);
 
 impl Running {
-    /// Runs a command above all ordinary programs, of which a machine that builds software may have
+    /// Runs a command above all ordinary programs, because a machine that builds software may have
     /// many.
     fn above(policy: &[&str], command: &[OsString]) -> Result<Self, Failed> {
         let mut chrt = Command::new("chrt");

@@ -9,7 +9,7 @@ use ticktax_model::statement::Statement;
 
 use crate::common::{GAME, complaint, simulate, text, ticktax};
 
-/// Simulates [`GAME`] for 30 s into a recording, in a directory of its own.
+/// Simulates [`GAME`] for 30 s into a recording, in a new directory.
 fn recorded() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
