@@ -122,7 +122,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Ignore errors: a leftover in a temporary folder does no harm.
+        // Ignore errors: a leftover in a temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

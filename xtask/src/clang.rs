@@ -25,7 +25,7 @@ impl Clang {
         })
     }
 
-    /// Compiles `source`, a path relative to the folder `root`, to `object`.
+    /// Compiles `source`, a path relative to the directory `root`, to `object`.
     ///
     /// The compiler runs in `root` and writes `.` instead of its path, because the line information
     /// in the object names the source file.

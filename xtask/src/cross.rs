@@ -210,7 +210,7 @@ pub(crate) fn build_here(package: &str, profile: &str) -> Result<PathBuf, String
     absolute(&root().join(format!("target/{}/{package}", folder_of(profile))))
 }
 
-/// Cargo's output folder for a profile.
+/// Cargo's output directory for a profile.
 fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }

@@ -20,7 +20,7 @@ const STALL: &str = "scenarios/every-30.999-seconds.toml";
 /// Tick rates of the published investigation.
 const RATES: &str = "1000,800,600,500,400,200";
 
-/// Folders of the required Node packages.
+/// Directories of the required Node packages.
 const PACKAGES: [&str; 2] = ["crates/ticktax/tests/browser", "xtask/gallery"];
 
 /// A picture: its name, the report, the selected part, the width of the window, and the theme.

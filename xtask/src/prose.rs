@@ -1,8 +1,9 @@
 //! `cargo xtask prose`: a ceiling on prose that does not read like plain technical English.
 //!
 //! Counts comment blocks, sentences of documents and messages that hold one of the [`PHRASES`] or
-//! open with one of the [`OPENINGS`]. Each folder has a ceiling for each kind in `xtask/prose.txt`,
-//! which may only go down. The count is a thermometer: prose can pass it and still be bad.
+//! open with one of the [`OPENINGS`]. Each directory has a ceiling for each kind in
+//! `xtask/prose.txt`, which may only go down. The count is a thermometer: prose can pass it and
+//! still be bad.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

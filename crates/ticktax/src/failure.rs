@@ -105,7 +105,7 @@ pub(crate) enum Failure {
     /// The recorder failed, or an incident does not exist.
     #[error("{0}")]
     Incidents(String),
-    /// A folder of incidents is unusable.
+    /// The incidents directory is unusable.
     #[error(transparent)]
     IncidentStore(#[from] IncidentStoreError),
     /// A setting cannot be read or restored.

@@ -201,7 +201,7 @@ fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
     own.send_to(words, socket)
 }
 
-/// Error message for a folder without a running recorder.
+/// Error message for a directory without a running recorder.
 fn no_recorder(socket: &impl Display) -> String {
     format!(
         "no recorder listens at {socket}: start `ticktax record`, or choose its folder with --dir"

@@ -1,4 +1,4 @@
-//! Unix sockets whose files are created, given away and removed relative to a folder's handle,
+//! Unix sockets whose files are created, given away and removed relative to a directory's handle,
 //! never through a symbolic link.
 
 use std::ffi::OsStr;
@@ -24,8 +24,8 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds a new socket to a file in the folder. The file has exactly this mode from the start;
-    /// under a strict umask, it first has a stricter one.
+    /// Binds a new socket to a file in the directory. The file has exactly this mode from the
+    /// start; under a strict umask, it first has a stricter one.
     ///
     /// # Errors
     /// I/O errors; `AddrInUse` if the name is taken.

@@ -30,7 +30,7 @@ pub(crate) enum StateFolder {
 }
 
 impl StateFolder {
-    /// Path below the state folder.
+    /// Path below the state directory.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",

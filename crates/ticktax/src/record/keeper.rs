@@ -31,7 +31,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the folder, and indexes recordings that a killed recorder left unindexed.
+    /// Opens the directory, and indexes recordings that a killed recorder left unindexed.
     pub(crate) fn open(
         folder: &Path,
         budget: Budget,

@@ -21,7 +21,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 
 /// Name of the ticktax binary in the guest.
 pub(crate) const COMMAND: &str = "ticktax";
-/// Folder of symbolic links to this binary, one for each program name.
+/// Directory of symbolic links to this binary, one for each program name.
 const NAMES: &str = "/tmp/names";
 /// Number of checks for a message, and the time between two checks.
 const LOOKS: u32 = 1_500;

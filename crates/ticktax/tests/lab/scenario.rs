@@ -36,8 +36,8 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     })
 }
 
-/// Environment variable for the folder of the guest's results. If the folder has results, no guest
-/// boots, so a changed check can be repeated in seconds.
+/// Environment variable for the directory of the guest's results. If the directory has results, no
+/// guest boots, so a changed check can be repeated in seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
 /// The guest's results. After a failure, one test reports the reason, and the others refer to it.

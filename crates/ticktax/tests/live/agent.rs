@@ -34,7 +34,7 @@ use super::fixture::check;
 
 const NOBODY: u32 = 65_534;
 
-/// A folder owned by `nobody`, and the path of a folder to create in it.
+/// A directory owned by `nobody`, and the path of a directory to create in it.
 fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -115,7 +115,7 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     result
 }
 
-/// A copy of the command that every user can run. Dropping the folder removes it.
+/// A copy of the command that every user can run. Dropping the directory removes it.
 fn copy_for_anybody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")

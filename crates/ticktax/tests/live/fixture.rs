@@ -62,7 +62,7 @@ pub(crate) fn as_injector() -> Option<ExitCode> {
     })
 }
 
-/// A temporary folder for recordings.
+/// A temporary directory for recordings.
 pub(crate) struct Place(TempDir);
 
 impl Place {

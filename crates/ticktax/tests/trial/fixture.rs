@@ -28,7 +28,7 @@ pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Fai
     if holds { Ok(()) } else { Err(why().into()) }
 }
 
-/// A folder with the journal of a test.
+/// A directory with the journal of a test.
 pub(crate) struct Place(TempDir);
 
 impl Place {

@@ -59,7 +59,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Runs everything and leaves the results in the current folder.
+/// Runs everything and leaves the results in the current directory.
 pub(crate) fn run() -> Outcome {
     let clocks = clocks()?;
     let mut agent = Agent::start()?;
@@ -111,11 +111,11 @@ pub(crate) fn run() -> Outcome {
     take_facts()
 }
 
-/// Copies the facts files to the current folder, which is flat.
+/// Copies the facts files to the current directory, which is flat.
 fn take_facts() -> Outcome {
     for table in fs::read_dir(FACTS)? {
         let table = table?;
-        // The folder also contains a lock.
+        // The directory also contains a lock.
         if !table.file_type()?.is_dir() {
             continue;
         }

@@ -23,7 +23,7 @@ use crate::programs;
 pub(crate) const VERB: &str = "scenario-guest";
 /// File with the truths by name, as JSON.
 pub(super) const TRUTHS: &str = "truths.json";
-/// Folder of the recorder's incidents. Only files are returned as results.
+/// Directory of the recorder's incidents. Only files are returned as results.
 const INCIDENTS: &str = "/tmp/incidents";
 const REST: Duration = Duration::from_millis(40);
 

@@ -1,4 +1,4 @@
-//! An agent that root starts: which folders and sockets its user gets, and which are refused.
+//! An agent that root starts: which directories and sockets its user gets, and which are refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

@@ -79,8 +79,8 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
 -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
-    // The folder is a separate mount, which becomes read-only while the recorder holds a handle of
-    // it.
+    // The directory is a separate mount, which becomes read-only while the recorder holds a handle
+    // of it.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
@@ -120,7 +120,7 @@ fn is_recording(entry: &fs::DirEntry) -> bool {
         .is_some_and(|extension| extension == "parquet")
 }
 
-/// Runs a script in a separate mount namespace. Its arguments are the folder, the command and a
+/// Runs a script in a separate mount namespace. Its arguments are the directory, the command and a
 /// file for its output lines. Returns the error messages, and the list that it printed as JSON.
 fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, Value), Failed> {
     let Output {
