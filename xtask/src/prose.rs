@@ -244,7 +244,7 @@ fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// The directory to which a file's count belongs: a crate, or the root.
+/// The directory whose count includes this file: a crate, or the root.
 fn folder(path: &str) -> String {
     let mut parts = path.split('/');
     match (parts.next(), parts.next(), parts.next()) {

@@ -171,7 +171,6 @@ impl Keeper {
 }
 
 /// Explains the triggers of `frozen` that have not been reported yet. Returns `None` if all have.
-/// none.
 fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     let FrozenWindow {
         header,

@@ -117,7 +117,7 @@ pub(crate) fn samples_miss(
 
 /// Checks that the statement shows the program's recorded time, and that the time recorded during
 /// its events is the time that the program itself measured there. Returns the program's CPU clock
-/// over its lifetime. That clock is no bound for the recorded times: the kernel charges a thread
+/// over its lifetime. That clock does not bound the recorded times: the kernel charges a thread
 /// from its wake-up on, and charges the preempted thread only until then
 /// (docs/explanation/accounting.md).
 fn its_time_is_accurate(

@@ -344,7 +344,7 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
-    // The counter counts no cycles while the CPU is idle, as it is before the audit.
+    // Before the audit, the CPU is idle, and the counter then counts no cycles.
     assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
@@ -390,7 +390,7 @@ pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
         let (seen, made, within) = within_the_timers(parameters);
         let figures = format!("{parameters}: {seen} of {made} a second, {within} within");
-        // The counter counts no cycles while the CPU is idle, as it is before the audit.
+        // Before the audit, the CPU is idle, and the counter then counts no cycles.
         assert!(seen >= 0.95 * made && made > 1_000.0, "{figures}");
         assert_eq!(within > 0, has_some, "{figures}");
     }
