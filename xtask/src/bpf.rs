@@ -12,9 +12,9 @@ use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
-/// The other objects and their sources: the tracer for old kernels, with the same records; a
-/// program that tests which of the two tracers a kernel accepts; and the counter of dropped
-/// datagrams. The last two share no records.
+/// The other objects and their sources. The tracer for old kernels has the same records. The
+/// program that tests which of the two tracers a kernel accepts, and the counter of dropped
+/// datagrams, share no records.
 const OTHERS: [(&str, &str); 3] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",

@@ -1,7 +1,7 @@
 //! `cargo xtask prose`: a ceiling on prose that does not read like plain technical English.
 //!
-//! Counts comment blocks, sentences of documents and messages that hold one of the [`PHRASES`] or
-//! open with one of the [`OPENINGS`]. Each directory has a ceiling for each kind in
+//! Counts the comment blocks, document sentences and messages that contain one of the [`PHRASES`]
+//! or start with one of the [`OPENINGS`]. Each directory has a ceiling for each kind in
 //! `xtask/prose.txt`, which may only go down. The count is a thermometer: prose can pass it and
 //! still be bad.
 

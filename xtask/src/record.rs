@@ -359,8 +359,8 @@ impl Types {
         Ok(text)
     }
 
-    /// Whether a variable set by the loader is read anew each time: `volatile const`, in either
-    /// order.
+    /// Whether a variable is read again on each use, because the loader sets it: `volatile const`,
+    /// in either order.
     fn is_volatile(&self, variable: &Var) -> Result<bool, Fault> {
         let mut of = self.btf.resolve_chained_type(variable)?;
         loop {
@@ -417,7 +417,7 @@ impl Types {
             .collect()
     }
 
-    /// The only type with this name. Fails if there are several.
+    /// The only type called `name`. Fails if there is not exactly one.
     fn only(&self, name: &str) -> Result<Type, Fault> {
         let types = self.btf.resolve_types_by_name(name)?;
         let mut fitting = types

@@ -15,7 +15,7 @@ struct Tier {
     name: &'static str,
     /// Test programs, each with its package.
     programs: &'static [(&'static str, &'static str)],
-    /// Prefix of the names of the tests.
+    /// Prefix of the tests' names.
     filter: &'static str,
     /// Builds or installs what the tests need.
     prepare: fn() -> Result<(), String>,

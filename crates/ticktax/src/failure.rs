@@ -99,7 +99,7 @@ pub(crate) enum Failure {
     /// The comparison failed.
     #[error(transparent)]
     Compare(#[from] CompareError),
-    /// The comparison of lists of numbers failed.
+    /// The comparison of two lists of numbers failed.
     #[error(transparent)]
     Numbers(#[from] NumbersError),
     /// The recorder failed, or an incident does not exist.

@@ -23,7 +23,7 @@ pub(crate) use page::HtmlFile;
 /// All formats, in the order of their options.
 const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlFormat];
 
-/// A file format for rows.
+/// A file format that rows can be written in.
 pub(crate) trait FileFormat: Sync {
     /// The option on the command line, without the dashes.
     fn option(&self) -> &'static str;
@@ -51,7 +51,7 @@ pub(crate) struct Finished {
     pub(crate) warning: Option<String>,
 }
 
-/// Why a file of rows could not be written, as one line that names the file.
+/// Why a row file could not be written. The text is one line and names the file.
 #[derive(Debug)]
 pub(crate) struct RowFileError(String);
 
@@ -76,7 +76,7 @@ impl fmt::Display for RowFileError {
 
 impl std::error::Error for RowFileError {}
 
-/// A file format for rows.
+/// A registered file format.
 #[derive(Clone, Copy)]
 pub(crate) struct RowFormat(&'static dyn FileFormat);
 

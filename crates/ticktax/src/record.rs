@@ -62,7 +62,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
             ignore,
         ))
     });
-    // Close the index also after an error, so that it holds the end time.
+    // Close the index even after an error, so that it contains the end time.
     let incidents = keeper.count();
     let lost = keeper.close(terminal);
     let (elapsed, status) = recorded?;
@@ -79,7 +79,8 @@ pub(crate) struct Ends<'a> {
     pub(crate) interrupt: &'a Interrupt,
     /// A time of `CLOCK_MONOTONIC`.
     pub(crate) until: Option<Nanos>,
-    /// The end of all watched programs, if only frames of programs are watched.
+    /// Whether to stop once all watched programs have exited. Set if only frames of programs are
+    /// watched.
     pub(crate) with_programs: bool,
 }
 

@@ -63,7 +63,8 @@ pub(crate) fn show(
     let mut files = output::begin(showing.files, showing.output)?;
     let is_part = showing.selection.part.is_some();
     let selected = std::mem::take(&mut showing.selection).apply(&mut recording)?;
-    // Lost datagrams are known only for the whole recording, so a part of it is shown as CPU time.
+    // Lost datagrams are known only for the recording as a whole, so a part of it is reported as
+    // CPU time.
     let is_of_packets = matches!(selected.header().paced, Some(Paced::Packets(_)));
     let mut analysis = if is_part && is_of_packets {
         RecordingAnalysis::audit(selected.header())

@@ -37,7 +37,7 @@ impl SocketFile {
     ) -> io::Result<(OwnedFd, Self)> {
         let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let mode = Mode::from_bits_truncate(mode);
-        // Linux gives the file the mode of the socket minus the umask. The umask belongs to all
+        // The mode of the file is that of the socket minus the umask. The umask applies to all
         // threads, so it cannot be changed here.
         fchmod(&socket, mode)?;
         let address = UnixAddr::new(&through_handle(&folder, name))?;
@@ -77,7 +77,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let facts = socket_facts(&self.folder, &self.name);
         if facts.is_some_and(|facts| self.is_same(&facts)) {
-            // If it cannot be removed, the next process that listens there removes it.
+            // Ignore errors: the next process that listens on this path removes the file.
             let _ = self.folder.remove(&self.name);
         }
     }

@@ -16,7 +16,7 @@ use nix::unistd::geteuid;
 
 use crate::failure::Failure;
 
-/// File name of the journal of changed settings, in [`StateFolder::Knobs`].
+/// File name of the journal that lists changed settings, in [`StateFolder::Knobs`].
 const KNOB_JOURNAL: &str = "knobs.journal";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl StateFolder {
     }
 }
 
-/// Path of the journal of changed settings: the one given, or the default.
+/// Path of that journal: the one given, or the default.
 ///
 /// # Errors
 /// Those of [`StateFolder::path`].

@@ -35,7 +35,7 @@ use crate::progress::{Extent, Progress};
 use crate::state;
 use crate::terminal::{Terminal, require_writable};
 
-/// Default length of a run that watches a process.
+/// Default length of a run when a process is watched.
 const RUN_LENGTH: Nanos = Nanos::from_secs(5);
 
 pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -164,8 +164,8 @@ pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// Describes where the trial runs. ticktax's own binary also serves as its watchdog, and becomes
-/// its command.
+/// Describes the trial's surroundings. ticktax's own binary also serves as the watchdog, and
+/// becomes the command.
 fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {

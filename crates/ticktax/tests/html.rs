@@ -261,7 +261,7 @@ const ON_KERNELS: &str = r#"{
     "remarks": []
 }"#;
 
-/// One kernel that was compiled, and one from the cache.
+/// A kernel that was compiled, and one that was in the cache.
 const BUILT: &str = r#"{
     "source": "<b>linux-source", "config": "rt.config",
     "kernels": [

@@ -1,7 +1,7 @@
 //! Runs `docs/tutorial.md` as a reader would: runs every block, and checks that the output names
 //! the culprit.
 //!
-//! It traces the kernel and needs two CPUs; otherwise it is reported as ignored.
+//! The test traces the kernel and needs two CPUs. Without them, it is reported as ignored.
 
 use std::env;
 use std::fs;
@@ -88,7 +88,7 @@ fn tutorial() -> Result<(), Failed> {
     }
 }
 
-/// Bounds of the 95 % interval of the change in waiting per second, in percentage points.
+/// The 95 % interval for the change in waiting per second, in percentage points.
 fn interval(proof: &str) -> Option<(f64, f64)> {
     let mut lines = proof.lines();
     let line = lines.find(|line| line.contains("waited, per second"))?;

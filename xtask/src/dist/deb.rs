@@ -1,5 +1,5 @@
-//! Builds a Debian package (deb(5)): an `ar` archive of a version, a tarball that describes the
-//! package, and a tarball of its files.
+//! Builds a Debian package (deb(5)), which is an `ar` archive with a format version, a tarball
+//! about the package, and a tarball of its files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -28,7 +28,7 @@ const ARM64: Target = TARGETS[1];
 /// A kernel to build.
 pub(super) struct Build {
     pub(super) target: Target,
-    /// Name of the kernel and of its configuration file.
+    /// Name of the kernel, and of its configuration file.
     variant: &'static str,
     source: &'static str,
     /// Differences from the lab's configuration fragment.

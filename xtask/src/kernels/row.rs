@@ -31,7 +31,7 @@ pub(super) struct Truth {
     pub(super) interrupts: Value,
 }
 
-/// One kernel.
+/// The results of one kernel.
 pub(super) struct Row {
     kernel: String,
     outcome: Result<Seen, String>,

@@ -1,4 +1,4 @@
-//! Lists of all variants of a type must be complete.
+//! Checks that lists of an enum's variants are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o660);
         let file = endpoint.serve(Hosts::Loopback, |_| b"page".to_vec());
         let file = file.unwrap().expect("a file");
-        // Any `Host` is accepted here.
+        // A Unix socket accepts any `Host`.
         let mut stream = UnixStream::connect(&path).unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n";
         stream.write_all(request).unwrap();

@@ -1,8 +1,8 @@
 //! Seccomp filter that the agent installs once all BPF programs are attached.
 //!
-//! It is a second line of defence. The agent has no rights by then, so these calls would only help
-//! an attacker who has taken it over. A list of forbidden calls stays correct when the C library
-//! starts to use another call; a list of allowed calls would not.
+//! The filter is a second line of defence. The agent has no rights by then, so these calls would
+//! only help an attacker who has taken it over. A list of forbidden calls stays correct when the C
+//! library starts to use another call; a list of allowed calls would not.
 //!
 //! Kernels since 5.11 remember which calls a filter always allows, so those cost almost nothing.
 

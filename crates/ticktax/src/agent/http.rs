@@ -128,12 +128,12 @@ fn is_loopback_address(address: IpAddr) -> bool {
 pub(super) enum Request {
     /// The metrics.
     Metrics {
-        /// Whether the client wants only the headers, as with `HEAD`.
+        /// Whether to send only the headers, as `HEAD` requests.
         head: bool,
         /// The format that the client accepts.
         format: PageFormat,
     },
-    /// The page that points to the metrics.
+    /// The front page, which links to the metrics.
     Root,
     /// An unknown path.
     Unknown,

@@ -232,8 +232,7 @@ impl Agent {
     }
 }
 
-/// Search for periodic incidents. It is repeated every hour and at the end, if there are new
-/// incidents.
+/// Searches for periodic incidents every hour and at the end, if there are new incidents.
 #[derive(Default)]
 struct Beats {
     /// Number of incidents when they were last searched.

@@ -1,4 +1,4 @@
-//! Arguments of `--vary` that are not settings of the model.
+//! Values of `--vary` other than the model's settings.
 
 use ticktax_experiment::vary::{Vary, VaryError};
 use ticktax_lab::kernel::Wanted;

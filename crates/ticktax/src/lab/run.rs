@@ -1,4 +1,4 @@
-//! `ticktax lab run`: runs a verb in a guest and reports its recording here.
+//! `ticktax lab run`: runs a verb in a guest and reports the guest's recording on this machine.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,8 +23,8 @@ use crate::progress::{Extent, Progress};
 use crate::report::{self, Showing};
 use crate::terminal::{Terminal, require_writable};
 
-/// Output file for the page that the guest prints. It is not sent back, because the host renders
-/// its own.
+/// Output file for the text that the guest prints. It is not sent back, because the host renders
+/// the recording itself.
 const PAGE: &str = "/tmp/page";
 
 /// Arguments that make the verb leave its recording in the guest's directory.

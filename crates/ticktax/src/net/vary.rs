@@ -24,7 +24,7 @@ use crate::progress::Extent;
 use crate::terminal::{Terminal, require_writable};
 use crate::trial::drawn_seed;
 
-/// Default length of a run.
+/// Default length of one run.
 const RUN: Nanos = Nanos::from_millis(300);
 const BLOCKS: u64 = 5;
 /// Approximate overhead of a run: creating namespaces, loading the tracer and stopping.
@@ -217,7 +217,7 @@ struct Pilot {
     blocks: u64,
 }
 
-/// The runs of complete blocks.
+/// The runs of the complete blocks.
 struct Measured {
     runs: Vec<MeasuredRun>,
     blocks: u64,

@@ -120,7 +120,7 @@ fn hear_signals(mut signals: Signals, post: &Post) {
         if signal == SIGUSR1 {
             post.send(TriggerKind::Signal, String::new());
         } else {
-            // The `Interrupt` handles the signal; here it only wakes the recorder.
+            // `Interrupt` handles the signal. This only wakes the recorder.
             post.waker.wake();
         }
     }

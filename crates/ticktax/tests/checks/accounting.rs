@@ -17,7 +17,7 @@ const NAMED_FROM: f64 = 0.002;
 /// other thread's wake-up to the switch. It is about 10 µs on most machines.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
-/// Resolution of the kernel's columns, which count hundredths of a second.
+/// Resolution of the kernel's CPU times, which are in hundredths of a second.
 const COLUMN: Nanos = Nanos::from_millis(10);
 
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@ use super::{Recorded, Tolerance, check};
 /// Upper bound for the time to read the kernel's counters.
 const READING: Nanos = Nanos::from_millis(20);
 
-/// The largest number of `starts` within any interval of this length.
+/// The largest number of `starts` within any interval `length` long.
 fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     starts.sort_unstable();
     let until = |start: Nanos| starts.partition_point(|&other| other < start + length);

@@ -39,8 +39,8 @@ pub(crate) fn fifo_thread(
     let (time, _) = recorded.sum(|span, source| {
         source.kind == Kind::Task && is_during(span, truth) && is_of_thread(source, truth.tid)
     });
-    // Nothing preempts this thread, so it was on its CPU during each spin. The thread's CPU clock
-    // would be too low if the hypervisor reports stolen time, which the kernel excludes.
+    // Nothing preempts this thread, so it was on its CPU during each spin. Its CPU clock would be
+    // too low, because the kernel excludes stolen time from it if the hypervisor reports any.
     tolerance.time("the thread", time, measured(truth, "CLOCK_MONOTONIC")?)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn softirq_load(
     tolerance.count("NET_RX softirqs", count, truly)
 }
 
-/// Number of expiries of the timer function `name` in interrupts.
+/// How many times the timer function `name` expired in interrupts.
 fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Irq && &*source.detail == name

@@ -187,8 +187,8 @@ pub(crate) fn softirqs_name_the_interrupted_thread(
     Ok(())
 }
 
-/// Whether an incident is a wait of the thread named `victim`, with the process `culprit` running
-/// for most of the stall.
+/// Whether the thread named `victim` waits in this incident, and the process `culprit` runs for
+/// most of the stall.
 pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nanos) -> bool {
     let ran = incident["ran"].as_array().into_iter().flatten();
     let own = ran.filter(|ran| {
@@ -212,9 +212,9 @@ fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)
     pairs.find(|(_, reading)| reading.began >= trigger.time)
 }
 
-/// Checks that each trigger is about a frame that the loop itself measured as a period late. The
-/// frame found may also be the next one: the loop may get its CPU just before a slot ends, and read
-/// the clock after that.
+/// Checks that each trigger is about a frame that the loop measured as a period late. The trigger
+/// may instead be about the frame after that one, if the loop got its CPU before a slot ended but
+/// read the clock after that.
 pub(crate) fn frames_were_lost<'a>(
     readings: &[Reading],
     period: Nanos,

@@ -32,11 +32,11 @@ pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 /// Allowed difference between a figure and the truth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
-    /// Allowed error of a time, as a share of the truth.
+    /// Allowed error in times, as a share of the truth.
     pub(crate) time_share: f64,
-    /// Allowed error of a count, as a share of the truth.
+    /// Allowed error in counts, as a share of the truth.
     pub(crate) count_share: f64,
-    /// Allowed error of a count, as a number of events at either end of a disturbance.
+    /// Allowed error in counts, in events at either end of a disturbance.
     pub(crate) events: f64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Faile
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Fails with `why` unless `holds`.
+/// Fails with the message from `why` unless `holds` is true.
 pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(why().into()) }
 }

@@ -52,7 +52,7 @@ pub(crate) fn is_during(span: &Span, truth: &Truth) -> bool {
     span.cpu == truth.cpu && span.start >= truth.start && span.end() <= truth.end
 }
 
-/// Whether a source is an interrupt or softirq itself rather than a function within it.
+/// Whether a source is an entire interrupt or softirq rather than a function within it.
 pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
     source.kind == kind && &*source.name == name && source.detail.is_empty()
 }

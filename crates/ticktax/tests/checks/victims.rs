@@ -1,4 +1,4 @@
-//! Checks of a followed program's times, with disturbances of known size.
+//! Checks of a watched program's times, with disturbances of known size.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;

@@ -385,7 +385,7 @@ fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
 }
 
 /// Checks that pseudo-NMIs are recorded even within another interrupt. Without the parameter, the
-/// same kernel has none there.
+/// same kernel records none within interrupts.
 pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
         let (seen, made, within) = within_the_timers(parameters);

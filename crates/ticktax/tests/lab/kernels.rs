@@ -59,7 +59,8 @@ type Booted = OnceLock<Result<TempDir, String>>;
 /// Test tier of the additional kernels.
 pub(crate) const TIER: &str = "kernels";
 
-/// The tests on all kernels. Kernels that cannot boot here are ignored with a printed reason.
+/// Creates the tests of all kernels. Kernels that cannot boot on this machine are ignored, and the
+/// reason is printed.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kernel in [OLD].into_iter().chain(OTHERS) {

@@ -18,13 +18,13 @@ use ticktax_model::statement::Statement;
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 
-/// The text of a file that the guest wrote.
+/// The text of the guest's file `name`.
 fn guest_text(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The JSON lines of a file that the guest wrote.
+/// The JSON lines of the guest's file `name`.
 fn lines(outcome: &Outcome, name: &str) -> Vec<Value> {
     let text = guest_text(outcome, name);
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -97,7 +97,7 @@ impl Caught {
         let incident = &line["incident"];
         assert_eq!(incident["kind"], "wait", "{stall} {line}");
         assert_eq!(incident["thread"]["name"], guest::VICTIM, "{stall} {line}");
-        // Only one thread of the injector's process ran there: the one that preempted the victim.
+        // Only one thread of the injector ran during the stall: the one that preempted the victim.
         let most = Self::number(&incident["ran"][0], "time_ns");
         assert_eq!(
             incident["ran"][0]["pids"][0], stall["pid"],
@@ -242,7 +242,7 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     }
 }
 
-/// Sum of the values of `series` in the metrics.
+/// Sum of a series' values in the metrics.
 fn sum_of(page: &str, series: &str) -> f64 {
     let lines = page.lines().filter(|line| line.starts_with(series));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());

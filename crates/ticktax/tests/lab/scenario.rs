@@ -125,7 +125,7 @@ impl Scenario {
     }
 }
 
-/// Output of a `ticktax` command on this machine for a file of the guest.
+/// Runs `ticktax` on this machine with one of the guest's files. Returns its output.
 fn ticktax_output(arguments: &[&str], file: &Path) -> Result<Vec<u8>, Failed> {
     let output = ticktax().args(arguments).arg(file).output()?;
     check(output.status.success(), || complaint(&output))?;

@@ -15,7 +15,7 @@ use ticktax_model::{Cpu, Nanos};
 use super::checks::accounting::{self as checks, accounting, line};
 use super::fixture::{Place, Recorded, check, injector, statement, ticktax};
 
-/// Allowed error of a share of the time.
+/// Allowed error in shares of the time.
 const POINTS: f64 = 0.005;
 
 struct Audited {

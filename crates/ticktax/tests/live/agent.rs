@@ -167,7 +167,7 @@ fn complaint(command: &mut Command) -> Result<String, Failed> {
     Ok(errors)
 }
 
-/// The rows of a table of accounts: CPU, time in ns, count.
+/// Reads an accounts table. Each row has a CPU, a time in ns and a count.
 fn rows(table: &Path) -> Result<Vec<(i64, i64, i64)>, Failed> {
     let all = facts_rows(table)?;
     let number = |row: &Row, name: &str| {

@@ -1,4 +1,4 @@
-//! Audits for the tests: of a disturbance, of nothing, or as another user.
+//! Audits of disturbances, for the tests.
 
 use std::env;
 use std::ffi::OsString;

@@ -28,8 +28,8 @@ fn plain(mtu: u32) -> Link {
     Link::Veth { mtu, shaping: None }
 }
 
-/// Checks that the accounts of both ends and of the kernel add up to the time between the first and
-/// the last byte, and that the threads' times fit their CPU clocks.
+/// Checks that the accounts of both ends and of the kernel add up to the time from the first byte
+/// to the last, and that the threads' times fit their CPU clocks.
 pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     for arguments in [&[][..], &["--udp"], &["--size", "64"], &["--soak"]] {
         let statement = pair(arguments)?;

@@ -85,7 +85,7 @@ pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> 
         format!("{slots} slots of {due}: {figures:#?}")
     })?;
     let work = figures.work.ok_or("no work")?;
-    // Others preempt some of the frames on a shared machine.
+    // On a shared machine, other programs preempt the loop during some frames.
     let median = work.quantile(0.5).ok_or("no median")?;
     check((median.0 - 2_000_000).abs() < 200_000, || {
         format!("{work:#?}")

@@ -83,8 +83,8 @@ fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
         .ok_or("no packet woke a thread")?)
 }
 
-/// Rows about one thread and about the disturbing threads of this process, collected independently
-/// of the analysis.
+/// Rows about one thread, and about the threads of this process that disturb it, collected
+/// independently of the analysis.
 #[derive(Default)]
 struct ByHand {
     begin: Nanos,

@@ -249,8 +249,8 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 
 pub(crate) fn packets_that_take_long_are_named() -> Result<(), Failed> {
     let place = Place::new();
-    // The softirq takes nearly all of a third of a CPU. That is a tenth of the used time even if
-    // other programs use all the rest.
+    // The disturbance uses a third of the CPU, nearly all of it in the softirq. That is a tenth of
+    // the used time even if other programs use all the rest.
     let schedule = Schedule::every(Nanos::from_millis(3), Nanos::from_millis(1));
     let _filter = backup(Disturbance::Filter, schedule, &place)?;
     shows(

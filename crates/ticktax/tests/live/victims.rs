@@ -1,4 +1,4 @@
-//! Audits of a program with disturbances of known size.
+//! Audits of one program, with disturbances of known size.
 
 use std::env;
 use std::fs;
@@ -280,7 +280,7 @@ impl Drop for MemoryLimit {
     }
 }
 
-/// Checks that a program that reads and writes more than its cgroup's limit reclaims memory itself.
+/// Checks that a program that reads and writes more than its cgroup's limit has to reclaim memory.
 pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
     let Some(limit) = MemoryLimit::new()? else {
         return Ok(());

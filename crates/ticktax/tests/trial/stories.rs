@@ -1,4 +1,4 @@
-//! Runs the stories of `docs/reference/try.md` as written there.
+//! Runs the examples of `docs/reference/try.md`, called stories, exactly as written there.
 
 use std::fs;
 use std::path::Path;

@@ -25,7 +25,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// One second on one CPU.
+    /// Describes a recording of one CPU for one second.
     fn new() -> Self {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
         header.coverage.attached = Hook::ALL.to_vec();
@@ -300,7 +300,7 @@ fn a_long_header() {
     check_recording("header", &recording);
 }
 
-/// Replaces the last occurrence of `old` in a file by the same number of bytes.
+/// Replaces the last occurrence of `old` in a file. `new` has the same length.
 fn replace(path: &Path, old: &str, new: &str) {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(path).unwrap();

@@ -35,7 +35,7 @@ impl Subject {
     }
 }
 
-/// A copy of a journal, made while its session had turned a child into a batch job.
+/// Copies a journal while its session has turned a child into a batch job.
 fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     let (original, copy) = (folder.join("original"), folder.join("copy"));
     let (from, to) = (original.clone(), copy.clone());

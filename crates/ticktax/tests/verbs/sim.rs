@@ -136,7 +136,7 @@ fn other_rates_and_rules_have_the_expected_effect() {
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
-    // This rule loses the lateness of each frame.
+    // With this rule, the lateness of each frame is lost.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
@@ -378,7 +378,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
     let own = statement_of_loop.cpu.readings.first().unwrap();
     let cores = own.time.share_of(own.elapsed);
     assert!((cores - value(row, Measure::Cpu)).abs() < 1e-9, "{cores}");
-    // The spans are recorded as well.
+    // The recording contains the spans as well.
     let statement: Statement =
         serde_json::from_slice(&report(&["--audit", "--format", "json"])).unwrap();
     assert!(statement.balance.balances());

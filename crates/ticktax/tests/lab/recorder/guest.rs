@@ -29,21 +29,21 @@ use crate::inside::COMMAND;
 
 /// The argument that selects this job.
 pub(crate) const VERB: &str = "recorder-guest";
-/// The stalls that the guest made, one JSON line each.
+/// File with the stalls that the guest made, as one JSON line each.
 pub(super) const STALLS: &str = "stalls.jsonl";
-/// The outcome, in JSON.
+/// File with the agent's exit code, the clock offsets and the end times, in JSON.
 pub(super) const ENDED: &str = "ended.json";
-/// The agent's metrics at its end.
+/// File with the metrics just before the agent stops.
 pub(super) const PAGE: &str = "page.txt";
-/// Prefix of the names of facts files; the table follows.
+/// Prefix of each facts file's name. The table name follows.
 pub(super) const FACTS_FILE: &str = "facts.";
-/// The agent's messages.
+/// File with the agent's messages.
 pub(super) const SAID: &str = "agent.txt";
-/// The thread that is delayed.
+/// Name of the thread that is delayed.
 pub(super) const VICTIM: &str = "held-up";
 /// Length of each stall, three times the trigger's threshold.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
-/// Change of the wall clock.
+/// How far the wall clock is set forward and back.
 pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 
 /// Paths of the agent's incidents and metrics.

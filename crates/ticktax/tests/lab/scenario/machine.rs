@@ -1,4 +1,4 @@
-//! The audit of the machine, with every kind of disturbance that is possible on one CPU.
+//! The audit of the machine, with every kind of disturbance that one CPU allows.
 
 use libtest_mimic::Failed;
 use ticktax_model::advice::Advice;
@@ -14,7 +14,7 @@ use crate::checks::disturbances::{self, counted, is_of_thread};
 use crate::checks::recorded::{is_during, is_frame};
 use crate::checks::{Tolerance, beats, check, counters, coverage};
 
-/// Allowed error of a time, as a share of the recording's length.
+/// Allowed error in times, as a share of the recording's length.
 const POINTS: f64 = 0.000_5;
 const GUEST: Tolerance = Tolerance::GUEST;
 
@@ -151,7 +151,8 @@ fn irq_work(scenario: &Scenario) -> Result<(), Failed> {
     let (_, count) = recorded
         .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Irq, &truth.account));
     let kernels = counted(truth, "/proc/interrupts IRQ work interrupts")?;
-    // The kernel sends a few itself, and one of them may come before its count is read.
+    // The kernel also sends a few such interrupts, and one of them may come before its count is
+    // read.
     let few = |least: u64| (least..least + 4).contains(&count);
     check(
         truth.events > 100 && few(truth.events) && few(kernels),

@@ -23,7 +23,7 @@ pub(crate) const COMPETITOR: &str = "competitor";
 pub(crate) const STOPPED: &str = "stopped";
 /// Truth of the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
-/// Number of programs that the victim starts at its end.
+/// Number of programs that the victim starts just before it exits.
 pub(crate) const CHILDREN: u64 = 8;
 
 pub(crate) const TRIGGERS: [&str; 5] = [
@@ -52,7 +52,7 @@ pub(crate) const MARK: &str = "after the stalls";
 
 /// A disturbance, and the name of its program.
 pub(crate) struct Injected {
-    /// Name of the program and of its truth. The kernel keeps 15 characters.
+    /// Name of the program and of its truth. The kernel keeps only 15 characters of it.
     pub(crate) name: &'static str,
     pub(crate) plan: Plan,
 }

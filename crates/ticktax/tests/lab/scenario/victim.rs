@@ -192,8 +192,8 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // The victim itself, one child per block, one child under each quota, and the children at its
-    // end.
+    // The victim, one child per block, one child per quota, and the children that it starts before
+    // it exits.
     let blocks = scenario.truth("own-block")?.events;
     let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)

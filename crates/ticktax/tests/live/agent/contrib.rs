@@ -74,7 +74,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         check(is_whole, || panel.to_string())?;
     }
     let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
-    // Noise is the sum of all classes of kernel work.
+    // Noise is all kernel work, so it is the sum of these classes.
     let classes = Class::ALL
         .into_iter()
         .filter(|class| class.is_kernel_work());

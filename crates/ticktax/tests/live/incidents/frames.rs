@@ -1,4 +1,4 @@
-//! Lost frames of a loop that reads the clock itself.
+//! Lost frames of a loop that measures its own frames.
 
 use std::fs;
 use std::process::{Child, Command};

@@ -1,4 +1,4 @@
-//! Each kind of trigger, with a disturbance of known length.
+//! Each kind of trigger, tested with a disturbance of known length.
 
 use std::fs;
 use std::process::Command;
