@@ -1,4 +1,4 @@
-//! Chores of the project, run as `cargo xtask …`.
+//! Project chores, run as `cargo xtask …`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,6 +1,6 @@
 //! `cargo xtask timeline`: measures timeline pages of one and ten million spans: time to write
-//! them, and time and memory in Chromium, next to speedscope. Prints tables for docs/benchmarks.md.
-//! It takes ten minutes and requires Node and Chromium.
+//! them, and time and memory in Chromium, compared with speedscope. Prints tables for
+//! docs/benchmarks.md. It takes ten minutes and requires Node and Chromium.
 
 use std::fmt::Write;
 use std::fs;

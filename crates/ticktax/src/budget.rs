@@ -138,7 +138,7 @@ impl Memory {
         Some(Self { statm, page_size })
     }
 
-    /// Resident bytes.
+    /// Resident memory, in bytes.
     fn resident(&self) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.read_at(&mut text, 0).ok()?;

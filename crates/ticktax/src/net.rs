@@ -331,7 +331,7 @@ fn drive(
     }
 }
 
-/// Ends the traffic on Ctrl-C, and updates the progress bar.
+/// Stops the traffic after Ctrl-C, and updates the progress bar.
 pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     if interrupt.signal().is_some() {
         traffic.stop();

@@ -75,9 +75,9 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
 
 /// Conditions that end a recorder.
 pub(crate) struct Ends<'a> {
-    /// A signal.
+    /// Ends the recorder on a signal.
     pub(crate) interrupt: &'a Interrupt,
-    /// A time of `CLOCK_MONOTONIC`.
+    /// Ends the recorder at this time of `CLOCK_MONOTONIC`.
     pub(crate) until: Option<Nanos>,
     /// Whether to stop once all watched programs have exited. Set if only frames of programs are
     /// watched.

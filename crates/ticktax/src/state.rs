@@ -60,7 +60,7 @@ impl StateFolder {
     }
 }
 
-/// Path of that journal: the one given, or the default.
+/// Path of the journal that lists changed settings: the one given, or the default.
 ///
 /// # Errors
 /// Those of [`StateFolder::path`].

@@ -385,8 +385,9 @@ fn run_check(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     }
 }
 
-/// Threads and interrupts of two CPUs with a million spans, whose lengths vary as in a real
-/// recording. With equal lengths, the file is so small that its page exceeds the memory budget.
+/// Checks the page for a million spans, of threads and interrupts on two CPUs. Their lengths vary as
+/// in a real recording. With equal lengths, the recording would be so small that its page exceeds
+/// the memory budget.
 fn large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (recording, page) = (

@@ -9,7 +9,7 @@ use ticktax_report::incident_line;
 
 use crate::failure::Failure;
 
-/// Identifier of each line.
+/// Program name in each log line.
 const NAME: &str = "ticktax";
 
 /// Destination of log lines.

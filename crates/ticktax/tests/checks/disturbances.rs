@@ -60,7 +60,7 @@ pub(crate) fn softirq_load(
     tolerance.count("NET_RX softirqs", count, truly)
 }
 
-/// How many times the timer function `name` expired in interrupts.
+/// Number of times the timer function `name` expired in interrupts.
 fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Irq && &*source.detail == name

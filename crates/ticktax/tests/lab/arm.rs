@@ -28,7 +28,7 @@ pub(crate) const KERNEL: &str = "linux-image-cloud-arm64";
 /// A kernel that `cargo xtask kernels pseudo-nmi` builds. Debian's kernels lack pseudo-NMIs.
 pub(crate) const PSEUDO_NMI: &str = "hz250+pseudo-nmi+arm64";
 
-/// Debian's newest kernels for stable systems.
+/// The newest kernels in Debian's backports.
 pub(crate) const NEWEST: [&str; 2] = [
     "trixie-backports:linux-image-cloud-amd64",
     "trixie-backports:linux-image-cloud-arm64",
@@ -241,7 +241,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
 
-/// Where the stops of a guest appear in the recording.
+/// A guest's stops, by how they appear in the recording.
 struct Stops {
     /// Lengths of the probe's gaps.
     outside: Vec<Nanos>,

@@ -43,7 +43,7 @@ pub(super) const SAID: &str = "agent.txt";
 pub(super) const VICTIM: &str = "held-up";
 /// Length of each stall, three times the trigger's threshold.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
-/// How far the wall clock is set forward and back.
+/// Step by which the wall clock is set forward and back.
 pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 
 /// Paths of the agent's incidents and metrics.

@@ -180,7 +180,7 @@ pub(crate) fn frame_stall() -> Injected {
     injected("stall-frame", fifo, schedule, 250)
 }
 
-/// The other stalls, one for each trigger.
+/// All stalls except [`frame_stall`], one for each trigger.
 pub(crate) fn stalls() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let once = |length| Schedule::every(ms(300), length);
