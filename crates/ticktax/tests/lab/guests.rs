@@ -244,8 +244,8 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     let text = Format::named("text").unwrap();
     let page = compared("2", "text");
     assert_eq!(page, render(&document, text, &TextStyle::default()));
-    // All cells were compared, including the spinning loops, which reach 35 frames per second on the
-    // kernel and in the model.
+    // All cells were compared, including the spinning loops, which reach 35 frames per second on
+    // the kernel and in the model.
     assert!(page.contains(" of 4 agree"), "{page}");
     let spins = |cell: &&KernelCell| cell.sleep == SleepMethod::Spin;
     let spins: Vec<&KernelCell> = comparison.cells.iter().filter(spins).collect();
