@@ -46,7 +46,7 @@ impl Clang {
     }
 }
 
-/// The command for a tool of the required version: Debian's versioned name, or the plain one.
+/// Command name of a tool in the required version: Debian's versioned name, or the plain one.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
     [format!("{name}-{VERSION}"), name.to_owned()]
         .into_iter()
@@ -59,7 +59,7 @@ pub(crate) fn tool(name: &str) -> Result<String, String> {
         })
 }
 
-/// The major version that a tool reports. `None` if it does not run.
+/// Major version that a tool reports. `None` if the tool does not run.
 fn version(tool: &str) -> Option<u32> {
     let output = Command::new(tool).arg("--version").output().ok()?;
     major(&String::from_utf8_lossy(&output.stdout))

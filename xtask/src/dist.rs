@@ -66,7 +66,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     ))
 }
 
-/// Builds for each of `targets`. Returns a digest and a name for each file.
+/// Builds the release files for each of `targets`. Returns a digest and a name for each file.
 fn release(
     folder: &Path,
     under: &Path,
@@ -109,7 +109,7 @@ fn release(
 }
 
 impl Release {
-    /// Writes the files of one architecture.
+    /// Writes the files for one architecture.
     fn write(&self, built: &Built, texts: &Texts) -> Result<Vec<PathBuf>, String> {
         let binary =
             fs::read(&built.binary).map_err(|error| cannot("read", &built.binary, &error))?;

@@ -111,8 +111,8 @@ fn debian() -> Vec<(Target, String)> {
     all
 }
 
-/// Boots all kernels, or those whose names contain one of `words`. Returns their rows and those of
-/// kernels booted earlier. A table is written if all its rows exist.
+/// Boots all kernels, or those whose names contain one of `words`. Returns the rows of these
+/// kernels, and of kernels booted earlier. A table is written once it has all of its rows.
 pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     let command = build_here("ticktax", "dev")?;
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
@@ -213,7 +213,7 @@ struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Whether this kernel was already booted with this binary.
+    /// Whether this kernel has already been booted with this binary.
     fn is_known(&self, kernel: &str) -> bool {
         let folder = folder_of(kernel);
         let key = fs::read_to_string(folder.join("key"));

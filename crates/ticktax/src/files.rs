@@ -60,7 +60,8 @@ impl RowFileError {
         Self(line.to_string())
     }
 
-    /// The error for `-`: the option needs a file that can be renamed to its final path.
+    /// The error for `-`. The option needs a file, because a finished file is renamed to its final
+    /// path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
             "--{option} needs a file, which standard output is not; one that is called - is ./-"
@@ -121,7 +122,7 @@ impl RowFiles {
         Ok(())
     }
 
-    /// Finishes all files. An error of one does not affect the others.
+    /// Finishes all files. A failure of one file does not affect the others.
     pub(crate) fn finish(self, ended: &RowsEnded<'_>) -> Vec<Result<Finished, RowFileError>> {
         let files = self.0.into_iter();
         files.map(|file| file.finish(ended)).collect()

@@ -97,7 +97,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
     }
 }
 
-/// Prints an incident, and writes an HTML page with the timeline of its recording.
+/// Prints an incident, and writes an HTML page with the timeline of the incident's recording.
 fn put_with_rows(
     document: &Document,
     mut page: HtmlFile,

@@ -22,7 +22,7 @@ pub(crate) struct Selected<'a> {
 }
 
 impl Selection {
-    /// Applies the selection. A subject takes one pass over the rows.
+    /// Applies the selection. If there is a subject, this reads all rows once.
     pub(crate) fn apply(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
         let followed = self.subject.map(|subject| follow(recording, subject));
         let followed = followed.transpose()?;

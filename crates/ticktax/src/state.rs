@@ -39,7 +39,7 @@ impl StateFolder {
         }
     }
 
-    /// The default path. `option` is the option that overrides it, for the error message.
+    /// The default path. `option` is the option that overrides the path, for the error message.
     ///
     /// # Errors
     /// An ordinary user has no home directory.

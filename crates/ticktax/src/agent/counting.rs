@@ -152,7 +152,7 @@ impl Agent {
         self.incidents = Some(incidents);
     }
 
-    /// Writes closed windows. Reports the first failure, and the first success after it.
+    /// Writes closed windows. Reports the first failure, and the first success after a failure.
     pub(super) fn keep_facts(&mut self, windows: &[Window], terminal: &Terminal) {
         let Some(facts) = &mut self.facts else {
             return;

@@ -133,7 +133,7 @@ impl Endpoint {
     }
 }
 
-/// Listens on a Unix socket that its user and group can connect to.
+/// Listens on a Unix socket to which `user` and the user's group can connect.
 fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
     let (folder, name) = socket::split(path)?;
     let folder = match user.user_to_become() {

@@ -91,7 +91,7 @@ impl Watcher {
         }
     }
 
-    /// Number of limitations on this machine.
+    /// Number of limitations that the tracer reported.
     pub(super) fn limitations(&self) -> usize {
         match self {
             Self::Sums(session) => session.started().limitations.len(),

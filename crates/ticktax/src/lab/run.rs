@@ -86,7 +86,8 @@ pub(super) struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Boots the guest and returns the files that it wrote. Ctrl-C and `is_over` end it.
+    /// Boots the guest and returns the files that it wrote. Stops the guest on Ctrl-C, or once
+    /// `is_over` returns true.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,

@@ -237,7 +237,7 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a few blocks to measure their spread, from which the number of blocks follows.
+    /// Runs a few blocks and measures their spread, which determines the number of blocks.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
         // `!seed` gives a different order than the blocks that count.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
@@ -275,7 +275,7 @@ impl Runner<'_> {
         })
     }
 
-    /// Runs this many blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
+    /// Runs `blocks` blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
     fn blocks(&mut self, blocks: u64, seed: u64, what: &str) -> Result<Measured, Failure> {
         let cells = self.factors.factorial().cells();
         let slots = plan(cells.len(), blocks, seed);

@@ -64,7 +64,7 @@ impl Keeper {
         }
     }
 
-    /// Notes that recording ends now. `close` writes it to the index.
+    /// Notes that recording ends now. [`close`](Self::close) writes the end time to the index.
     pub(crate) fn ends(&mut self) {
         self.ended.get_or_insert_with(wall_clock::unix_ms);
     }
@@ -126,7 +126,8 @@ impl Keeper {
         }
     }
 
-    /// One line about an incident: time, number, what happened, and the series that it belongs to.
+    /// Formats a line about an incident: time, number, what happened, and the series that it
+    /// belongs to.
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
@@ -193,7 +194,7 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     Some(analysis.finish(header, sources, at))
 }
 
-/// The series that an incident belongs to, such as "the 3rd since …".
+/// Describes the series that an incident belongs to, such as "the 3rd since …".
 fn series(sheet: &IncidentSheet) -> String {
     let Some(beat) = &sheet.beat else {
         return String::new();

@@ -34,7 +34,7 @@ fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Toler
     }
 }
 
-/// Start times of the spans with these names on `cpu`.
+/// Start times of the spans on `cpu` whose names are in `names`.
 fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
     let spans = recorded.spans.iter().filter(|(span, source)| {
         span.cpu == cpu

@@ -71,7 +71,7 @@ impl Caught {
         })
     }
 
-    /// The triggers within events, each with its event.
+    /// The triggers whose delay lies within an event, each with that event.
     fn injected(&self) -> Vec<(&Trigger, &Event)> {
         let all = self.incidents.iter().flat_map(|(_, triggers)| triggers);
         all.filter_map(|trigger| Some((trigger, self.event(trigger)?)))
@@ -155,7 +155,7 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
     Ok(())
 }
 
-/// Checks that a softirq of this length is caught with the thread that it interrupted.
+/// Checks that a softirq that takes `length` is caught with the thread that it interrupted.
 pub(crate) fn softirqs_name_the_interrupted_thread(
     caught: &Caught,
     length: Nanos,
@@ -200,7 +200,7 @@ pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nano
     incident["kind"] == "wait" && incident["thread"]["name"] == victim && time >= stall.0 * 7 / 10
 }
 
-/// Whether a trigger's delay overlaps this event.
+/// Whether the delay of `trigger` overlaps `event`.
 fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }

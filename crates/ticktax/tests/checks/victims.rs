@@ -60,7 +60,7 @@ pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     its.map(|interferer| interferer.time).sum()
 }
 
-/// Checks that a victim whose child uses up its quota is throttled for as long as its cgroup says.
+/// Checks that a victim whose child uses up the quota is throttled for as long as its cgroup says.
 pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), Failed> {
     let found = time(threads, ThreadState::Throttled);
     check(truth.allows_throttled(found), || {

@@ -26,7 +26,7 @@ fn with(
     }
 }
 
-/// A CPU that was 60 % busy, and that `top` shows as busy for this share of the time.
+/// A CPU that was 60 % busy, but that `top` shows as busy for `share` of the time.
 #[expect(clippy::unnecessary_wraps, reason = "the check of a case is optional")]
 fn shown(share: f64) -> Option<AccountingStatement> {
     let second = Nanos::from_secs(1);

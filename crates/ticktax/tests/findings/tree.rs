@@ -90,7 +90,8 @@ pub(crate) fn header(machine: Machine) -> Header {
 }
 
 impl Case {
-    /// All findings on the machine. It has a kernel release so that its configuration is found.
+    /// All findings on the machine. The machine has a kernel release, so that its configuration is
+    /// found.
     pub(crate) fn found(&self) -> Vec<Finding> {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");

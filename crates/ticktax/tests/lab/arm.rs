@@ -155,7 +155,7 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
 }
 
-/// The QEMU child of this process, once it exists.
+/// The QEMU child of the process `lab`, once it exists.
 fn qemu_of(lab: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     let mut children = children.split_whitespace();
@@ -396,7 +396,7 @@ pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     }
 }
 
-/// The arm64 package from `cargo xtask dist arm64`, if it was built.
+/// Path of the arm64 package from `cargo xtask dist arm64`, or `None` if it was not built.
 fn package() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     let folder = own.ancestors().nth(2)?.join("dist-files");

@@ -68,7 +68,7 @@ impl Place {
         self.0.path().join("linux")
     }
 
-    /// Builds wait as long as this file exists.
+    /// Path of a file that makes builds wait as long as it exists.
     fn hold(&self) -> PathBuf {
         self.0.path().join("hold")
     }

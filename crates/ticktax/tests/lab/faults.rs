@@ -18,7 +18,7 @@ use crate::fixture::{
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Checks that a message is a single line with these words.
+/// Checks that `complaint` is a single line that contains `words`.
 fn one_line(complaint: &str, words: &str) {
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     assert!(complaint.contains(words), "{complaint}");

@@ -170,7 +170,7 @@ pub(crate) fn the_error_of_a_verb_is_printed() {
     assert!(complaint.contains("CPU 7"), "{complaint}");
 }
 
-/// The statement of a case on Debian's kernel, which ticks at 250 Hz.
+/// Compares a case with Debian's kernel, which ticks at 250 Hz. Returns the statement.
 ///
 /// The program is not optimised, and the model ignores its instructions around the sleeps. At 4 ns
 /// per instruction, the loop has 1.0 % fewer frames than predicted, which is the limit; at 2 ns,

@@ -45,7 +45,7 @@ pub(crate) fn files(name: &str) -> (String, String) {
     (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
 }
 
-/// Starts a program under this name.
+/// Starts this binary as the program `name`.
 pub(crate) fn start(name: &str, arguments: &[&str]) -> Outcome<Child> {
     Ok(command(name, arguments)?.spawn()?)
 }

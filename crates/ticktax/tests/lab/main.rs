@@ -168,7 +168,7 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// A test that can run at the same time as others.
+/// Creates a test that can run at the same time as others.
 fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.read().unwrap_or_else(PoisonError::into_inner);

@@ -76,8 +76,8 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
 }
 
-/// Starts a frame every [`FRAME`], skipping missed ones, until its standard input ends. Writes when
-/// each frame was due and when it started.
+/// Starts a frame every [`FRAME`], skipping missed ones, until standard input closes. Writes to
+/// `file` when each frame was due and when it started.
 fn paced(file: &str) -> Result<(), Failed> {
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
@@ -97,7 +97,7 @@ fn paced(file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&readings)?)?)
 }
 
-/// Executes each line of its standard input, and answers each with a byte.
+/// Executes each line of standard input, and answers it with a byte.
 fn victim() -> Result<(), Failed> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;

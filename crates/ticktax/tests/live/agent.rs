@@ -154,7 +154,7 @@ pub(crate) fn without_rights_it_names_the_missing_ones() -> Result<(), Failed> {
     check(errors.contains("CAP_BPF"), || errors.clone())
 }
 
-/// The one-line error of a failing command.
+/// Runs a command that must fail. Returns its one-line error.
 fn complaint(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -10,7 +10,7 @@ use super::fixture::{Place, audit_to, check, ticktax};
 
 const SHORT: Nanos = Nanos::from_secs(5);
 
-/// A thread with this schedule, and what `ticktax beats` finds in a recording of it.
+/// Records a thread with this schedule. Returns its truth and the result of `ticktax beats`.
 fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Truth, BeatStatement), Failed> {
     let disturbance = Disturbance::Fifo { priority: 50 };
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)

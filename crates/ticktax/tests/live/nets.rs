@@ -99,8 +99,8 @@ pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     check(unplaced == 0, || format!("{statement:?}"))
 }
 
-/// Checks that a limited link passes its rate in complete frames under any load, and that its queue
-/// drops and counts every excess datagram.
+/// Checks that a limited link carries complete frames at its rate under any load, and that its
+/// queue drops and counts every excess datagram.
 pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
     const RATE: f64 = 20e6;
     for (arguments, headers) in [
@@ -215,8 +215,8 @@ fn namespaces() -> Result<usize, Failed> {
     Ok(found.len())
 }
 
-/// Checks that no thread is in a namespace and none is mounted by name; the kernel has removed them
-/// with their devices.
+/// Checks that no thread is in a namespace and that no namespace is mounted by name. The kernel has
+/// then removed the namespaces with their devices.
 pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&["net", "pair", "--for", "1h", "--untraced"])
 }

@@ -35,7 +35,7 @@ fn own() -> String {
     env::current_exe().unwrap().display().to_string()
 }
 
-/// Sleeps or works, if this process was started for that.
+/// Sleeps or works, if this process was started as a trial's command.
 fn as_command() -> Option<ExitCode> {
     match &*env::args().nth(1)? {
         AS_SLEEPER => {

@@ -85,7 +85,7 @@ fn span(cpu: u32, start: i64, dur: i64, source: SourceId) -> Span {
     }
 }
 
-/// Runs the command, and returns its output and its peak memory.
+/// Runs ticktax with these arguments. Returns the output and the peak memory.
 fn measured(arguments: &[&str]) -> (Output, u64) {
     let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(arguments)
@@ -107,7 +107,8 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     (output, watch.join().unwrap())
 }
 
-/// Peak memory of a process in bytes, or `None` once it has ended.
+/// Peak memory of a process in bytes, or `None` once the process has exited. `status` is the path
+/// of its status file.
 fn peak(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;

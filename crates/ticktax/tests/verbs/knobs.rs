@@ -207,7 +207,8 @@ fn without_a_journal_there_is_nothing_to_undo() {
     assert!(text(&output.stdout).starts_with("Nothing to undo in "));
 }
 
-/// `try` stops at such a file before it changes anything, and `undo` does not empty it.
+/// `try` refuses a file that is not a journal before it changes anything, and `undo` does not empty
+/// it.
 #[test]
 fn a_recording_named_as_the_journal_stays_unchanged() {
     let folder = TempDir::new().unwrap();

@@ -141,7 +141,7 @@ fn other_rates_and_rules_have_the_expected_effect() {
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
 
-/// Checks that the command fails with this code and one line that contains the hint.
+/// Checks that the command fails with exit code `code` and one line that contains `hint`.
 fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
     let output = ticktax(&[&["sim", "--load", load], arguments].concat());
     let errors = text(&output.stderr);

@@ -159,7 +159,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Waits until the index has this many incidents.
+    /// Waits until the index has `count` incidents.
     fn has_indexed(&mut self, count: usize) -> Outcome {
         let index = Path::new(INCIDENTS).join("index.jsonl");
         self.until(&format!("incident {count} is missing"), || {
@@ -260,7 +260,7 @@ fn step(by: Nanos) -> Outcome {
     )?)
 }
 
-/// Suspends the machine until its battery-backed clock wakes it.
+/// Suspends the machine until the wake alarm of its battery-backed clock.
 fn suspend() -> Outcome {
     let offered = fs::read_to_string("/sys/power/state")?;
     let state = if offered.contains("mem") {

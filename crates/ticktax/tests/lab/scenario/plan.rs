@@ -142,7 +142,7 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
-/// A quota of the victim while others compete: another cgroup is refilled every 10 ms, and a
+/// A quota for the victim while others compete: another cgroup is refilled every 10 ms, and a
 /// real-time thread runs most of the time.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;

@@ -103,7 +103,7 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     GUEST.count("times", count, truth.events)
 }
 
-/// Checks that the victim's throttled time is the sum over its quotas.
+/// Checks that the victim's throttled time is the sum of its throttled times under both quotas.
 fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
@@ -126,7 +126,7 @@ fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     victims::is_held_by_its_own_quota(name, time, truly)
 }
 
-/// Total time, number and maximum of a thread's waits for one reason, within a disturbance.
+/// Total time, number and maximum of a thread's waits for `reason` during a disturbance.
 fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u64, Nanos) {
     let spans = scenario.victim.recorded.spans.iter();
     let is_of_thread_and_reason = |source: &Source| {

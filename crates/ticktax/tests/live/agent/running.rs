@@ -30,7 +30,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts the command under test with these arguments, and waits until it watches.
+    /// Starts `ticktax agent` with these arguments, and waits until it watches.
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, Failed> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("agent");

@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use crate::checks::incidents::{self as checks, Caught};
 use crate::fixture::{Place, check, injector};
 
-/// Runs a plan while a recorder watches for this trigger.
+/// Runs the disturbance of `plan` while a recorder watches for `trigger`.
 fn caught(plan: &Plan, trigger: &str) -> Result<Caught, Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
