@@ -133,7 +133,7 @@ impl Endpoint {
     }
 }
 
-/// Listens on a Unix socket to which `user` and the user's group can connect.
+/// Listens on a Unix socket that `user` and the user's group can connect to.
 fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
     let (folder, name) = socket::split(path)?;
     let folder = match user.user_to_become() {
