@@ -120,6 +120,7 @@ impl Axis {
         &self.name
     }
 
+    /// Kind of the parameter's values.
     pub fn kind(&self) -> Kind {
         self.field.kind()
     }

@@ -70,10 +70,12 @@ pub trait Case: Sync {
     }
 }
 
+/// All published cases.
 pub fn all() -> impl Iterator<Item = &'static dyn Case> {
     CASES.iter().copied()
 }
 
+/// Finds the case called `name`.
 pub fn find(name: &str) -> Option<&'static dyn Case> {
     all().find(|case| case.name() == name)
 }

@@ -115,6 +115,7 @@ pub struct Series {
     /// Whether the column is a count that must be divided by the simulated seconds.
     #[serde(default)]
     pub per_second: bool,
+    /// The rows, in file order.
     pub rows: Vec<Published>,
 }
 

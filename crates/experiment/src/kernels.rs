@@ -33,6 +33,7 @@ pub struct GuestJob {
 pub struct Trial {
     /// Tick rate, in Hz.
     pub hz: u32,
+    /// The job that was run.
     pub job: GuestJob,
     /// What the guest's programs measured.
     pub replay: Replay,

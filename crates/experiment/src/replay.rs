@@ -33,11 +33,13 @@ pub trait Performer {
 /// Results of all threads, with the kernel's counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
+    /// The machine that ran the threads.
     pub machine: Machine,
     /// Elapsed time.
     pub elapsed: Nanos,
     /// CPU time that tick sampling counted as busy, summed over all CPUs (`/proc/stat`).
     pub sampled: Nanos,
+    /// Results of each task.
     pub tasks: Vec<ReplayedTask>,
 }
 

@@ -74,6 +74,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+/// Euclidean norm of a column.
 pub fn norm(column: &[f64]) -> f64 {
     dot(column, column).sqrt()
 }

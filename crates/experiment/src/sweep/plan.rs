@@ -97,6 +97,7 @@ impl Plan {
         &self.file
     }
 
+    /// The grid whose points are run.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }

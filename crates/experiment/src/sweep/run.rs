@@ -29,6 +29,7 @@ const GROUP: usize = 4096;
 /// Simulates one point.
 pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
 
+/// Result of [`begin`].
 pub enum Begun {
     /// There are points to run.
     Ready(Box<Sweep>),
@@ -47,6 +48,7 @@ pub struct Progress {
     pub took: Nanos,
 }
 
+/// How [`Sweep::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// All points are finished.
@@ -123,6 +125,7 @@ impl Sweep {
         self.journal.damaged
     }
 
+    /// The plan of the sweep.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -52,6 +52,7 @@ pub struct MeasuredRun {
     pub block: u64,
     /// Index of the cell.
     pub cell: usize,
+    /// Figures measured in the run.
     pub figures: RunFigures,
 }
 

@@ -24,9 +24,9 @@ const MOST_BYTES: u32 = 1 << 30;
 pub struct Setup {
     /// Transport protocol.
     pub protocol: Protocol,
-    /// Bytes per call. `None` uses the protocol's default.
+    /// Bytes per call, or `None` for the protocol's default.
     pub size: Option<u32>,
-    /// Rate in bits per second, or `Some(None)` for no limit. `None` uses the protocol's default.
+    /// Rate in bits per second, `Some(None)` for no limit, or `None` for the protocol's default.
     pub rate: Option<Option<f64>>,
     /// Duration.
     pub length: Nanos,
@@ -57,6 +57,7 @@ impl Setup {
     }
 }
 
+/// A factor of the table [`FACTORS`].
 #[derive(Debug)]
 pub struct Factor {
     /// Name on the command line.
@@ -480,6 +481,7 @@ impl Chosen {
     }
 }
 
+/// The factors of an experiment and the settings that do not vary.
 #[derive(Debug)]
 pub struct Factors {
     base: Setup,
