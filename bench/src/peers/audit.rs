@@ -1,11 +1,11 @@
-//! Expresses an audit in the terms of its peers.
+//! Expresses the results of an audit in terms of the other tools.
 
 use super::statement::{Attribution, Counts, Noise};
 use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
-/// Counts events while the probes of an audit measured, as osnoise does for its own loop.
+/// Counts the events that occur while the audit's probes measure, as osnoise does for its own loop.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     probes: Vec<ProbeReport>,
@@ -13,7 +13,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter for the recording with this header.
+    /// Creates a counter for the recording with this header.
     pub fn new(header: &Header) -> Self {
         Self {
             probes: header.probes.clone(),
@@ -26,7 +26,7 @@ impl Counter {
         self.counts
     }
 
-    /// The audit in the terms of its peers. `None` if no probe recorded gaps.
+    /// The audit's results in osnoise's terms. `None` if no probe recorded gaps.
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
         let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);
@@ -64,7 +64,8 @@ impl RowSink for Counter {
             probe.cpu == span.cpu && (probe.begin..=probe.end).contains(&span.start)
         };
         let source = sources.get(span.source);
-        // A function inside an interrupt, or a work item inside a thread, is not a separate event.
+        // A function inside an interrupt, or a work item inside a thread, is not an event of its
+        // own.
         if !source.detail.is_empty() || !self.probes.iter().any(measured) {
             return;
         }

@@ -77,8 +77,8 @@ pub(crate) struct Walk {
 pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
-    /// Has neither slack nor rounding. `clock_nanosleep` cannot be stopped, and the kernel rounds up
-    /// the timeouts of `poll`.
+    /// Has neither slack nor rounding. `clock_nanosleep` cannot be stopped, and the kernel rounds
+    /// up the timeouts of `poll`.
     timer: TimerFd,
 }
 
