@@ -83,7 +83,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Starts stress-ng with a directory of its own to write to.
+/// Starts stress-ng with a private directory to write to.
 fn start(
     bench: &Bench,
     stress: &Path,

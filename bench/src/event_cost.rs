@@ -204,7 +204,7 @@ fn contenders() -> Vec<Contender> {
     all
 }
 
-/// Time spent inside the BPF program. Measured in a run of its own, because the kernel's statistics
+/// Time spent inside the BPF program. Measured in a separate run, because the kernel's statistics
 /// take time too.
 fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<f64>, String> {
     if !matches!(

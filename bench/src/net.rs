@@ -133,7 +133,7 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for namespace in [&self.receiver, &self.sender] {
-            // Ignore errors: the namespace may not exist.
+            // Ignore errors: the namespace might not exist.
             let _ = self.ip(&["netns", "delete", namespace]);
         }
     }

@@ -24,9 +24,8 @@ const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
 /// Maximum error of a prediction: this many datagrams or this fraction, whichever is larger.
 const OFF: (u64, f64) = (2, 0.05);
-/// How much longer a receiver's pause may be than the delay that the trace shows, as a fraction.
-/// Beyond that, something that the trace cannot see, such as the hypervisor, delayed the receiver
-/// too.
+/// Largest excess of a receiver's pause over the delay that the trace shows, as a fraction. Beyond
+/// that, something that the trace cannot see, such as the hypervisor, delayed the receiver too.
 const ALONE: f64 = 0.01;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {

@@ -75,13 +75,13 @@ pub struct Ran {
 /// Reason why a tool's output cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// There is no output, or the file with it is missing.
+    /// The tool wrote no output, or the file with it is missing.
     #[error("it printed no {0}")]
     Nothing(&'static str),
     /// A line is not in the expected format.
     #[error("expected {what}, found: {}", line.trim())]
     Line {
-        /// What the line should contain.
+        /// Description of the expected line.
         what: &'static str,
         /// The line.
         line: String,

@@ -15,12 +15,12 @@ use crate::machine::pin;
 /// Prefix of both threads' names.
 pub(crate) const NAME: &str = "bench-p";
 
-/// What a series of round trips took.
+/// CPU time and context switches of a series of round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     /// CPU time used by both threads, which excludes other programs and the hypervisor.
     pub(crate) cpu_time: Nanos,
-    /// How many times the threads left the CPU.
+    /// Number of times that the threads left the CPU.
     pub(crate) switches: u64,
 }
 

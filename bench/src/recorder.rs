@@ -51,7 +51,7 @@ struct Caught {
 /// Lines about incidents with the time at which they appeared, by incident number.
 type Lines = BTreeMap<u64, (Nanos, String)>;
 
-/// How many stalls were caught, and how.
+/// Results for all stalls and incidents.
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
@@ -66,7 +66,7 @@ struct Score {
     wild: Vec<String>,
     /// Delay from the end of each stall until its line appeared, in ms.
     latency: Series,
-    /// The same delay for all incidents, whatever their cause.
+    /// The same delay for all incidents, regardless of their cause.
     lines: Series,
 }
 

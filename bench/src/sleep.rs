@@ -157,7 +157,7 @@ pub(crate) fn run_cyclictest(
     Ok(())
 }
 
-/// Expands the histogram to individual latencies. Those beyond its end count as the maximum.
+/// Expands the histogram to individual latencies. Latencies beyond its end count as the maximum.
 fn latencies(json: &Value) -> Option<Series> {
     let thread = &json["thread"]["0"];
     let mut counts = BTreeMap::new();

@@ -20,7 +20,7 @@ pub(crate) const FLIGHT: Output = Output::Flight {
     entries: 1 << 12,
 };
 
-/// How often the command drains the buffers.
+/// Interval at which the command drains the buffers.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A tracer that counts its rows and discards them.

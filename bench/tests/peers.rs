@@ -105,7 +105,7 @@ fn bench(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command wrote to standard error.
+/// A command's standard error, as text.
 fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -64,8 +64,7 @@ impl RowSink for Counter {
             probe.cpu == span.cpu && (probe.begin..=probe.end).contains(&span.start)
         };
         let source = sources.get(span.source);
-        // A function inside an interrupt, or a work item inside a thread, is not an event of its
-        // own.
+        // A function inside an interrupt, or a work item inside a thread, is not a separate event.
         if !source.detail.is_empty() || !self.probes.iter().any(measured) {
             return;
         }

@@ -62,11 +62,11 @@ pub struct PeerReport {
     pub peer: Peer,
     /// The tool's command line in the guest.
     pub command: String,
-    /// The tool's figures, or why there are none.
+    /// The tool's figures, or the reason for having none.
     pub outcome: PeerOutcome,
 }
 
-/// A tool's figures, or why there are none.
+/// A tool's figures, or the reason for having none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
@@ -97,8 +97,7 @@ pub struct Noise {
     /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// Time for which the loop yielded to programs and to the tool's own threads, if that is not
-    /// noise.
+    /// Time that the loop yielded to programs and to the tool's own threads, if this is not noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
     /// Events on the measured CPUs in that time. `None` if nothing was traced.
@@ -151,7 +150,7 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// Share of time that has a name, or 1 if there are no gaps.
+    /// Share of time that has a name, or 1 without gaps.
     pub fn named_share(&self) -> f64 {
         self.share(self.named)
     }

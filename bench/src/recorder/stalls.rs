@@ -23,7 +23,7 @@ pub(crate) const VICTIM: &str = "recorder-victim";
 
 /// Shortest and longest stall.
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
-/// Minimum time between two stalls, so that each becomes an incident of its own.
+/// Minimum time between two stalls, so that each becomes a separate incident.
 const APART: Nanos = Nanos::from_secs(5);
 
 /// Minimum delay that the delayed program reports, equal to the recorder's trigger.
@@ -36,7 +36,7 @@ pub(super) struct Stall {
     pub(super) end: Nanos,
 }
 
-/// How many stalls fit into `length`, up to `most`.
+/// Number of stalls that fit into `length`, up to `most`.
 pub(super) fn count(length: Nanos, most: i64) -> i64 {
     (length.0 / (2 * APART.0)).clamp(1, most)
 }

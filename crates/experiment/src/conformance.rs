@@ -70,7 +70,7 @@ pub struct Loop {
     pub sleep: SleepMethod,
     /// Rule for when frames are due.
     pub rule: PaceRule,
-    /// How long before a frame a [`SleepMethod::Hybrid`] loop starts to spin.
+    /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
     /// Time from the end of a sleep's slack to the frame, spent in kernel and loop code. Used only
     /// if timers expire between ticks.

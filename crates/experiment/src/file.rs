@@ -257,7 +257,7 @@ impl Published {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
-    /// How far a modelled figure is outside the target range. Zero within it.
+    /// Distance from the target range to a modelled figure: zero inside, negative below.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))

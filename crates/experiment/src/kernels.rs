@@ -35,7 +35,7 @@ pub struct Trial {
     pub hz: u32,
     /// The job that was run.
     pub job: GuestJob,
-    /// What the guest's programs measured.
+    /// Figures measured by the guest's programs.
     pub replay: Replay,
     /// Total instructions that the guest executed, if they were counted.
     pub instructions: Option<u64>,

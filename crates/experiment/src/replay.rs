@@ -15,7 +15,7 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// What a replay thread needs from its platform.
+/// The platform on which a replay thread reads the clock, sleeps and works.
 pub trait Performer {
     /// Current time, from an arbitrary origin.
     fn now(&mut self) -> Nanos;

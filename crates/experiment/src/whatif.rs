@@ -64,8 +64,8 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// All combinations of the given values. An empty list keeps the recorded value. If all lists
-    /// are empty, there are no combinations.
+    /// All combinations of the given values. An empty list keeps the recorded value. Returns
+    /// nothing if all lists are empty.
     pub fn combinations(rates: &[f64], rules: &[PaceRule], sleeps: &[SleepMethod]) -> Vec<Self> {
         fn or_none<T: Copy>(list: &[T]) -> Vec<Option<T>> {
             match list {
@@ -358,7 +358,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
         .collect()
 }
 
-/// How many runs the interval excludes at each end: as many as [`COVERAGE`] permits.
+/// Number of runs that the interval excludes at each end: as many as [`COVERAGE`] permits.
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
-/// Lets the Parquet library panic on damaged bytes. Those panics are caught and turned into errors,
-/// but libFuzzer's panic hook would abort before that.
+/// Lets the Parquet library panic on damaged bytes. Its panics are caught and turned into errors,
+/// but libFuzzer's panic hook would abort first.
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

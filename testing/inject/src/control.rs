@@ -60,7 +60,7 @@ pub(crate) enum Arm {
     Always,
 }
 
-/// What happened when a schedule was run.
+/// Events and CPU time of a schedule that was run.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) start: Nanos,

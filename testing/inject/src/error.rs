@@ -15,7 +15,7 @@ pub enum InjectError {
     NeedsRoot {
         /// The requested kind.
         kind: &'static str,
-        /// What root is needed for.
+        /// The operation that needs root.
         why: &'static str,
     },
     /// The CPU does not exist, or this process may not run on it.
@@ -45,17 +45,17 @@ pub enum InjectError {
     Refused {
         /// The requested kind.
         kind: &'static str,
-        /// What is unsupported, and what to do.
+        /// The unsupported part of the plan, with a remedy.
         why: String,
     },
     /// The system refused a request by the injector.
     #[error("cannot {tried}: {why}; {hint}")]
     System {
-        /// What the injector tried to do.
+        /// The operation that the injector tried.
         tried: String,
         /// The system's description of the error.
         why: String,
-        /// What the user can do.
+        /// A remedy for the user.
         hint: String,
     },
     /// A thread of the injector panicked. All its changes have been undone.

@@ -12,13 +12,13 @@ use crate::schedule::Schedule;
 /// A plan for one disturbance on one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What to do.
+    /// The kind of disturbance, with its parameters.
     pub disturbance: Disturbance,
     /// The CPU to disturb.
     pub cpu: Cpu,
-    /// When the events happen.
+    /// The times of the events.
     pub schedule: Schedule,
-    /// How long the disturbance takes.
+    /// Duration of the disturbance.
     pub duration: Nanos,
 }
 
@@ -31,9 +31,9 @@ pub enum Disturbance {
         /// Real-time priority, 1 to 99.
         priority: i32,
     },
-    /// `membarrier` calls from another CPU, each of which sends a function-call interrupt.
+    /// `membarrier` calls from another CPU. Each call sends a function-call interrupt.
     Membarrier,
-    /// `munmap` calls from another CPU, each of which causes a TLB shootdown.
+    /// `munmap` calls from another CPU. Each call causes a TLB shootdown.
     Munmap {
         /// Number of pages mapped, touched and unmapped per event.
         pages: u32,

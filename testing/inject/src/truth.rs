@@ -34,7 +34,7 @@ pub struct Truth {
     pub account: String,
     /// Other accounts that the disturbance affects.
     pub also: Vec<String>,
-    /// The kernel's counts on that CPU during the disturbance, whatever their cause.
+    /// The kernel's counts on that CPU during the disturbance, from any cause.
     pub counts: Vec<Count>,
     /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are gaps noticed by the
     /// throttled process.
@@ -52,7 +52,7 @@ pub struct Measured {
     pub method: String,
 }
 
-/// How much a counter of the kernel rose.
+/// A counter of the kernel and how much it rose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Name of the counter.

@@ -119,8 +119,8 @@ impl Case for Walk {
     }
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
-        // A 2.2 GHz laptop throttled to 150 MHz. How much of the walk is memory-bound is unknown,
-        // so compute both extremes.
+        // A 2.2 GHz laptop throttled to 150 MHz. The memory-bound share of the walk is unknown, so
+        // compute both extremes.
         let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
         let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
         let ms = |duty, compute, memory| {

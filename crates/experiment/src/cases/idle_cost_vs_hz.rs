@@ -32,7 +32,7 @@ pub(super) struct Counts {
     ticks: f64,
     /// Ticks per second that wake a program.
     pub(super) woken: f64,
-    /// How late programs run after their sleeps expire, in ms: median (±11 %) and maximum.
+    /// Delay from the end of a sleep until its program runs, in ms: median (±11 %) and maximum.
     delay: (f64, f64),
 }
 

@@ -37,7 +37,7 @@ pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     Some(coefficients)
 }
 
-/// What remains of `target` after subtracting `columns` multiplied by `coefficients`.
+/// Residual of `target` after subtracting `columns` multiplied by `coefficients`.
 pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Vec<f64> {
     let mut left = target.to_vec();
     for (column, &often) in columns.iter().zip(coefficients) {

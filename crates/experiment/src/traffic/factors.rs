@@ -221,7 +221,7 @@ const fn offload(offload: Offload, about: &'static str) -> Factor {
     }
 }
 
-/// All factors that have a name of their own.
+/// All factors that are named, rather than being arbitrary sysctls.
 pub static FACTORS: [Factor; 20] = [
     by(
         "size",

@@ -9,8 +9,8 @@ use crate::statistics::student_quantile;
 const FEWEST_RUNS: usize = 6;
 /// Largest number of blocks to suggest.
 pub(crate) const MOST_BLOCKS: u64 = 10_000;
-/// How much larger an effect must be for a rank test than for a t test to find it, if values are
-/// normal: 1/√(3/π) (Lehmann 1975, 2.4).
+/// Size of the effects that a rank test finds, relative to a t test, if values are normal: 1/√(3/π)
+/// (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
 /// Correction for few blocks, divided by the square of their number. A rank test is coarse with few
 /// values, and the interval must also exclude 0. Fitted to 6 to 40 blocks. The benchmark
@@ -144,9 +144,8 @@ fn margin(noise: f64, blocks: u64) -> f64 {
 
 /// Number of blocks needed for a verdict if the true effect is `effect`.
 ///
-/// A verdict is reached by whichever takes fewer blocks: showing the effect, or keeping the
-/// interval within `limit`. All arguments are additive differences. Returns `None` above 10,000
-/// blocks.
+/// This is the smallest number that either shows the effect or keeps the interval within `limit`.
+/// All sizes are additive differences. Returns `None` above 10,000 blocks.
 pub(super) fn blocks_for_a_verdict(
     effect: f64,
     noise: f64,

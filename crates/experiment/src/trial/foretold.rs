@@ -48,7 +48,7 @@ pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError
 }
 
 /// A prediction that fits a trial. The first row is for the unchanged settings, and every other arm
-/// has a row of its own.
+/// has one row.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
     load: &'a str,

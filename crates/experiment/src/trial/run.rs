@@ -44,7 +44,7 @@ use setter::Setter;
 
 use super::plan;
 
-/// How often waits check for a request to stop.
+/// Interval at which waits check for a request to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// The command to run or the process to watch.
@@ -56,7 +56,7 @@ pub enum Subject {
     Process {
         /// Process ID.
         pid: i32,
-        /// How long to watch in each run.
+        /// Time to watch in each run.
         each: Nanos,
     },
 }
@@ -84,7 +84,7 @@ pub struct TrialPlan {
     pub subject: Subject,
     /// Metrics, without duplicates.
     pub metrics: Vec<TrialMetric>,
-    /// Number of blocks, each of which runs every arm twice.
+    /// Number of blocks. Each block runs every arm twice.
     pub blocks: u64,
     /// Number of warm-up runs per arm, which are not compared.
     pub warm_ups: u64,
@@ -306,7 +306,7 @@ pub struct Runner {
     signal: Option<i32>,
 }
 
-/// What happened in a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
     /// A run is complete. Contains the purpose of the next one.

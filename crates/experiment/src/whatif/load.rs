@@ -26,7 +26,7 @@ pub enum LoadError {
     NoWorkload {
         /// The recording.
         file: String,
-        /// What is missing.
+        /// The data that the recording lacks.
         why: NoWorkload,
     },
     /// The scenario is unreadable or invalid.

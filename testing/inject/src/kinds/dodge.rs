@@ -20,7 +20,7 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// How long to search for the tick.
+/// Time spent searching for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
 /// Maximum number of gaps to record during the search.
 const ROOM: usize = 1 << 14;

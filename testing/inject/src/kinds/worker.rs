@@ -40,7 +40,7 @@ pub(super) struct Worker {
     room: usize,
 }
 
-/// What a worker reported when it finished.
+/// Report of a worker that has finished.
 pub(super) struct Left {
     pub(super) pid: i32,
     pub(super) start: Nanos,

@@ -20,7 +20,7 @@ const ONE_SHOT: &str = "nohz=off";
 /// Current Linux default: an idle CPU stops its tick.
 const STOPS: &str = "";
 
-/// How long the two guests of each pair run. Subtracting their instruction counts gives the cost of
+/// Run times of the two guests in each pair. Subtracting their instruction counts gives the cost of
 /// the additional time and cancels the boot, which both guests execute.
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
