@@ -7,11 +7,11 @@
 //! one CPU. If an injector missed its plan because the machine was busy, the case is listed but not
 //! judged.
 //!
-//! - A beat is *found* if an entry names its source, or has it in its chain, and its period is
+//! - An injected source is *found* if an entry names it, or has it in its chain, with a period
 //!   within 0.5 %.
-//! - An entry is *wrong* if it is about an injecting thread but has none of the injected periods.
-//!   Every entry about a random injector is wrong. Other beats belong to the machine and are not
-//!   judged.
+//! - An entry is *wrong* if it is about an injecting thread but its period is not one of the
+//!   injected periods. Every entry about a random injector is wrong. Other entries are about the
+//!   machine and are not judged.
 //! - The *cause* is right if the entry's chain or name contains the injector's action.
 #![expect(
     clippy::print_stdout,
@@ -231,9 +231,9 @@ fn slow(cpu: Cpu) -> Vec<Case> {
     vec![Case::new(vec![plan])]
 }
 
-/// Periodic sources that only a long audit can detect. It sums up all intervals below 1 ms. The
-/// disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s, among threads that run for 2 ms
-/// at random times.
+/// Periodic sources that only a long audit can detect. Such an audit sums up all intervals below 1
+/// ms. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s, among threads that run
+/// for 2 ms at random times.
 fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     let fifo = |seed: u64, schedule: Schedule| {
         Plan::new(Disturbance::Fifo { priority: 50 }, cpu)

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as
 //! root. Sums up this machine's activity in WINDOWS windows (60 by default) of SECONDS seconds (6
-//! by default), each of which stands for a minute. The files remain in DIRECTORY.
+//! by default). Each window stands for a minute. The files remain in DIRECTORY.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;

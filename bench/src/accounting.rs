@@ -115,7 +115,7 @@ fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Erro
     Ok((audit, path))
 }
 
-/// Compares the work that a soaker reports with the rows of its thread: once alone, and once while
+/// Compares the work that a soaker reports with the rows of its thread, both alone and while
 /// another program takes part of its CPU.
 fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outcome {
     let cpus: CpuList = [bench.measured].into_iter().collect();
@@ -271,8 +271,7 @@ fn print(adversaries: &[Adversary], seconds: u32) {
     table.print();
 }
 
-/// Measures how long an audit takes to read counters at its start and end, with and without the
-/// check's.
+/// Measures how long it takes to read all counters, as an audit does at its start and end.
 fn reading(bench: &Bench) -> Outcome {
     let proc = Proc::default();
     let mut times = Series::new();

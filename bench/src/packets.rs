@@ -1,7 +1,7 @@
 //! Sends 60 000 datagrams per second to a receiver that is repeatedly stalled for 17 ms. Compares
-//! the losses with those predicted from the lengths of the stalls. Measures for how many losses the
-//! place is known, and tests that the recommended buffer prevents losses. Both ends are real-time
-//! threads, so that only the injected stalls delay them.
+//! the losses with those predicted from the lengths of the stalls. Measures the share of losses
+//! whose place is known, and tests that the recommended buffer prevents losses. Both ends are
+//! real-time threads, so that only the injected stalls delay them.
 
 use std::error::Error;
 use std::time::Duration;

@@ -62,7 +62,7 @@ impl PeersError {
 /// A tool that the guest ran, or should have run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
-    /// Which tool.
+    /// The tool.
     pub peer: Peer,
     /// The tool's command line.
     pub command: String,

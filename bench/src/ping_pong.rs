@@ -73,8 +73,8 @@ fn trip(to: &mut PipeWriter, from: &mut PipeReader) -> io::Result<()> {
     from.read_exact(&mut [0])
 }
 
-/// Starts both threads, waits for them, and adds up what they took. The second thread answers the
-/// first until the first closes its pipe.
+/// Starts both threads, waits for them, and adds up their CPU time and switches. The second thread
+/// answers the first until the first closes its pipe.
 fn pair(
     cpu: Cpu,
     first: impl FnOnce(&mut PipeWriter, &mut PipeReader) -> io::Result<()> + Send,
@@ -105,7 +105,7 @@ fn pair(
     })
 }
 
-/// Does `work` on `cpu`, and returns what it took the calling thread.
+/// Does `work` on `cpu`. Returns the calling thread's CPU time and context switches.
 fn measured(cpu: Cpu, work: impl FnOnce() -> io::Result<()>) -> io::Result<Taken> {
     pin(cpu)?;
     let before = Taken::since_start_of_thread()?;

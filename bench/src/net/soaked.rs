@@ -33,7 +33,7 @@ const NONE: &str = "8k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 3;
 
-/// Share of the CPUs' time that one run leaves unused, from 0 to 1.
+/// Share of the CPUs' time that is left for the soaker in one run, from 0 to 1.
 struct Left {
     /// Share according to the accounts.
     accounted: f64,

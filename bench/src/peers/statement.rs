@@ -58,7 +58,7 @@ impl Peer {
 /// A tool's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerReport {
-    /// Which tool.
+    /// The tool.
     pub peer: Peer,
     /// The tool's command line in the guest.
     pub command: String,

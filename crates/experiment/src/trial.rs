@@ -20,7 +20,7 @@ pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};
 pub use plan::{Slot, plan};
 
-/// Maximum probability that at least one comparison in a document reports a chance difference.
+/// Maximum probability that a document reports at least one difference that is only chance.
 pub const FALSE_VERDICTS: f64 = 0.05;
 /// Probability of finding an effect that has the detectable size.
 pub const POWER: f64 = 0.8;

@@ -69,7 +69,7 @@ impl Vary {
     /// Parses the values into `list`.
     ///
     /// # Errors
-    /// Errors of [`Vary::values`], or `list` already has values.
+    /// Same as for [`Vary::values`]. Also fails if `list` already has values.
     pub fn fill<T>(&self, list: &mut Vec<T>) -> Result<(), VaryError>
     where
         T: FromStr + PartialEq,

@@ -74,8 +74,7 @@ impl Group {
         if let Err(error) = made {
             let hint = "end the other throttle of this process first, or allow cgroups";
             let failed = InjectError::io(format!("make {}", group.path.display()), &error, hint);
-            // If another process has a group with this name, keep it, but disable the controller
-            // again.
+            // If a group with this name already exists, keep it, but disable the controller again.
             group.switch_off();
             std::mem::forget(group);
             return Err(failed);

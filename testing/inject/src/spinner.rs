@@ -31,11 +31,11 @@ pub(crate) struct Gap {
 #[derive(Debug)]
 pub(crate) struct Gaps {
     pub(crate) kept: Vec<Gap>,
-    /// Whether there was no room for further gaps.
+    /// Whether there were more gaps than room for them.
     pub(crate) overflowed: bool,
 }
 
-/// A spinning thread. It stops when this is finished or dropped.
+/// A spinning thread, which stops when finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     tid: Pid,

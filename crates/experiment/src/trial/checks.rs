@@ -11,9 +11,10 @@ use super::blocks::Blocks;
 use super::detectable::{additive_difference, effect_of};
 use crate::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
-/// A pattern is reported only if its probability under chance is at most this.
+/// Maximum probability under chance at which a pattern is reported.
 const ODD: f64 = 0.01;
-/// The same threshold for a difference between the arms' failure rates.
+/// Maximum probability under chance at which a difference between the arms' failure rates is
+/// reported.
 const ODD_FAILURES: f64 = 0.05;
 /// Checks the values of both arms.
 pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {

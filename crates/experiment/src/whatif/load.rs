@@ -40,7 +40,7 @@ pub enum LoadError {
 /// Where the work comes from.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// A recording: its work, and the machine it was made on.
+    /// The work of a recording, and the modelled machine with its settings.
     Recorded(Box<Workload>, Box<Machine>),
     /// A scenario, and the task to observe.
     Scenario(Box<Setup>, Option<TaskId>),

@@ -2,11 +2,11 @@
 //!
 //! The kernel sends itself such an interrupt when it cannot wake a thread immediately
 //! (`irq_work_queue`). Here, a thread reads samples of a clock and asks to be woken for each one
-//! (`perf_output_wakeup`). On arm64, the interrupt is sent like an inter-processor interrupt, but
-//! it works on machines with a single CPU too.
+//! (`perf_output_wakeup`). On arm64, the interrupt is sent like an inter-processor interrupt, even
+//! on machines with a single CPU.
 //!
-//! The kernel may send more of these interrupts for other reasons, so the truth includes its own
-//! count.
+//! The kernel may send more of these interrupts for other reasons, so the truth includes the
+//! kernel's own count.
 //!
 //! Some kernels take no samples on an idle CPU, so there are no interrupts either. For example,
 //! Linux 6.18 in a virtual machine took none of 200 samples while idle, but all of them while busy.

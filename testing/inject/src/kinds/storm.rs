@@ -120,8 +120,8 @@ fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
-/// Time in all gaps during the storm, with and without subtracting the control time's gaps, scaled
-/// to the length of the storm.
+/// Time lost in all gaps during the storm, and the same minus the time lost in the control times,
+/// scaled to the storm's length.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
     let quiet: Nanos = controls

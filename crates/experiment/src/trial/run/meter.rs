@@ -19,12 +19,12 @@ pub enum TrialMetric {
     Time,
     /// CPU time of the command and its children.
     Cpu,
-    /// Share of the time during which the program needed the CPU that interrupts took.
+    /// Time taken by interrupts, as a share of the time in which the program needed the CPU.
     Noise,
-    /// Share of the time during which the program needed the CPU that it spent in run-queue wait.
+    /// Run-queue wait, as a share of the time in which the program needed the CPU.
     Wait,
-    /// Share of the time during which the program needed the CPU that it was throttled by its
-    /// cgroup's quota.
+    /// Time throttled by the cgroup's quota, as a share of the time in which the program needed the
+    /// CPU.
     Throttled,
     /// 99th percentile of wake-up latency.
     P99,
