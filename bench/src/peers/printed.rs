@@ -102,7 +102,7 @@ pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread, in ns. Example:
+/// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread, in ns, such as
 /// `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg:   15480 Max:   20252`.
 pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of cyclictest";

@@ -18,7 +18,7 @@ pub enum InjectError {
         /// The operation that needs root.
         why: &'static str,
     },
-    /// The CPU does not exist, or this process may not run on it.
+    /// The CPU does not exist, or this process must not run on it.
     #[error("CPU {cpu} does not exist or this process may not run there: choose one of {allowed}")]
     NoSuchCpu {
         /// The requested CPU.
