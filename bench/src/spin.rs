@@ -171,7 +171,7 @@ fn run_oslat(bench: &Bench, oslat: &Path, results: &mut Results) -> Outcome {
     for (microseconds, count) in histogram {
         let count = number(count)?;
         turns += count;
-        // Bucket 1 counts all iterations under 2 µs, almost all of which are the loop itself.
+        // Bucket 1 counts all iterations under 2 µs. Almost all of them are the loop itself.
         gaps += if microseconds == "1" { 0.0 } else { count };
     }
     let duration = number(&thread["duration"])?;

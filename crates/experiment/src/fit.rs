@@ -141,8 +141,8 @@ impl<'a> FreeParameter<'a> {
         })
     }
 
-    /// `steps` evenly spaced values, or for an integer parameter the integers in the range (or the
-    /// closest one if there are none).
+    /// `steps` evenly spaced values. For an integer parameter, up to `steps` integers from the
+    /// range, or the closest one if the range contains no integer.
     fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();
