@@ -28,7 +28,7 @@ pub(super) fn table(page: &mut Page, late: &LateFrames) {
         cells
     };
     let number = |count| grouped(count).replace(TIE, " ");
-    let heading = cells("late", "dropped", "pattern");
+    let heading = cells("late", "dropped", "period");
     page.headings(Tone::Strong, "LATE FRAMES BY CAUSE", &heading);
     let (shown, others) = late.causes.split_at(by_name(late.causes.len(), CAUSES));
     for cause in shown {

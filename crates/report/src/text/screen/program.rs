@@ -111,7 +111,7 @@ fn waited_behind(
             title: "WAITED BEHIND",
             total: Some(total),
             share_heading: WAIT,
-            last_heading: "pattern",
+            last_heading: "period",
             last_cell: &word,
             must_show: &must_show,
             large: screen.room.large,
@@ -315,14 +315,16 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     )
 }
 
-/// Describes how many frames were dropped, and how many of them may have run late.
+/// Describes how many frames were dropped, and how many may have run late instead.
 fn dropped(figures: &Figures) -> String {
-    let all = tied(format!("{} dropped", counted(figures.dropped, "frame")));
-    match figures.caught_up() {
-        0 => all,
-        caught_up => format!(
-            "{all} ({} may have run late, in a burst)",
-            grouped(caught_up)
+    let count = |count| counted(count, "frame");
+    match (figures.caught_up(), figures.dropped) {
+        (0, all) => tied(format!("{} dropped", count(all))),
+        (late, all) if late == all => format!("{} dropped or run late in a burst", count(all)),
+        (late, all) => format!(
+            "{} dropped, {} dropped or run late in a burst",
+            count(all - late),
+            grouped(late)
         ),
     }
 }
@@ -462,13 +464,17 @@ fn unseen(delay: &Delay) -> Option<Nanos> {
     (unseen + unseen > delay.length).then_some(unseen)
 }
 
-/// Names as many main causes of a delay as fit.
+/// Unnamed causes of a delay are summed up from this share of it on.
+const OTHERS: f64 = 0.01;
+
+/// Names as many main causes of a delay as fit, and the time of the others.
 fn lost_to(delay: &Delay, room: usize) -> String {
     if let Some(limit) = delay.limit {
         return elide(crate::text::victim::limit_name(limit), room);
     }
     let mut text =
         unseen(delay).map_or_else(String::new, |unseen| format!("unknown cause {unseen}"));
+    let mut named = unseen(delay).unwrap_or_default();
     for lost in &delay.lost_to {
         // Small parts are not main causes.
         if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
@@ -484,6 +490,12 @@ fn lost_to(delay: &Delay, room: usize) -> String {
         } else {
             break;
         }
+        named += lost.time;
+    }
+    let others = delay.length - named;
+    let rest = format!(", others {others}");
+    if others.share_of(delay.length) >= OTHERS && columns(&text) + columns(&rest) <= room {
+        text += &rest;
     }
     text
 }

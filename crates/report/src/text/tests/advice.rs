@@ -442,7 +442,7 @@ fn late_frames_are_a_column_of_the_table() {
     let mut statement = lagging(Some(late));
     statement.advice = held_up().advice;
     let page = flat(&statement);
-    assert!(page.contains("max late+dropped pattern"), "{page}");
+    assert!(page.contains("max late+dropped period"), "{page}");
     let row = "backup (812) 200 ms 18.3 % 310 66.7 ms 5+0 3.03 s";
     assert!(page.contains(row), "{page}");
     let others = "Other late+dropped frames: its own work took longer 5+0";
