@@ -471,7 +471,7 @@ mod tests {
     /// time.
     #[test]
     fn a_wait_with_many_interrupts_is_still_the_cause() {
-        let interrupt = |k| (59, 60, HoldUp::Interrupts, Some(k % 2));
+        let interrupt = |k: u32| (59, 60, HoldUp::Interrupts, Some(k % 2));
         let mut losses = vec![(58, 85, HoldUp::Waiting, Some(0))];
         losses.extend((0..20).map(interrupt));
         let late_frames = late(&[(3, 25, 28, 3)], &losses);
