@@ -240,6 +240,23 @@ fn help_manual_pages_and_completions_are_printed() {
     }
 }
 
+/// Only root can make another user's link.
+#[test]
+fn manual_pages_are_not_written_through_another_users_link() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (own, link) = (folder.path().join("own"), folder.path().join("link"));
+    std::fs::create_dir(&own).unwrap();
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(4_321), Some(4_321)).unwrap();
+    let refused = ticktax(&["man", "--folder", &link.to_string_lossy()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(complaint(&refused).contains("belongs to user 4321"));
+    assert!(listed(&own).is_empty());
+}
+
 #[test]
 fn each_document_has_its_schema() {
     let schema = |words: &[&str]| -> serde_json::Value {
