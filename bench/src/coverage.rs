@@ -71,7 +71,9 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 (None, _) => continue,
                 (Some(stress), load) => Some(start(bench, stress, &load.concat(), seconds)?),
             };
-            let statement = tool.audit(seconds, &[])?.statement(bench)?;
+            let statement = tool
+                .audit(seconds, &["--probe", "spin"])?
+                .statement(bench)?;
             situation.statements.push(statement);
             if let Some((running, folder)) = load {
                 running.interrupt()?;

@@ -55,7 +55,7 @@ const BESIDE: [&str; 2] = [
     "irq-work --cpu 0 --period 10ms --for 5m --json",
 ];
 /// The audit in the guest.
-const AUDIT: [&str; 3] = ["audit", "--for", "2s"];
+const AUDIT: [&str; 5] = ["audit", "--probe", "spin", "--for", "2s"];
 
 /// The document that contains the tables.
 const PAGE: &str = "docs/reference/kernels.md";

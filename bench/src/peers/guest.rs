@@ -62,11 +62,13 @@ pub fn run(seconds: u32) -> Result<(), PeersError> {
 
 fn audit(length: &str) -> Ran {
     let mut command = Command::new(Path::new(guest::TOOLS).join(AUDIT));
-    command.args(["audit", "--for", length, "--keep", "spans"]);
+    command.args([
+        "audit", "--probe", "spin", "--for", length, "--keep", "spans",
+    ]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
     // The locations of files do not matter, so show a shorter command.
-    ran.command = format!("ticktax audit --for {length}");
+    ran.command = format!("ticktax audit --probe spin --for {length}");
     ran
 }
 

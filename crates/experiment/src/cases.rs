@@ -20,6 +20,7 @@ pub trait Case: Sync {
     /// Contents of the case file, which is the only copy of the published figures.
     fn text(&self) -> &str;
 
+    /// Name of the case, as on the command line.
     fn name(&self) -> &str;
 
     /// Runs the model with the constants in `values`. Returns the rows of `file` that it can

@@ -67,12 +67,6 @@ pub enum Limitation {
         /// CPUs without a probe.
         cpus: CpuList,
     },
-    /// The probe was not started on CPUs that were fully loaded. The kernel shares CPU time between
-    /// sessions first, so the probe would have taken time from the load.
-    CpusFull {
-        /// Fully loaded CPUs.
-        cpus: CpuList,
-    },
     /// A probe runs under a different scheduling policy than it requested.
     ProbePolicyRefused {
         /// CPU of the probe.

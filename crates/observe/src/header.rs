@@ -24,7 +24,6 @@ pub(super) struct End<'a> {
     pub(super) victim: Option<Watched>,
     pub(super) late: CpuList,
     pub(super) unprobed: CpuList,
-    pub(super) full: CpuList,
     pub(super) results: ProbeResults,
     /// Context switches counted by the kernel and by the tracer.
     pub(super) switches: Option<SwitchWitness>,
@@ -187,10 +186,6 @@ impl End<'_> {
             let cpus = self.unprobed.clone();
             limitations.push(Limitation::CpusNotProbed { cpus });
         }
-        if !self.full.is_empty() {
-            let cpus = self.full.clone();
-            limitations.push(Limitation::CpusFull { cpus });
-        }
         for (cpu, policy) in &self.results.refused {
             limitations.push(Limitation::ProbePolicyRefused {
                 cpu: *cpu,
@@ -312,7 +307,6 @@ mod tests {
             after: Counters::default(),
             late: CpuList::default(),
             unprobed: CpuList::default(),
-            full: CpuList::default(),
             victim: None,
             results: ProbeResults::default(),
             switches: None,

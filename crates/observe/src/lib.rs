@@ -23,7 +23,6 @@ mod command;
 mod error;
 mod event;
 mod flight;
-mod full;
 mod header;
 mod paced;
 mod plan;

@@ -25,9 +25,6 @@ pub struct Plan {
     pub keep: Keep,
     /// Probe to run on each CPU.
     pub probe: ProbeChoice,
-    /// Whether to omit a spinning probe on CPUs that are full at the start, if the kernel divides
-    /// CPU time by session (autogroups). The probe would get a share of such a CPU.
-    pub spare_full: bool,
     /// Scheduling policy of the probe. `None` means idle for a spinning probe, and normal for a
     /// sleeping one. A soaker always runs at the lowest priority.
     pub policy: Option<SchedulingPolicy>,
@@ -56,7 +53,6 @@ impl Default for Plan {
             length: None,
             keep: Keep::Spans,
             probe: ProbeChoice::None,
-            spare_full: false,
             policy: None,
             program: None,
             thread_usage: false,

@@ -19,7 +19,6 @@ use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Progress, Started};
-use crate::full::full_cpus;
 use crate::header::End;
 use crate::plan::{ProbeChoice, Program, Settings};
 use crate::probe::Probe;
@@ -48,8 +47,6 @@ pub(crate) struct Running {
     /// Number of context switches when accounting started.
     switches: Option<SwitchReading>,
     unprobed: CpuList,
-    /// CPUs without a probe because they were full.
-    full: CpuList,
     collector: Collector,
     policies: Vec<ThreadPolicy>,
     autogroups: Autogroups,
@@ -69,15 +66,14 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(
         proc: Proc,
-        mut settings: Settings,
+        settings: Settings,
         machine: Machine,
         mut tracer: Result<Tracer, TraceError>,
         load: Nanos,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
-        let full = spare_full(&mut settings, &proc);
         // Start the probe's threads early, because they first calibrate.
-        let (mut probe, unprobed) = prepare_probe(&settings, &full)?;
+        let (mut probe, unprobed) = prepare_probe(&settings)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
         let mut cgroups = Cgroups::at_begin(&proc);
@@ -135,7 +131,6 @@ impl Running {
             late,
             switches,
             unprobed,
-            full,
             collector,
             policies,
             autogroups,
@@ -264,9 +259,7 @@ impl Running {
     /// and the spinning probes.
     fn sample(&mut self) {
         let probes = match self.settings.plan.probe {
-            ProbeChoice::Spin | ProbeChoice::Soak => {
-                (self.settings.online.len() - self.full.len()) as u64
-            }
+            ProbeChoice::Spin | ProbeChoice::Soak => self.settings.online.len() as u64,
             ProbeChoice::Sleep | ProbeChoice::None => 0,
         };
         if let Some(threads) = self.proc.runnable_threads() {
@@ -310,7 +303,6 @@ impl Running {
             victim: self.victim,
             late: self.late,
             unprobed: self.unprobed,
-            full: self.full,
             results: results.unwrap_or_default(),
             switches: switches.map(|(end, begin)| end.since(begin)),
         };
@@ -365,27 +357,12 @@ pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation
     (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }
 
-/// Returns CPUs that are to have no probe because they are full. If all CPUs are full, disables the
-/// plan's probe.
-fn spare_full(settings: &mut Settings, proc: &Proc) -> CpuList {
-    let plan = &mut settings.plan;
-    if !plan.spare_full || plan.probe != ProbeChoice::Spin {
-        return CpuList::default();
-    }
-    let full = full_cpus(proc, &settings.online);
-    if full == settings.online {
-        plan.probe = ProbeChoice::None;
-    }
-    full
-}
-
-/// Prepares the probe on all CPUs that this process may use, except those in `full`. If the user
-/// named CPUs, all of them must be usable. Also returns the CPUs that this process may not use.
-fn prepare_probe(settings: &Settings, full: &CpuList) -> Result<(Probe, CpuList), ObserveError> {
+/// Prepares the probe on all CPUs that this process may use. If the user named CPUs, all of them
+/// must be usable. Also returns the CPUs that this process may not use.
+fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);
-    let wanted = settings.online.iter().filter(|&cpu| !full.contains(cpu));
-    let online = &wanted.collect::<CpuList>();
+    let online = &settings.online;
     match start(online) {
         Err(ProbeError::NotAllowed { allowed, .. }) if !settings.named() => {
             let possible: CpuList = online.iter().filter(|&cpu| allowed.contains(cpu)).collect();

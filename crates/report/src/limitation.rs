@@ -39,7 +39,6 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::NotVerified
         | Limitation::CountersUnread { .. } => machine(limitation),
         Limitation::CpusNotProbed { .. }
-        | Limitation::CpusFull { .. }
         | Limitation::ProbePolicyRefused { .. }
         | Limitation::OutsideNotSeparated { .. } => probes(limitation),
         Limitation::ThreadsNotFollowed { .. }
@@ -172,11 +171,6 @@ fn probes(limitation: &Limitation) -> Words {
         Limitation::CpusNotProbed { cpus } => clauses(
             format!("gaps on {}", cpus.named()),
             "excluded by the cpuset or container of this process",
-        ),
-        Limitation::CpusFull { cpus } => clauses(
-            format!("gaps on {}", cpus.named()),
-            "no idle time when the audit started, and the kernel divides CPU time between sessions \
-             first, so a probe would take half of it; --probe spin starts it regardless",
         ),
         Limitation::ProbePolicyRefused { cpu, policy } => {
             clauses("the requested probe policy", format!("CPU {cpu}: {policy}"))

@@ -266,21 +266,16 @@ pub(crate) struct AuditArguments {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Choose the probe that measures lost time
+    /// Hunt for noise with a probe, on CPUs that you own [default: none]
     ///
-    /// `spin` runs a loop on each CPU at the lowest priority and notes every gap. It uses only idle
-    /// time, but keeps the CPUs from idling. `sleep` wakes up every millisecond and notes how late.
-    /// `soak` counts the cycles that are left over, to check the kernel's own accounting. `none`
-    /// disturbs least, but cannot see what the tracer cannot see: the hypervisor, and kernel entry
-    /// and exit.
+    /// A probe shows what the tracer cannot see: the hypervisor, firmware, and kernel entry and
+    /// exit. It disturbs the machine, so none runs by default.
     ///
-    /// With COMMAND, --pid, --comm or --cgroup, no probe runs by default. Even at the lowest
-    /// priority, a loop keeps the CPU until the next tick if the kernel is not preemptible.
-    ///
-    /// By default, no probe runs on a CPU that is busy when the audit starts if the kernel shares
-    /// CPU time between sessions (autogroup). It would take half of that CPU.
-    ///
-    /// [default: spin, or none if a program is watched]
+    /// `spin` runs a loop on each CPU at the lowest priority and notes every gap. It keeps the CPUs
+    /// from idling. If the kernel is not preemptible, other programs wait for it until the next
+    /// tick, and if the kernel shares CPU time between sessions (autogroup), it takes up to half of
+    /// a busy CPU. `sleep` wakes up every millisecond and notes how late. `soak` counts the cycles
+    /// that are left over, to check the kernel's own accounting.
     #[arg(long, hide_short_help = true,
           value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
     pub(crate) probe: Option<ProbeChoice>,

@@ -87,10 +87,10 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
                 .to_owned(),
         ));
     }
-    // A probe would disturb the program that is audited.
-    let probe = typed.probe.unwrap_or(match &program {
-        Some(_) if typed.probe_policy.is_none() => ProbeChoice::None,
-        _ => ProbeChoice::Spin,
+    // A probe disturbs what it measures, so it runs only on request.
+    let probe = typed.probe.unwrap_or(match typed.probe_policy {
+        Some(_) => ProbeChoice::Spin,
+        None => ProbeChoice::None,
     });
     if probe == ProbeChoice::Soak && typed.probe_policy.is_some() {
         return Err(Failure::Arguments(
@@ -111,7 +111,6 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         length,
         keep,
         probe,
-        spare_full: typed.probe.is_none() && typed.probe_policy.is_none(),
         policy: typed.probe_policy,
         program,
         ..Plan::default()

@@ -69,7 +69,6 @@ fn machine_limitations() -> Vec<Limitation> {
         Limitation::BooksBeganLate { cpus: cpus("1-3") },
         Limitation::CpusNotWatched { cpus: cpus("0,2") },
         Limitation::CpusNotProbed { cpus: cpus("1") },
-        Limitation::CpusFull { cpus: cpus("0-1") },
         Limitation::ProbePolicyRefused {
             cpu: Cpu(1),
             policy: PolicyGrant {

@@ -103,7 +103,11 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
 /// watched, and that hooks of other architectures are not reported as missing.
 pub(crate) fn everything_on_this_architecture_is_recorded() {
     let beside = inject(Arch::Arm);
-    let statement = audit(KERNEL, &["--beside", &beside], &["--for", "2s"]);
+    let statement = audit(
+        KERNEL,
+        &["--beside", &beside],
+        &["--probe", "spin", "--for", "2s"],
+    );
     assert_eq!(statement.machine.arch, "aarch64");
     assert_eq!(statement.machine.hz_configured, Some(250));
     assert_eq!(statement.machine.hypervisor.as_deref(), Some("QEMU"));
@@ -182,7 +186,9 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let file = folder.path().join("audit.parquet");
     let mut command = lab_run(KERNEL);
     command.arg("--tcg").arg("--save").arg(&file);
-    command.args(["--format", "json", "--", "audit", "--for", "4s"]);
+    command.args([
+        "--format", "json", "--", "audit", "--probe", "spin", "--for", "4s",
+    ]);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut lab = piped.spawn().unwrap();
     let id = lab.id();
@@ -339,7 +345,7 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     let statement = audit(
         KERNEL,
         &[&guest[..], &["--beside", &beside]].concat(),
-        &["--for", "2s"],
+        &["--probe", "spin", "--for", "2s"],
     );
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
@@ -448,7 +454,7 @@ pub(crate) fn everything_is_named_on(kernel: &str) {
     let more = ["--binary", &binary, "--guest-files", kept];
     let programs = ["--beside", &sent, "--beside", &beside];
     let more = [&more[..], &programs].concat();
-    let statement = audit(kernel, &more, &["--for", "2s"]);
+    let statement = audit(kernel, &more, &["--probe", "spin", "--for", "2s"]);
     assert_eq!(
         statement.level,
         Level::Kernel,

@@ -22,7 +22,7 @@ fn audit(arguments: &[&str]) -> Result<Statement, Failed> {
 pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("x.parquet");
-    let statement = audit(&["--save", file.to_str().ok_or("a name")?])?;
+    let statement = audit(&["--probe", "spin", "--save", file.to_str().ok_or("a name")?])?;
     ticks_match_counts(&statement, &Recorded::read(&file)?, BETWEEN)?;
     let bill = bill(&statement)?;
     for cpu in &bill.cpus {
