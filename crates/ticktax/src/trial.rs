@@ -258,7 +258,7 @@ fn resolution_lines(trial: &Trial) -> Vec<String> {
 fn resolution_line(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> String {
     let size = |value: f64| match (found.scale, unit) {
         (Scale::Relative, _) => format!("{:.2} %", 100.0 * value),
-        (Scale::Absolute, Unit::Share) => format!("{:.2} pt", 100.0 * value),
+        (Scale::Absolute, Unit::Share) => format!("{:.2} pp", 100.0 * value),
         #[expect(
             clippy::cast_possible_truncation,
             reason = "times are whole nanoseconds"

@@ -170,7 +170,7 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
         page.paragraph(Tone::Faint, "    most contain ", &names.join(", "));
     }
     if let Some(alias) = &beat.alias {
-        page.paragraph(Tone::Faint, "    alias of: ", &arithmetic(alias));
+        page.paragraph(Tone::Faint, "    coincidence of: ", &arithmetic(alias));
     }
     if detailed {
         page.paragraph(Tone::Faint, "    ", &evidence(beat));
@@ -286,7 +286,7 @@ fn outside_text(outside: Outside, beat: &BeatLine) -> String {
 fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
     match other.locked_at {
-        Some(after) => format!("same period as {name}, {} later", tied(after)),
+        Some(after) => format!("same period as {name}, {} after it", tied(after)),
         None => format!("same period as {name}"),
     }
 }

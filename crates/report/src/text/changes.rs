@@ -43,7 +43,7 @@ const TINY: f64 = 0.000_05;
 
 /// Explains the columns.
 const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. \
-    change: B minus A, in percentage points (pt) for shares, with the 95 % interval of the \
+    change: B minus A, in percentage points (pp) for shares, with the 95 % interval of the \
     difference, from blocks of equal length of both recordings. ?: the interval excludes 0, but \
     the change may be chance: all accounts are tested together, with wider intervals. A statement \
     has no blocks, so it has no intervals.";
@@ -130,7 +130,7 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
-            "{} of {} changed; {} appeared, disappeared or moved, {} stayed.",
+            "{} of {} changed; {} appeared, disappeared or changed period, {} did not.",
             grouped(changed as u64),
             counted(all as u64, "account"),
             counted(beats, "periodic source"),
@@ -281,9 +281,9 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
         let text = if shown_accounts(statement).all(tested) {
             "no account changed by more than chance or rounding"
         } else if shown_accounts(statement).any(tested) {
-            "no account changed by more than chance, or by 0.1 pt or more if not tested"
+            "no account changed by more than chance, or by 0.1 pp or more if not tested"
         } else {
-            "no account changed by 0.1 pt or more"
+            "no account changed by 0.1 pp or more"
         };
         page.paragraph(Tone::Good, "  ", text);
     }
@@ -316,10 +316,10 @@ fn shares(page: &Page, change: &Change) -> Columns {
     let doubt = if is_doubtful(change) { " ?" } else { "" };
     let narrow = if page.width() < ROOMY { doubt } else { "" };
     let moved = moved.map_or_else(String::new, |difference| {
-        format!("{} pt{narrow}", points(difference))
+        format!("{} pp{narrow}", points(difference))
     });
     let interval = match (change.difference_low, change.difference_high) {
-        (Some(low), Some(high)) => format!("{} to {} pt{doubt}", points(low), points(high)),
+        (Some(low), Some(high)) => format!("{} to {} pp{doubt}", points(low), points(high)),
         _ => String::new(),
     };
     cells(
@@ -377,17 +377,17 @@ fn shown(measure: ChangeMeasure, value: f64) -> String {
 
 fn words(measure: ChangeMeasure) -> &'static str {
     match measure {
-        ChangeMeasure::WaitedShare => "waited, share of needed",
+        ChangeMeasure::WaitedShare => "waited, % of needed",
         ChangeMeasure::WaitedPerSecond => "waited, per second",
-        ChangeMeasure::ThrottledShare => "throttled, share of needed",
-        ChangeMeasure::RanShare => "ran, share of needed",
+        ChangeMeasure::ThrottledShare => "throttled, % of needed",
+        ChangeMeasure::RanShare => "ran, % of needed",
         ChangeMeasure::LatencyMedianNs => "wake-up latency, median",
         ChangeMeasure::LatencyP99Ns => "wake-up latency, p99",
         ChangeMeasure::LatencyMaxNs => "wake-up latency, max",
         ChangeMeasure::RateFps => "frames per second",
         ChangeMeasure::DroppedPerMinute => "dropped per minute",
         ChangeMeasure::LatePerMinute => "late per minute",
-        ChangeMeasure::TickRateHz => "ticks per second and CPU",
+        ChangeMeasure::TickRateHz => "ticks per second per CPU",
         ChangeMeasure::TickMedianNs => "median tick",
         ChangeMeasure::TickShare => "share of CPU time",
     }

@@ -212,7 +212,7 @@ fn signature(signature: &Signature) -> String {
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
-        TriggerKind::Late => "was woken late",
+        TriggerKind::Late => "had a delayed wake-up",
         TriggerKind::Blocked => "was blocked",
         TriggerKind::Throttled => "was throttled",
         TriggerKind::Stretch => "ran for long",
@@ -253,7 +253,6 @@ fn what_happened(incident: &Incident) -> String {
         format!(" on {}", tied(format!("CPU {cpu}")))
     });
     let first = incident.ran.first();
-    let share = |ran: &RanInstead| tied(format!("{} for {}", named(ran), ran.time));
     match incident.kind {
         TriggerKind::Wait | TriggerKind::Late => {
             let woken = if incident.kind == TriggerKind::Late {
@@ -265,7 +264,7 @@ fn what_happened(incident: &Incident) -> String {
                 Some(ran) if ran.kind == Kind::Idle => {
                     format!("{woken}; that CPU was idle for {}", tied(ran.time))
                 }
-                Some(ran) => format!("{woken}, behind {}", share(ran)),
+                Some(ran) => format!("{woken}, {} of it behind {}", tied(ran.time), named(ran)),
                 None => format!("{woken}; the cause was not traced"),
             }
         }
@@ -346,7 +345,7 @@ fn details(page: &mut Page, incident: &Incident) {
         if asleep {
             parts.push(tied(format!("asleep or blocked {}", incident.asleep)));
         }
-        page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
+        page.paragraph(Tone::Plain, "ran       ", &parts.join(", "));
     }
     // Ignore a few hundred ns: the scheduler's clock and the rows' clock differ by that much.
     if incident.unseen > Nanos::from_micros(10) {
@@ -356,12 +355,9 @@ fn details(page: &mut Page, incident: &Incident) {
     if let (Some(by), true) = (&incident.woken_by, incident.kind != TriggerKind::Blocked) {
         page.paragraph(Tone::Plain, "woken by  ", by);
     }
-    if let [before @ .., last] = &*incident.chain
-        && !before.is_empty()
-    {
-        let steps: Vec<String> = before.iter().map(tied).collect();
-        let text = format!("{last} was triggered by {}", steps.join(" → "));
-        page.paragraph(Tone::Plain, "cause     ", &text);
+    if incident.chain.len() > 1 {
+        let steps: Vec<String> = incident.chain.iter().map(tied).collect();
+        page.paragraph(Tone::Plain, "cause     ", &steps.join(" → "));
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");

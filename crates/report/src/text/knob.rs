@@ -100,12 +100,12 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     );
     page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
     if sheet.settle > Nanos::ZERO {
-        let text = format!("{} after a change", tied(sheet.settle));
+        let text = format!("within {} of a change", tied(sheet.settle));
         page.paragraph(Tone::Plain, "  Settles  ", &text);
     }
     if !sheet.also_changes.is_empty() {
         let along = format!(
-            "the kernel may also change {}; undo restores it, too",
+            "the kernel may change {} too; undo restores all",
             sheet.also_changes.join(", ")
         );
         page.paragraph(Tone::Plain, "  Also     ", &along);

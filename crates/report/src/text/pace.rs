@@ -314,12 +314,12 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
     let mut parts = Vec::new();
     match (figures.slept_through, figures.dropped) {
         (_, 0) => {}
-        (0, _) => parts.push("overrun by the previous frame".to_owned()),
+        (0, _) => parts.push("the previous frame overran".to_owned()),
         (slept, all) if slept == all => {
             parts.push("the loop slept".to_owned());
         }
         (slept, all) => parts.push(format!(
-            "{} while the loop slept, {} overrun by the previous frame",
+            "{} while the loop slept, {} because the previous frame overran",
             tied(grouped(slept)),
             tied(grouped(all - slept))
         )),

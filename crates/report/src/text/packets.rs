@@ -163,7 +163,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
         .and_then(|buffer| Some((buffer.bytes, buffer.charge?)));
     let buffer = match held {
         Some((size, charge)) => format!(
-            "receive buffer ({} hold {} of {} each)",
+            "receive buffer ({} = {} of {} in memory)",
             bytes(size),
             counted(charge.datagrams, "datagram"),
             bytes(charge.each_bytes)
@@ -187,7 +187,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
         .collect();
     if !reasons.is_empty() {
         let text = format!("{} (skb:kfree_skb).", reasons.join(", "));
-        page.paragraph(Tone::Plain, "Kernel's reasons: ", &text);
+        page.paragraph(Tone::Plain, "Drop reasons: ", &text);
     }
 }
 
@@ -195,7 +195,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
-            "{} from stall lengths, rate and buffer size; {} were lost in these bursts.",
+            "{} from stall lengths, rate and buffer size; {} were lost in the explained bursts.",
             grouped(predicted),
             grouped(lost)
         );
@@ -282,14 +282,14 @@ fn enough(needed: &NeededBuffer) -> String {
         String::new()
     } else {
         format!(
-            ", or {1} with room for another pause of {0} while it is read",
+            ", or {1} to survive another pause of {0} while it is read",
             needed.spare_pause,
             grouped(needed.datagrams)
         )
     };
     format!(
-        "Use a larger receive buffer. The smallest one without losses holds {}{spare}: {} as the \
-         kernel counts, so set SO_RCVBUF to half.",
+        "Use a larger receive buffer. Without losses it must hold {}{spare}. That takes {} in the \
+         kernel, which doubles SO_RCVBUF: set half of it.",
         counted(smallest, "datagram"),
         bytes(needed.bytes)
     )

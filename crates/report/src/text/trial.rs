@@ -71,7 +71,7 @@ const ROOMY: usize = 72;
 /// Explains the columns.
 const WORDS: &str = "A: mean of the first arm's runs; the next column is the mean of the other \
     arm. effect: mean difference within blocks, as a share of A if all values are above 0, \
-    otherwise in the metric's unit (pt: percentage points). Its 95 % interval is bootstrapped from \
+    otherwise in the metric's unit (pp: percentage points). Its 95 % interval is bootstrapped from \
     the blocks (percentile-t), or Student's with fewer than 8 or more than 500 blocks. detect: the \
     effect that a trial with this many blocks finds in four of five cases, given the noise between \
     runs of A before the blocks. p: probability of such a difference by chance alone (signed ranks \
@@ -198,7 +198,7 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
                 ),
                 _ => (
                     Tone::Warning,
-                    format!("Cannot tell {arm} from {first} in {what}."),
+                    format!("{arm} and {first} may be equal: {what}."),
                 ),
             };
             page.paragraph(tone, "", &text);
@@ -232,8 +232,8 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
             let why = match (more_blocks, comparison.effect) {
                 _ if is_constant(comparison) => "it is constant".to_owned(),
                 (_, None) => "too few values".to_owned(),
-                (Some(more), _) => format!("about {} would", counted_more(more)),
-                (None, _) => "even 10 000 blocks would not".to_owned(),
+                (Some(more), _) => format!("about {} would decide", counted_more(more)),
+                (None, _) => "even 10 000 blocks would not decide".to_owned(),
             };
             (4, format!("{metric} ({why})"))
         }
@@ -249,13 +249,13 @@ fn counted_more(more: u64) -> String {
 fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     for result in all {
         let arm = label(statement, result.arm);
-        let (tone, words) = match result.outcome {
-            Outcome::Holds => (Tone::Alarm, "true"),
-            Outcome::DoesNotHold => (Tone::Good, "false"),
-            Outcome::CannotTell => (Tone::Warning, "undecided"),
+        let (tone, label) = match result.outcome {
+            Outcome::Holds => (Tone::Alarm, "FAILED: "),
+            Outcome::DoesNotHold => (Tone::Good, "Passed: "),
+            Outcome::CannotTell => (Tone::Warning, "Undecided: "),
         };
         let condition = clean(&result.condition.to_string());
-        page.paragraph(tone, "Fail if ", &format!("{condition}: {words} for {arm}"));
+        page.paragraph(tone, label, &format!("{arm}, --fail-if '{condition}'"));
     }
 }
 
@@ -270,7 +270,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let measured = measured.filter(|run| run.purpose == RunPurpose::Measured);
     let runs = measured.count() as u64;
     let text = format!(
-        "{}: {} in rotation, {}, on {}, Linux {}, started {}",
+        "{}: {}, interleaved in {}, on {}, Linux {}, started {}",
         clean(&trial.subject),
         counted(runs, "run"),
         counted(trial.design.blocks, "block"),
@@ -403,7 +403,7 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             Verdict::Worse => (Tone::Alarm, "worse"),
             Verdict::Differs => (Tone::Strong, "differs"),
             Verdict::NoDifferenceBeyond { .. } => (Tone::Plain, "none"),
-            Verdict::CannotTell { .. } => (Tone::Warning, "open"),
+            Verdict::CannotTell { .. } => (Tone::Warning, "unclear"),
         };
         let cells = cells(page, [&a, &b, &effect, &interval, &detectable, &p, verdict]);
         page.row(tone, 2, &clean(&comparison.metric), &cells);

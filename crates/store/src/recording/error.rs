@@ -42,7 +42,7 @@ pub enum RecordingError {
     },
     /// The file is not a Parquet file.
     #[error(
-        "{} is not a recording, nor a Parquet file at all: name a file that `ticktax audit` wrote",
+        "{} is not a recording, not even a Parquet file: name a file that `ticktax audit` wrote",
         path.display()
     )]
     NotParquet {

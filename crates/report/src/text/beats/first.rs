@@ -91,7 +91,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
             Columns::right([(8, share)])
         }
     };
-    let heading = cells("each", "% CPU", "max");
+    let heading = cells("median", "% CPU", "max");
     page.headings(Tone::Strong, "PERIODIC", &heading);
     let shown = if beats.len() <= rows {
         beats.len()
@@ -153,7 +153,7 @@ fn cause(beat: &BeatLine) -> Option<String> {
     if let Some(alias) = &beat.alias {
         let (first, second) = (plain(alias.first_period), plain(alias.second_period));
         let text = format!(
-            "alias of {} every {first} and {} every {second}",
+            "coincidence of {} every {first} and {} every {second}",
             alias.first, alias.second
         );
         return Some(text);
@@ -173,12 +173,12 @@ fn cause(beat: &BeatLine) -> Option<String> {
 
 fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
     let mut parts = vec![format!(
-        "The probability of any false alarm is below {}.",
+        "Probability of any false alarm: below {}.",
         tied(percent(beats.family_alarm))
     )];
     if !own.is_empty() {
         let own = grouped(own.len() as u64);
-        parts.push(tied(format!("Not listed: {own} of ticktax's own.")));
+        parts.push(tied(format!("{own} of ticktax's own not listed.")));
     }
     if !beats.unknown.is_empty() {
         let unknown = counted(beats.unknown.len() as u64, "limitation");

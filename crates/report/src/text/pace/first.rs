@@ -3,7 +3,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
-    CpuClock, CpuStatement, Figures, LoopReport, PaceRule, PaceStatement, RhythmReport,
+    CpuClock, CpuStatement, Figures, LoopReport, PaceEnd, PaceRule, PaceStatement, RhythmReport,
     SleepMethod, Subject,
 };
 use ticktax_model::policy::SchedulingPolicy;
@@ -181,7 +181,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 let jitter = tied(rhythm.rhythm.jitter);
                 format!(", {}, jitter {jitter}", rate_in_words(rhythm, figures))
             });
-            let text = format!("Loop thread {} ({}){rhythm}", thread.name, thread.tid);
+            let text = format!("Loop: thread {} ({}){rhythm}", thread.name, thread.tid);
             page.paragraph(Tone::Plain, "", &text);
             let busier = report.threads.iter();
             let mut busier =
@@ -264,7 +264,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
             "its CPUs"
         };
         parts.push(tied(format!(
-            "`top` shows {} for {noun}",
+            "`top` showed {noun} {} busy",
             // The counter can include one tick more than fits into the interval, but `top` never
             // shows more than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))
@@ -277,7 +277,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
         }
     }
     if !parts.is_empty() {
-        page.paragraph(Tone::Plain, "CPU: ", &parts.join(", "));
+        page.paragraph(Tone::Plain, "Used ", &parts.join(", "));
     }
 }
 
@@ -305,15 +305,22 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             page.command("  $ ", &command);
         }
         Subject::Process(report) if late => {
-            let text = match &statement.late {
-                Some(late) if !late.causes.is_empty() => {
-                    "List its longest delays, and what to move."
-                }
-                _ => "See what delayed it, and its longest delays.",
+            let causes = statement.late.as_ref().map_or(0, |late| late.causes.len());
+            let aim = match causes {
+                0 => "to see what delayed it",
+                _ => "to see its longest delays and their causes",
             };
-            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
-            let command = format!("ticktax audit --pid {}", report.pid);
-            page.command("  $ ", &command);
+            // No command can name a process that has exited.
+            let ended = matches!(
+                statement.ended_early,
+                Some(PaceEnd::ProcessEnded { .. })
+            );
+            let remedy = if ended { "Start it again and audit it" } else { "Audit it" };
+            let text = format!("{remedy}, {aim}.");
+            page.paragraph(Tone::Strong, "WHAT TO DO: ", &text);
+            if !ended {
+                page.command("  $ ", &format!("ticktax audit --pid {}", report.pid));
+            }
         }
         Subject::Loop(report)
             if figures.slipped.is_some_and(|slipped| slipped > 0)

@@ -41,7 +41,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     };
     page.section("Bursts");
     let row = |cells: [&str; 5]| Columns::right([9, 8, 9, 8, 10].into_iter().zip(cells));
-    let head = row(["at", "lost", "predicted", "stall", "read none"]);
+    let head = row(["at", "lost", "predicted", "stall", "no reads"]);
     page.headings(Tone::Faint, "  receiver stalled by", &head);
     for burst in bursts.iter().take(LINES) {
         let most = burst.stall.as_ref().and_then(|stall| stall.held_by.first());
@@ -72,7 +72,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     }
     let text = "burst: losses until the receiver had emptied its buffer. stall: time around the \
         first loss in which the receiver could not run. predicted: max(0, rate × stall − buffer \
-        size) + 1. read none: time in which it read nothing.";
+        size) + 1. no reads: time in which it read nothing.";
     page.paragraph(Tone::Faint, "", text);
 }
 

@@ -313,7 +313,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
         ),
         Advice::Stolen { time, share } => (
             format!(
-                "Ask for dedicated CPUs: the hypervisor or firmware took {} ({}).",
+                "Use dedicated CPUs: the hypervisor or firmware took {} ({}).",
                 tied(time),
                 tied(format!("{} of CPU time", percent(*share)))
             ),

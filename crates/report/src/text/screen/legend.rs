@@ -33,7 +33,7 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "LONGEST DELAYS",
-        "the longest single waits. woken late: from a wake-up until it ran. preempted: from losing \
+        "the longest single waits. wake-up delayed: from a wake-up until it ran. preempted: from losing \
          its CPU until it ran again.",
     ),
     (

@@ -306,7 +306,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     // The list of worst gaps excludes gaps in which a program ran.
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {
         (ProbeKind::Spin, 0) => "Longest interruption",
-        (ProbeKind::Spin, _) => "Longest interruption, not by a program",
+        (ProbeKind::Spin, _) => "Longest interruption by the kernel or hypervisor",
         (ProbeKind::Sleep, 0) => "Latest probe wake-up",
         (ProbeKind::Sleep, _) => "Latest probe wake-up, not behind a program",
     };

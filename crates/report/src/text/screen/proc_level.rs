@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let why = match Untraced::from_statement(statement) {
         Untraced::NeedsRoot => {
             "WITHOUT ROOT: only the kernel's counters are available. Run as root to see which \
-             programs waited for a CPU, and behind which."
+             programs waited for a CPU, and behind what."
                 .to_owned()
         }
         Untraced::Because(why) => {
@@ -69,7 +69,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         waited = format!("; tasks waited for a CPU {share}");
     }
     let text = format!(
-        "{}, {}, {}, by /proc/stat: {}{waited}",
+        "{}, {}, {}, from /proc/stat: {}{waited}",
         screen.host(),
         counted(statement.cpus.len() as u64, "CPU"),
         tied(crate::text::wall(statement)),

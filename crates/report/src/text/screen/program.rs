@@ -442,8 +442,8 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
     // If more than half of the delay is unexplained, that part comes first.
     let is_behind = first.is_some_and(|first| first.kind != Kind::Idle && unseen(delay).is_none());
     let kind = match (delay.kind, is_behind) {
-        (DelayKind::Woken, true) => "woken late behind ",
-        (DelayKind::Woken, false) => "woken late: ",
+        (DelayKind::Woken, true) => "wake-up delayed by ",
+        (DelayKind::Woken, false) => "wake-up delayed: ",
         (DelayKind::Preempted, true) => "preempted by ",
         (DelayKind::Preempted, false) => "preempted: ",
         (DelayKind::Interrupted, true) => "interrupted by ",

@@ -142,7 +142,7 @@ fn chance_is_only_mentioned_if_it_was_tested() {
     }
     let page = statement.page(&TextStyle::default());
     assert!(
-        page.contains("no account changed by 0.1 pt or more"),
+        page.contains("no account changed by 0.1 pp or more"),
         "{page}"
     );
     statement.accounts[0].share.certain = Some(false);
@@ -174,7 +174,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let expected = "1 more may have changed, or it is chance (--section time)";
     assert!(page.contains(expected), "{page}");
     let full = statement.page(&everything(&TextStyle::default()));
-    assert!(full.contains("+1.80 to +4.20 pt ?"), "{full}");
+    assert!(full.contains("+1.80 to +4.20 pp ?"), "{full}");
     assert!(
         full.contains("?: may be chance; among 4 accounts"),
         "{full}"

@@ -54,7 +54,7 @@ fn page_of_a_setting() {
         scope: KnobScope::Disk,
         place: "/sys/block/N/queue/scheduler".to_owned(),
         unit: None,
-        values: "one of the words the kernel offers".to_owned(),
+        values: "one that the kernel offers".to_owned(),
         risk: KnobRisk::Careful,
         risk_reason: Some("Requests may wait longer.".to_owned()),
         about: "I/O scheduler of a disk".to_owned(),

@@ -79,7 +79,7 @@ impl Shown {
     fn suffix(self) -> Option<&'static str> {
         match (self.scale, self.unit) {
             (Scale::Relative, _) => Some(" %"),
-            (Scale::Absolute, Unit::Share) => Some(" pt"),
+            (Scale::Absolute, Unit::Share) => Some(" pp"),
             (Scale::Absolute, _) => None,
         }
     }
@@ -150,7 +150,7 @@ impl Shown {
         let places = decimals((100.0 * error).abs().max(1e-3), 2).min(3);
         let text = self.signed(error, places);
         match self.suffix() {
-            Some(_) => text + " pt",
+            Some(_) => text + " pp",
             None => text,
         }
     }
@@ -219,7 +219,7 @@ mod tests {
             ("+40 %".into(), "+10 to +90".into())
         );
         let points = Shown::new(Unit::Share, Scale::Absolute);
-        assert_eq!(points.effect(&effect(-0.1, -0.12, -0.08)), "-10.0 pt");
+        assert_eq!(points.effect(&effect(-0.1, -0.12, -0.08)), "-10.0 pp");
         let times = Shown::new(Unit::Ns, Scale::Absolute);
         assert_eq!(
             times.interval_with_unit(&effect(5.0, -3.0, 1_200_000.0)),

@@ -84,7 +84,7 @@ fn files_other_than_parquet_are_rejected() {
     fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
     assert_eq!(
         message(&path),
-        "x.parquet is not a recording, nor a Parquet file at all: name a file that `ticktax \
+        "x.parquet is not a recording, not even a Parquet file: name a file that `ticktax \
          audit` wrote"
     );
 }

@@ -50,9 +50,9 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         }
     };
     if !shown.is_empty() {
-        let heading = cells("each", CPUS, "max");
+        let heading = cells("median", CPUS, "max");
         let title = if screen.room.count_only && left > 0 {
-            format!("PERIODIC, {} of {all}", shown.len())
+            format!("PERIODIC ({} of {all})", shown.len())
         } else {
             "PERIODIC".to_owned()
         };
