@@ -120,6 +120,34 @@ impl Default for TextStyle {
     }
 }
 
+/// Subjects of sections, in the order of an HTML page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// Waits for a CPU.
+    Waits,
+    /// Periodic activity.
+    Periods,
+    /// Anything else.
+    Other,
+}
+
+impl Topic {
+    /// The subject of the section with this title.
+    pub(crate) fn of_section(document: &Document, title: &str) -> Self {
+        let victim = match document {
+            Document::Statement(statement) => statement.victim.as_ref(),
+            Document::Beats(_) => None,
+            _ => return Self::Other,
+        };
+        match title {
+            waits::TITLE | held::TITLE => Self::Waits,
+            beats::TITLE => Self::Periods,
+            _ if victim.is_some_and(|victim| victim::title(victim) == title) => Self::Waits,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The groups of accounts on a page, in page order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {

@@ -63,6 +63,8 @@ pub(super) fn prose(raw: &str) -> String {
         if place % 2 == 1 {
             // JSON uses another word.
             let code = if part == "None" { "null" } else { part };
+            // Paths name types that JSON lacks.
+            let code = code.rsplit("::").next().unwrap_or(code);
             let _ = write!(out, "<code>{}</code>", text(code));
             continue;
         }
@@ -80,6 +82,18 @@ pub(super) fn prose(raw: &str) -> String {
         out.push_str(&text(words.strip_suffix('[').unwrap_or(words)));
     }
     out
+}
+
+/// A schema's description without the marks of code and links, for an attribute value.
+pub(super) fn unmarked(raw: &str) -> String {
+    let plain = raw.replace("[`", "`").replace("`]", "`");
+    let parts = plain.split('`').enumerate();
+    let parts = parts.map(|(place, part)| match (place % 2, part) {
+        (1, "None") => "null",
+        (1, code) => code.rsplit("::").next().unwrap_or(code),
+        (_, words) => words,
+    });
+    parts.collect()
 }
 
 /// Escapes text for an attribute value in double quotes.
