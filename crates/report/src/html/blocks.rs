@@ -94,7 +94,9 @@ fn link(place: Option<Place>) -> String {
     place.map_or_else(String::new, |place| {
         let at = place.at.as_secs_f64();
         let target = target(place);
-        format!(" <a href=\"{target}\" aria-label=\"show {at:.6} s in the timeline\">show in timeline</a>")
+        format!(
+            " <a href=\"{target}\" aria-label=\"show in timeline: {at:.6} s\">show in timeline</a>"
+        )
     })
 }
 
@@ -105,9 +107,9 @@ fn target(place: Place) -> String {
 /// Writes a line with cells that is not part of a table.
 fn alone(out: &mut String, row: &Row) {
     let (class, name) = (class(row.tone), running(row.name.trim()));
-    let _ = write!(out, "<p class=\"{class}\">{name}");
+    let _ = write!(out, "<p class=\"entry {class}\">{name}");
     for cell in row.cells.iter().filter(|cell| !cell.text.is_empty()) {
-        let _ = write!(out, " <b>{}</b>", text(&cell.text));
+        let _ = write!(out, " <span>{}</span>", text(&cell.text));
     }
     out.push_str("</p>\n");
 }

@@ -40,8 +40,8 @@ pub(super) fn text(raw: &str) -> String {
     out
 }
 
-/// Escapes running text. Tied words stay together if a phone has room for them, and numbers keep
-/// their units.
+/// Escapes running text. Tied words stay together if a phone has room for them, numbers keep their
+/// units, and text between backticks is code.
 pub(super) fn running(raw: &str) -> String {
     let piece = |piece: &str| {
         if piece.contains(TIE) && piece.chars().count() > TIED {
@@ -51,7 +51,17 @@ pub(super) fn running(raw: &str) -> String {
         }
     };
     let pieces: Vec<String> = raw.split(' ').map(piece).collect();
-    text(&pieces.join(" "))
+    let words = pieces.join(" ");
+    let is_paired = words.matches('`').count() % 2 == 0;
+    let parts: Vec<&str> = words.split(|c| is_paired && c == '`').collect();
+    let parts = parts
+        .iter()
+        .enumerate()
+        .map(|(place, part)| match place % 2 {
+            1 => format!("<code>{}</code>", text(part)),
+            _ => text(part),
+        });
+    parts.collect()
 }
 
 /// Escapes a schema's description. Text between backticks is code; links are reduced to their text,

@@ -17,7 +17,7 @@ use super::groups::{Class, source_name};
 use super::pack::Pack;
 use super::{Timeline, Woken, overview};
 use crate::html::RowsEnded;
-use crate::html::escape::{self, attribute, plain, text};
+use crate::html::escape::{self, attribute, plain, running, text};
 use crate::text::numbers::{counted, grouped};
 
 /// Maximum number of columns per CPU, and for all CPUs together.
@@ -418,7 +418,7 @@ impl View<'_> {
             );
         }
         for note in self.notes() {
-            let _ = writeln!(out, "<p class=\"legend\">{}</p>", text(&note));
+            let _ = writeln!(out, "<p class=\"legend\">{}</p>", running(&note));
         }
     }
 
@@ -445,7 +445,7 @@ impl View<'_> {
         ] {
             if left_out > 0 {
                 let what = counted(left_out, what);
-                notes.push(format!("{what} shorter than {floor} are not drawn."));
+                notes.push(format!("The chart omits {what} shorter than {floor}."));
             }
         }
         if self.timeline.sums > 0 {
