@@ -25,7 +25,7 @@ use ticktax_model::document::{Document, DocumentKind};
 use ticktax_model::recording::{Header, Row, RowSink};
 
 use crate::text::block::{self, Block};
-use crate::text::{Topic, page as written};
+use crate::text::{Topic, case_verdict, page as written};
 use crate::{TextStyle, View, json};
 use escape::text;
 use plots::Plot;
@@ -253,7 +253,7 @@ fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     let (first, full) = (blocks(View::First, false), blocks(View::Full, false));
     // Some pages have only one screen, followed by the meaning of its words and a few details.
     if bare(&full).starts_with(&bare(&first)) {
-        return (split(full, SUMMARY), Vec::new());
+        return (with_result(document, split(full, SUMMARY)), Vec::new());
     }
     let summary = Section {
         title: SUMMARY.to_owned(),
@@ -264,6 +264,30 @@ fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     let explained = blocks(View::First, true);
     let terms = explained.strip_prefix(&*first).unwrap_or_default();
     (sections, terms.to_vec())
+}
+
+/// Moves the sections with the result into the summary of a page that has only one screen.
+fn with_result(document: &Document, sections: Vec<Section>) -> Vec<Section> {
+    let mut sections = sections.into_iter();
+    let Some(mut summary) = sections.next() else {
+        return Vec::new();
+    };
+    let is_result = |place: usize, section: &Section| match document {
+        Document::Prediction(_) | Document::Sweep(_) | Document::Net(_) => place == 0,
+        Document::PaceComparison(_) => true,
+        Document::Case(case) => section.title == case_verdict(case),
+        _ => false,
+    };
+    let mut others = Vec::new();
+    for (place, section) in sections.enumerate() {
+        if summary.title == SUMMARY && is_result(place, &section) {
+            summary.blocks.push(Block::Section(section.title));
+            summary.blocks.extend(section.blocks);
+        } else {
+            others.push(section);
+        }
+    }
+    [summary].into_iter().chain(others).collect()
 }
 
 /// The blocks without those that only explain or separate others.

@@ -37,7 +37,10 @@ use crate::view::{Grouping, View};
 pub(crate) use accounts::name as account_name;
 pub(crate) use beats::with_interval;
 use block::Written;
-pub(crate) use case::{ends as case_ends, number as case_number, words as published_words};
+pub(crate) use case::{
+    ends as case_ends, number as case_number, verdict_title as case_verdict,
+    words as published_words,
+};
 pub(crate) use kernels::title as kernel_table_title;
 pub(crate) use prediction::{measure_text as predicted_value, name as prediction_name};
 

@@ -52,7 +52,7 @@ pub(super) fn running(raw: &str) -> String {
     };
     let pieces: Vec<String> = raw.split(' ').map(piece).collect();
     let words = pieces.join(" ");
-    let is_paired = words.matches('`').count() % 2 == 0;
+    let is_paired = words.matches('`').count().is_multiple_of(2);
     let parts: Vec<&str> = words.split(|c| is_paired && c == '`').collect();
     let parts = parts
         .iter()

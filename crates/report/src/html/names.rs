@@ -16,7 +16,7 @@ pub(super) enum Unit {
     /// A probability.
     Chance,
     Bytes,
-    /// A unit written after the number. Empty if there is none.
+    /// A unit written after the number, or an empty string.
     Named(&'static str),
 }
 
@@ -84,9 +84,8 @@ impl Heading {
             (Unit::Share, _) => Quantity::share(value),
             (Unit::Chance, _) => Quantity::chance(value),
             (Unit::Bytes, _) => Quantity::bytes(value),
-            (Unit::Named(""), Some(_)) => number.to_string().into(),
+            (Unit::Named(""), Some(_)) | (Unit::Moment(_), None) => number.to_string().into(),
             (Unit::Named(unit), _) => Quantity::number(value, unit),
-            (Unit::Moment(_), None) => number.to_string().into(),
         }
     }
 }

@@ -161,7 +161,7 @@ fn short(ns: f64) -> String {
     }
 }
 
-/// Formats a share in percent with three digits, of which at most three are decimals.
+/// Formats a share in percent with three digits and at most three decimals.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let places = match percent.abs() {
@@ -186,7 +186,7 @@ fn significant(value: f64, digits: i32) -> String {
             value.to_string()
         };
     }
-    if size < 1e-6 || size >= 1e15 {
+    if !(1e-6..1e15).contains(&size) {
         return format!("{value:.1e}");
     }
     #[expect(
