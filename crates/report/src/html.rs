@@ -26,7 +26,7 @@ use ticktax_model::recording::{Header, Row, RowSink};
 
 use crate::text::block::{self, Block};
 use crate::text::{Topic, case_verdict, page as written};
-use crate::{TextStyle, View, json};
+use crate::{TextStyle, View, json, view};
 use escape::text;
 use plots::Plot;
 use timeline::{Drawn, Timeline};
@@ -138,6 +138,9 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
         if !terms.is_empty() {
             let _ = writeln!(out, "<details>\n<summary>{TERMS}</summary>");
             blocks::write(out, TERMS, &terms);
+            if !view::Section::of(document.kind()).is_empty() {
+                out.push_str(OPTIONS);
+            }
             out.push_str("</details>\n");
         }
     });
@@ -208,6 +211,9 @@ fn evidence(document: &Document, sections: impl Iterator<Item = Section>) -> Vec
 const FIGURES: &str = "All data";
 /// The title of the first section.
 const SUMMARY: &str = "Summary";
+/// Explains the options that the summary mentions.
+const OPTIONS: &str = "<p class=\"legend\"><code>--section NAME</code> selects a section on the terminal. This page \
+                       contains all sections.</p>\n";
 /// The title of the explanations that unfold below the summary.
 const TERMS: &str = "Terms in this summary";
 

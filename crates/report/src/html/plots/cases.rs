@@ -23,8 +23,8 @@ const MARKS: &str = "Each kind of number has its own symbol and height. A line i
 pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
     let mut html = format!(
         "<p class=\"legend\">{MARKS} predicted: the model was not fitted to the row. fit: the model was fitted to the row, \
-         so agreement proves nothing. not comparable: the model or the source has no number for the row. error: model \
-         minus published.</p>\n"
+         so agreement proves nothing. not comparable: the model or the source has no number for the row. error: how far \
+         the model is above the published value or range, or below it.</p>\n"
     );
     let mut rest = &*statement.lines;
     let before = html.len();
