@@ -1,10 +1,10 @@
-//! Measures rows per second through the ledger on one thread: `cargo bench -p ticktax-bench --bench
-//! ledger`.
+//! Measures how many rows per second the ledger processes on one thread: `cargo bench -p
+//! ticktax-bench --bench ledger`.
 //!
 //! The recording is synthetic and always the same. Its CPUs tick, take interrupts with softirqs,
 //! and switch between threads. A spin probe on each CPU sees every interrupt, and as many gaps
-//! without any kernel activity. The time runs from the first row to the finished statement. It
-//! excludes making the rows.
+//! without any kernel activity. Timing starts with the first row and ends with the finished
+//! statement, so it excludes generating the rows.
 #![allow(
     clippy::disallowed_methods,
     reason = "a benchmark times itself, and records nothing"
@@ -25,7 +25,7 @@ use ticktax_report::{TextStyle, glance};
 const SPANS: usize = 5_000_000;
 const CPUS: u32 = 8;
 const RUNS: usize = 5;
-/// Rate at which a terminal updates the state of an audit.
+/// Updates per second of an audit's state on a terminal.
 const LOOKS_HZ: f64 = 2.0;
 const LOOKS: u32 = 200;
 
@@ -50,7 +50,8 @@ fn main() {
     }
 }
 
-/// Seconds to compute the two lines that a terminal shows during an audit, without drawing them.
+/// Seconds needed to compute the two lines that a terminal shows during an audit, without drawing
+/// them.
 fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
     let mut auditor = Auditor::books();
     replay(sources, rows, &mut auditor);
@@ -62,7 +63,7 @@ fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
     begin.elapsed().as_secs_f64() / f64::from(LOOKS)
 }
 
-/// Millions of rows per second, from the first row to the statement.
+/// Millions of rows processed per second, from the first row to the finished statement.
 fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
     let begin = Instant::now();
     let mut auditor = Auditor::books();
@@ -73,7 +74,6 @@ fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
     rows.len() as f64 / passed.as_secs_f64() / 1e6
 }
 
-/// Sources of the recording.
 struct Cast {
     timer: SourceId,
     tick: SourceId,
@@ -110,11 +110,11 @@ impl Cast {
     }
 }
 
-/// State of one CPU while its rows are made.
+/// State of one CPU while its rows are generated.
 struct Machinery {
     cpu: u32,
     now: i64,
-    /// Start of the base row, and its own time so far.
+    /// The current thread's start, and its own time so far.
     base: (i64, i64),
 }
 
@@ -133,7 +133,7 @@ impl Machinery {
         self.base = (self.now, 0);
     }
 
-    /// An interrupt with a function inside, or with a softirq after it.
+    /// Generates an interrupt that contains a function or is followed by a softirq.
     fn interrupt(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>) {
         let start = self.now;
         if dice.between(0, 2) == 0 {
@@ -152,7 +152,7 @@ impl Machinery {
         }
     }
 
-    /// Simulates a short time of this CPU.
+    /// Generates the rows of a short period on this CPU.
     fn step(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>, with_probe: bool) {
         self.spend(dice.between(1_000, 200_000));
         let begin = self.now;
@@ -188,7 +188,7 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
     let mut cpus: Vec<Machinery> = (0..CPUS).map(cpu).collect();
     let mut rows = Vec::with_capacity(SPANS + 1_000);
     while rows.len() < SPANS {
-        // Buffers are drained in turn, with a few hundred rows each.
+        // Buffers are drained one after another, with a few hundred rows each.
         for cpu in &mut cpus {
             (0..100).for_each(|_| cpu.step(&cast, &mut dice, &mut rows, with_probe));
         }

@@ -1,5 +1,6 @@
-//! Measures the beat finder on synthetic events of known truth: recall, precision, error of the
-//! period, coverage of its confidence interval, and false beats in events without a period.
+//! Tests the search for periodic sources on synthetic events of known truth: recall, precision,
+//! error of the period, coverage of its confidence interval, and false detections among events
+//! without a period.
 //!
 //! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`. Equal seeds
 //! give equal figures.
@@ -15,7 +16,7 @@ use ticktax_bench::on_all_cpus;
 use ticktax_fixture::Draws;
 use ticktax_model::Nanos;
 
-/// One true beat.
+/// A periodic source that the synthetic events contain.
 #[derive(Clone, Debug)]
 struct Truth {
     period: f64,
@@ -31,7 +32,7 @@ struct Truth {
 }
 
 impl Truth {
-    /// Information that an ideal observer with known shape gains over chance, in nats.
+    /// Information that an ideal observer who knows the shape gains over chance, in nats.
     fn information(&self) -> f64 {
         let sd: f64 = if self.rearmed {
             2.0 * self.jitter
@@ -56,7 +57,7 @@ impl Truth {
     fn detectable(&self) -> bool {
         self.plain() && self.slots * (1.0 - self.missing) >= 6.0 && self.information() >= 25.0
     }
-    /// Smallest attainable 95 % error of the period, as a share.
+    /// Smallest 95 % error of the period that can be attained, as a fraction.
     fn attainable(&self) -> f64 {
         let n = self.slots * (1.0 - self.missing);
         1.96 * if self.rearmed {
@@ -152,7 +153,7 @@ fn truth(r: &mut Draws) -> Truth {
     }
 }
 
-/// One case: its truths and the detected beats.
+/// Generates one case and searches it. Returns its true sources and the detected ones.
 fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
     let mut r = Draws::new(seed.wrapping_mul(0x1234_5678_9abc_def1));
     let first = truth(&mut r);
@@ -235,7 +236,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// A number of hits out of a number of trials.
+/// Number of successes out of a number of attempts.
 #[derive(Default)]
 struct Tally {
     found: u64,
@@ -348,7 +349,7 @@ const RULES: [Rule; 17] = [
     ("information < 25", |t| t.information() < 25.0),
 ];
 
-/// Totals over the cases.
+/// Totals over all cases.
 #[derive(Default)]
 struct Sums {
     recall: [Tally; RULES.len()],

@@ -1,8 +1,8 @@
-//! Measures the time and memory for finding the beats in an hour of many CPUs.
+//! Measures the time and memory needed to find the periodic sources in an hour of many CPUs.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_hour [CPUs] [minutes]`. Each CPU has a
-//! tick of 250 Hz with its function, and two softirqs on every third tick. Each also has a device
-//! interrupt and a thread at random times, and a work item every second. Otherwise it idles.
+//! `cargo run --release -p ticktax-bench --example beats_hour [CPUs] [minutes]`. Each CPU has a 250
+//! Hz tick with its function, and two softirqs on every third tick. It also has a device interrupt
+//! and a thread at random times, and a work item every second. Otherwise, it is idle.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 
@@ -49,7 +49,7 @@ impl Cast {
     }
 }
 
-/// The rows of one CPU from one tick to the next.
+/// Generates the rows of one CPU from one tick to the next.
 fn rows_of_tick(cast: &Cast, cpu: u32, number: i64, dice: &mut SplitMix64, rows: &mut Vec<Row>) {
     let at = number * TICK + i64::from(cpu) * 15_000;
     let mut add = |source, start, dur| rows.push(whole(cpu, start, dur, source));

@@ -1,17 +1,17 @@
-//! Tests the beat finder on this machine: audits disturbances of known rhythm and compares.
+//! Tests the search for periodic sources on this machine by auditing disturbances of known period.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
 //! [quick|full|slow|sums] [seed]` as root prints a Markdown table. `quick` takes three minutes and
-//! `full` eight. `slow` takes as long as six beats of 30.999 s. `sums` uses a ten-minute audit that
-//! keeps sums. Each case is one `ticktax audit` of a command that injects one or two disturbances
-//! into one CPU. A case is named but not judged if its injector missed its plan because the machine
-//! was busy.
+//! `full` eight. `slow` takes six periods of 30.999 s. `sums` uses a ten-minute audit that keeps
+//! sums. Each case is one `ticktax audit` of a command that injects one or two disturbances into
+//! one CPU. If an injector missed its plan because the machine was busy, the case is listed but not
+//! judged.
 //!
-//! - A beat is *found* if an entry names its source, or has it in its chain, and its period is
+//! - An injected source is *found* if an entry names it, or has it in its chain, with a period
 //!   within 0.5 %.
-//! - An entry is *wrong* if it is about an injecting thread but has none of the injected periods.
-//!   Every entry about a random injector is wrong. Other beats belong to the machine and are not
-//!   judged.
+//! - An entry is *wrong* if it is about an injecting thread but its period is not one of the
+//!   injected periods. Every entry about a random injector is wrong. Other entries are about the
+//!   machine and are not judged.
 //! - The *cause* is right if the entry's chain or name contains the injector's action.
 #![expect(
     clippy::print_stdout,
@@ -29,12 +29,12 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
 
 const INJECT: &str = "--inject";
-/// Maximum error of a period, as a share.
+/// Maximum error of a period, as a fraction.
 const NEAR: f64 = 0.005;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Simultaneous disturbances.
+/// Disturbances that happen at the same time.
 struct Case {
     name: String,
     plans: Vec<Plan>,
@@ -42,7 +42,7 @@ struct Case {
 }
 
 impl Case {
-    /// A case whose audit keeps every span.
+    /// Creates a case whose audit keeps every span.
     fn new(plans: Vec<Plan>) -> Self {
         let names: Vec<String> = plans.iter().map(describe).collect();
         Self {
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs disturbances simultaneously. This is the audited command.
+/// Runs the disturbances of a case at the same time. This is the command that is audited.
 fn inject(file: &Path) -> Result<()> {
     let plans: Vec<Plan> = serde_json::from_slice(&std::fs::read(file)?)?;
     let running: Vec<_> = plans
@@ -85,12 +85,12 @@ fn inject(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// File in which the injecting command stores its results.
+/// File next to `plans` in which the injecting command stores its results.
 fn truths_beside(plans: &Path) -> PathBuf {
     plans.with_extension("truths")
 }
 
-/// Minimum share of planned events that must have happened.
+/// Minimum share of planned events that must happen.
 const KEPT: f64 = 0.95;
 
 /// Reports an injector that missed its plan.
@@ -132,7 +132,7 @@ fn measure(size: &str, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Audits one case. Returns the beats of the statement.
+/// Audits one case. Returns the periodic sources from the statement.
 fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     let plans = folder.join("plans.json");
     std::fs::write(&plans, serde_json::to_vec(&case.plans)?)?;
@@ -157,7 +157,7 @@ fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     Ok(statement.beats.ok_or("the statement has no beats")?)
 }
 
-/// Path of the command, next to the folder of examples.
+/// Path of the `ticktax` command, in the parent of the examples' directory.
 fn command() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().and_then(Path::parent);
@@ -169,8 +169,8 @@ fn command() -> Result<PathBuf> {
     }
 }
 
-/// The cases: every kind at two periods, a thread's beats with jitter and gaps, two at once, random
-/// ones, and none.
+/// The cases: every kind at two periods, a thread with jitter and missing events, two disturbances
+/// at once, random ones, and none.
 fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let mut cases = Vec::new();
@@ -222,7 +222,7 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A slow kernel loop over all vnodes: 8 ms every 30.999 s, distinct from 31 s.
+/// A slow kernel loop over all vnodes: 8 ms every 30.999 s, which must not be taken for 31 s.
 fn slow(cpu: Cpu) -> Vec<Case> {
     let schedule = Schedule::every(Nanos::from_millis(30_999), Nanos::from_millis(8));
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -231,8 +231,9 @@ fn slow(cpu: Cpu) -> Vec<Case> {
     vec![Case::new(vec![plan])]
 }
 
-/// Beats that only a long audit can see, in which every interval below 1 ms is summed: 17 ms every
-/// 30.999 s and 3 ms every 7.013 s, among 2 ms runs of threads without rhythm.
+/// Periodic sources that only a long audit can detect. Such an audit sums up all intervals below 1
+/// ms. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s, among threads that run
+/// for 2 ms at random times.
 fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     let fifo = |seed: u64, schedule: Schedule| {
         Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -256,7 +257,7 @@ fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     }]
 }
 
-/// All other kinds at two periods, and some at random times.
+/// All other kinds: at two periods, and some of them at random times.
 fn other_kinds(add: &mut dyn FnMut(Disturbance, Schedule)) -> Result<()> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let folder = std::env::current_dir()?;
@@ -310,7 +311,7 @@ fn share(period: Nanos, part: f64) -> Nanos {
     Nanos((period.0 as f64 * part) as i64)
 }
 
-/// Lasts thirty periods, but at least 3 s and at most 12 s.
+/// A plan that lasts for thirty periods, but at least 3 s and at most 12 s.
 fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
     let wanted = Nanos(schedule.period.0 * 30);
     let length = wanted.clamp(Nanos::from_secs(3), Nanos::from_secs(12));
@@ -321,7 +322,7 @@ fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
 
 fn describe(plan: &Plan) -> String {
     let schedule = &plan.schedule;
-    // With full precision, to distinguish 30.999 s from 31 s.
+    // Print all digits, to distinguish 30.999 s from 31 s.
     let period = schedule.period.0 as f64 / 1e6;
     let mut text = format!("{} {period} ms", plan.disturbance.name());
     if schedule.random {
@@ -342,7 +343,7 @@ fn describe(plan: &Plan) -> String {
     text
 }
 
-/// Words for a disturbance. The right entry's name or chain contains at least one.
+/// Words that identify a disturbance. The name or chain of the right entry contains at least one.
 fn causes(disturbance: &Disturbance) -> Vec<&'static str> {
     let mut words = vec![disturbance.comm()];
     words.extend_from_slice(match disturbance {
@@ -361,13 +362,12 @@ fn says(line: &BeatLine, word: &str) -> bool {
     line.name.contains(word) || line.chain.iter().any(|step| step.contains(word))
 }
 
-/// Error of a detected beat, and whether its cause is named.
+/// Error of a detected period, and whether its cause is named. `None` if it was not detected.
 type Hit = Option<(f64, bool)>;
 
-/// Outcomes of the beats in one case.
 #[derive(Default)]
 struct Verdict {
-    /// For each injected beat: its error, and whether its cause is named.
+    /// Result for each injected disturbance.
     beats: Vec<Hit>,
     right: u64,
     wrong: Vec<String>,

@@ -1,8 +1,8 @@
-//! Measures false beats in events without a period, and the coverage of the period's interval for
-//! events that are rounded to the kernel's tick.
+//! Measures false detections among events without a period, and the coverage of the period's
+//! interval for events that are rounded to the kernel's tick.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_null [trains of each law] [seed]`. Equal
-//! seeds give equal figures.
+//! `cargo run --release -p ticktax-bench --example beats_null [trains per distribution] [seed]`.
+//! Equal seeds give equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_analysis::beats::{Beat, Events, Tick, detect};
@@ -11,7 +11,7 @@ use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
 
-/// Numbers of beats in trains for testing the interval.
+/// Numbers of events in the trains that test the interval.
 const COUNTS: [u32; 4] = [5, 6, 10, 40];
 
 fn main() {
@@ -71,14 +71,14 @@ fn beats(train: &Train) -> Vec<Beat> {
     detect(&events.with_tick(Some(tick)))
 }
 
-/// A number of hits out of a number of trials.
+/// Number of successes out of a number of trials.
 struct Part {
     hits: u64,
     all: u64,
 }
 
 impl Part {
-    /// Evaluates `of` for the trains 0 to `trains` on all CPUs. `None` results do not count.
+    /// Evaluates `of` for the trains 0 to `trains`, using all CPUs. `None` results are not counted.
     fn of(trains: u64, of: impl Fn(u64) -> Option<bool> + Sync) -> Self {
         let trains: Vec<u64> = (0..trains).collect();
         let mut part = Self { hits: 0, all: 0 };
@@ -89,7 +89,7 @@ impl Part {
         part
     }
 
-    /// 95 % interval of the share (Wilson 1927).
+    /// 95 % interval for the share of successes (Wilson 1927).
     fn interval(&self) -> (f64, f64) {
         const Z: f64 = 1.96;
         let n = self.all.max(1) as f64;

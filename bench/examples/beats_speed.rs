@@ -1,4 +1,4 @@
-//! Measures the time to search a million events.
+//! Measures how long it takes to search a million events.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 #![expect(clippy::cast_possible_wrap, reason = "synthetic times")]

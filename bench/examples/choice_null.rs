@@ -1,5 +1,5 @@
-//! Measures how often `pace --vary` chooses between equal ways to pace a loop, on a machine with
-//! occasional disturbances.
+//! Measures how often `pace --vary` prefers one of several equal ways of pacing a loop, on a
+//! machine with occasional disturbances.
 //!
 //! `cargo run --release -p ticktax-bench --example choice_null [comparisons] [seed]`. Equal seeds
 //! give equal figures.

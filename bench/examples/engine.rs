@@ -1,5 +1,5 @@
-//! Runs one load of the model once. Prints the amount of work, the trace's hash, and the peak
-//! memory. Under callgrind, it shows the number of instructions.
+//! Simulates one load once. Prints the number of items, the trace's hash and the peak memory. Run
+//! it under callgrind to count instructions.
 //!
 //!     cargo run --release -p ticktax-bench --example engine -- hour 36
 

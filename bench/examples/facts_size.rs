@@ -1,8 +1,8 @@
-//! Measures the bytes per account row in facts files, by number of windows per file and by column.
+//! Measures bytes per account row in facts files, by windows per file and by column.
 //!
-//! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [FOLDER]]]`, as
-//! root. It sums this machine's present activity in 60 windows of 6 seconds by default, which stand
-//! for minutes. The files remain in FOLDER.
+//! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as
+//! root. Sums up this machine's activity in WINDOWS windows (60 by default) of SECONDS seconds (6
+//! by default). Each window stands for a minute. The files remain in DIRECTORY.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use ticktax_store::disk::Folder;
 use ticktax_store::facts::PartWriter;
 use ticktax_trace::{Output, TraceSettings, Tracer};
 
-/// The measured table.
+/// The table whose size is measured.
 const ACCOUNTS: Table = Table::Accounts(WindowLength::Minute);
 
-/// Length of an agent's windows: a minute.
+/// Length of an agent's windows, in seconds.
 const MINUTE: i64 = 60;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -90,7 +90,7 @@ fn accounts(window: &Window) -> impl Iterator<Item = Row> {
     window.rows(false).filter(|row| row.table() == ACCOUNTS)
 }
 
-/// Adds the size of each column of a file.
+/// Adds the sizes of a file's columns to `columns`.
 fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box<dyn Error>> {
     let reader = SerializedFileReader::new(File::open(path)?)?;
     for group in reader.metadata().row_groups() {
@@ -102,7 +102,7 @@ fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box
     Ok(())
 }
 
-/// Sums of this machine, in windows labelled as minutes.
+/// Sums of this machine's activity, in windows that are labelled as minutes.
 fn watch(seconds: i64, count: usize) -> Result<Vec<Window>, Box<dyn Error>> {
     let proc = Proc::default();
     let online = proc.online().unwrap_or_default();

@@ -1,9 +1,10 @@
-//! Measures the cost of a recording's checksums, when writing and reading.
+//! Measures how much a recording's checksums cost when writing and reading.
 //!
-//! `cargo run --release -p ticktax-bench --example recording_checksums [rows] [rounds]`. A
-//! synthetic recording is written and read back. In alternation, the same file is read without its
-//! checksums, because its footer names another program. Files cannot be written without checksums.
-//! Their cost is the CRC-32 of as many bytes, measured in each round.
+//! `cargo run --release -p ticktax-bench --example recording_checksums [rows] [rounds]`. Writes a
+//! synthetic recording and reads it back. Then reads the same file without verifying checksums,
+//! which is achieved by naming another program in its footer. The two alternate. Files cannot be
+//! written without checksums, so the cost of writing is that of a CRC-32 over as many bytes,
+//! measured in each round.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 
@@ -16,10 +17,10 @@ use ticktax_model::recording::{Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId, SourceTable, Span};
 use ticktax_store::recording::{RecordingReader, RecordingWriter};
 
-/// Number of threads of the synthetic machine.
+/// Number of threads on the synthetic machine.
 const THREADS: i64 = 100;
 
-/// A random number below `below` (Knuth's MMIX constants).
+/// A random number less than `below` (Knuth's MMIX constants).
 fn dice(seed: &mut u64, below: i64) -> i64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -27,7 +28,7 @@ fn dice(seed: &mut u64, below: i64) -> i64 {
     i64::try_from(*seed >> 33).unwrap_or(0) % below
 }
 
-/// Successive spans of two CPUs.
+/// Consecutive spans of two CPUs.
 fn rows(count: usize, sources: &mut SourceTable) -> Vec<Row> {
     let ids: Vec<SourceId> = (0..THREADS)
         .map(|number| sources.intern(Source::kernel(Kind::Softirq, &format!("work-{number}"), "")))
@@ -68,7 +69,7 @@ fn read(path: &Path, count: usize) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// The same file, labelled as another program's, so that its checksums are not verified.
+/// The same file, labelled as written by another program, so that its checksums are not verified.
 fn without_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     const MAKER: &[u8] = b"ticktax version ";
     let place = bytes
@@ -79,7 +80,7 @@ fn without_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The median, in ms.
+/// Median in ms.
 fn median(times: &mut [Duration]) -> f64 {
     times.sort_unstable();
     times[times.len() / 2].as_secs_f64() * 1e3

@@ -1,4 +1,4 @@
-//! Spins on every CPU for two seconds and prints the lost time of each.
+//! Spins on every CPU for two seconds and prints how much time each one lost.
 //!
 //! `cargo run --release -p ticktax-bench --example spin -- [idle|other|fifo]`
 #![allow(clippy::print_stdout, reason = "an example's output is its purpose")]

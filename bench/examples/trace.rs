@@ -1,5 +1,5 @@
-//! Loads the tracer, observes for eight seconds, and prints the duration of each step and the
-//! results.
+//! Loads the tracer, observes for eight seconds, and prints how long each step took and what was
+//! observed.
 //!
 //! `cargo run --release -p ticktax-bench --example trace -- [--sums]`
 #![allow(

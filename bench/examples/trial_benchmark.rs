@@ -1,5 +1,5 @@
-//! Measures the judge of trials on simulated runs with known truth: false verdicts, coverage of its
-//! intervals, and detected effects. Compares it with the methods of hyperfine and netperf on the
+//! Tests the verdicts of trials on simulated runs with a known truth: false verdicts, interval
+//! coverage, and detected effects. Compares them with the methods of hyperfine and netperf on the
 //! same runs.
 //!
 //! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`. Equal seeds
@@ -28,19 +28,19 @@ fn main() {
     lists(&seeds);
 }
 
-/// Percentage of seeds with a true `of`.
+/// Percentage of seeds for which `of` returns true.
 fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
     let results = on_all_cpus(seeds, |&seed| of(seed));
     let count = results.iter().filter(|result| **result).count();
     100.0 * count as f64 / seeds.len().max(1) as f64
 }
 
-/// Run times that each method sees: the first `runs` of one series.
+/// Run times, which are the same for all methods: the first `runs` of a series.
 fn times(law: RunLaw, runs: usize, seed: u64) -> Vec<f64> {
     law.times(&mut Draws::new(seed), runs)
 }
 
-/// An interleaved trial.
+/// Judges an interleaved trial.
 fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     let slots = plan(2, blocks, seed ^ 0xabba);
     let slots: Vec<(u64, u64, usize)> = slots
@@ -54,7 +54,7 @@ fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     statement.comparisons.remove(0)
 }
 
-/// All runs of A, then all runs of B, as in hyperfine.
+/// Judges all runs of A followed by all runs of B, by hyperfine's method.
 fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     let times = times(law, 2 * runs, seed);
     let (a, b) = times.split_at(runs);
@@ -62,12 +62,12 @@ fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     hyperfine_tells_apart(a, &b)
 }
 
-/// A comparison by netperf's method, and its number of runs.
+/// Judges by netperf's method. Also returns the number of runs it needs.
 fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
     netperf_tells_apart(&times(law, NETPERF_RUNS, seed), effect)
 }
 
-/// Equal arms that are reported as different.
+/// Prints how often equal arms are reported as different.
 fn false_verdicts(seeds: &[u64]) {
     println!("Equal arms told apart, % of trials");
     println!(
@@ -94,7 +94,7 @@ fn false_verdicts(seeds: &[u64]) {
     println!();
 }
 
-/// Coverage of the interval for an effect of 3 %.
+/// Prints how often the interval covers an effect of 3 %.
 fn coverage(seeds: &[u64]) {
     const EFFECT: f64 = 0.03;
     println!(
@@ -121,7 +121,7 @@ fn coverage(seeds: &[u64]) {
     println!();
 }
 
-/// Detected effects.
+/// Prints how often effects are detected.
 fn power(seeds: &[u64]) {
     const EFFECTS: [f64; 6] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1];
     println!("Arms told apart, % of trials, by how much longer the second takes");
@@ -162,7 +162,7 @@ fn power(seeds: &[u64]) {
     println!();
 }
 
-/// Two lists for `ticktax compare`: in random order, and one list after the other.
+/// Prints how often `ticktax compare` distinguishes two equal lists, measured one after the other.
 fn lists(seeds: &[u64]) {
     println!(
         "Two equal lists told apart, one after the other, % of comparisons; in brackets intervals that hold 0"

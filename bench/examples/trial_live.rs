@@ -1,10 +1,10 @@
-//! Measures false verdicts of trials on this machine with two equal arms. Compares them with the
-//! methods of hyperfine and netperf on runs of the same trial.
+//! Measures how often trials with two equal arms give a false verdict on this machine. Compares the
+//! methods of hyperfine and netperf on runs of the same trials.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live
-//! [TRIALS [BLOCKS]]`. The command computes and never sleeps, and the arms differ by a nanosecond
-//! of timer slack. The first arm's successive noise runs serve as both arms of hyperfine and
-//! netperf.
+//! [TRIALS [BLOCKS]]`. The command computes and never sleeps, and the arms differ only by a
+//! nanosecond of timer slack. The first arm's successive noise runs serve as both arms for
+//! hyperfine and netperf.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
@@ -17,9 +17,9 @@ use ticktax_bench::typed::Words;
 use ticktax_experiment::statistics::{mean, variance};
 use ticktax_model::trial::{RunPurpose, TrialStatement};
 
-/// Number of runs of each arm in hyperfine.
+/// Number of runs per arm for hyperfine.
 const HYPERFINE_RUNS: usize = 20;
-/// A few milliseconds of shell time.
+/// A shell loop that takes a few milliseconds.
 const COMMAND: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs one trial with the release build next to this example.
+/// Runs one trial with the release build in the directory above this example.
 fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<dyn Error>> {
     let own = env::current_exe()?;
     let folder = own.parent().and_then(Path::parent).ok_or("no folder")?;
@@ -90,7 +90,7 @@ fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<d
     serde_json::from_slice(&output.stdout).map_err(|_| said().into())
 }
 
-/// Successive run times of the first arm, in seconds.
+/// The first arm's successive run times, in seconds.
 fn noise(statement: &TrialStatement) -> Vec<f64> {
     let runs = statement.trial.runs.iter();
     let alone = runs.filter(|run| run.purpose == RunPurpose::Noise);

@@ -59,7 +59,7 @@ else:
 
 
 class Loads:
-    """Programs that run for a phase. Each has a separate session, so that all its processes can be killed."""
+    """Programs that run during a phase, each in its own session so that all its processes can be killed."""
 
     def __init__(self, folder):
         self.running = []
@@ -139,7 +139,7 @@ class Agent:
                 self.lines += 1
 
     def ask(self, request, patience=30, slowly=False):
-        """The answer, or nothing if the connection was closed without one."""
+        """Returns the answer, which is empty if the connection was closed without one."""
         with socket.create_connection(self.address, timeout=patience) as stream:
             answer = b""
             try:
@@ -156,7 +156,7 @@ class Agent:
             return answer
 
     def metrics(self):
-        """The agent's metrics, summed over their labels, and the time of the answer."""
+        """Returns the agent's metrics, summed over their labels, and how long the answer took."""
         begin = time.monotonic()
         answer = b""
         while not answer.startswith(b"HTTP/1.1 200"):
@@ -174,7 +174,7 @@ class Agent:
         return sums, took
 
     def uses(self):
-        """Resources of the agent: resident and anonymous MiB, descriptors, threads."""
+        """Returns the agent's resources: resident and anonymous MiB, descriptors, threads."""
         with open(f"/proc/{self.child.pid}/status") as file:
             status = dict(line.split(":", 1) for line in file)
         mib = {name: int(status[name].split()[0]) / 1024 for name in ("VmRSS", "RssAnon", "VmHWM")}
@@ -182,7 +182,7 @@ class Agent:
 
 
 class Scrapers:
-    """Eight concurrent clients that send garbage or half a request, or read too slowly."""
+    """Eight concurrent clients that send garbage or half a request, or that read too slowly."""
 
     def __init__(self, agent, until):
         self.agent, self.until = agent, until
@@ -261,7 +261,7 @@ def soak(typed, folder, loads):
                 phase = phases[turn % len(phases)].__name__
                 next_phase = now + phases[turn % len(phases)]()
                 turn += 1
-            # The middle third, ten minutes of thirty.
+            # Start after a third of the run, and continue for a third: ten of thirty minutes.
             if scrapers is None and now - begin > typed.minutes * 20:
                 scrapers = Scrapers(agent, now + typed.minutes * 20)
             sums, took = agent.metrics()
@@ -320,7 +320,7 @@ def show(samples, agent, scrapers, said, code, ended):
 
 
 def facts(folder, keep):
-    """Size of the facts files in bytes, by table and part."""
+    """Returns the size of the facts files in bytes, by table and part."""
     root = os.path.join(folder, "facts")
     for table in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         sizes = [os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(os.path.join(root, table)) for name in names]

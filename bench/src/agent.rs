@@ -1,4 +1,4 @@
-//! Measures the cost of the agent by event rate. It runs `ticktax agent` as users do and reads its
+//! Measures the agent's cost by event rate. Runs `ticktax agent` as users do and reads the agent's
 //! own metrics, while pairs of threads on every CPU switch in batches.
 
 use std::fs::Permissions;
@@ -15,24 +15,25 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Events per second on all CPUs together, and the interval between batches. 0 adds no events.
+/// Event rates per second, summed over all CPUs, with the interval between batches. 0 adds no
+/// events.
 const RATES: [(u64, Nanos); 3] = [
     (0, Nanos::from_millis(10)),
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Target share of a core, in percent.
+/// Target for the agent's CPU time, in percent of a core.
 const TARGET: f64 = 0.1;
 
-/// Target for peak memory, in MiB.
+/// Target for the agent's peak memory, in MiB.
 const MEMORY: f64 = 64.0;
 
 /// Maximum age of the agent's metrics.
 const WINDOW: Duration = Duration::from_secs(11);
 
-/// Contents of the agent: only sums, or sums and a flight recorder's ring, which this benchmark
-/// does not read.
+/// Data kept by the agent: only sums, or sums and a flight recorder's ring. This benchmark does not
+/// read the ring.
 const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
 
 struct Results {
@@ -105,16 +106,16 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Runs one agent. Reads its metrics when they first appear, and again several windows later.
+/// Runs one agent. Reads its metrics when they first appear and again several windows later.
 fn turn(bench: &Bench, tool: &Tool, results: &mut Results) -> Outcome {
     let (rate, pace) = (results.rate, results.pace);
-    // The user that the agent switches to must be able to enter the folder.
+    // The user that the agent switches to must be able to enter the directory.
     let folder = tempfile::Builder::new()
         .prefix("ticktax-bench")
         .permissions(Permissions::from_mode(0o755))
         .tempdir_in("/tmp")?;
     let incidents = folder.path().join("incidents").display().to_string();
-    // A port that was free a moment ago.
+    // Use a port that was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let windows = bench.choose(4, 2);
     let cpus: Vec<Cpu> = ticktax_probes::online_cpus()?.iter().collect();
@@ -163,7 +164,7 @@ impl Results {
     }
 }
 
-/// Fetches the page that a scraper gets.
+/// Fetches the metrics as a scraper would.
 fn page(address: &str) -> Result<String, std::io::Error> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
@@ -172,7 +173,7 @@ fn page(address: &str) -> Result<String, std::io::Error> {
     Ok(page)
 }
 
-/// Value of a metric without labels.
+/// Value of a metric that has no labels.
 fn value(page: &str, name: &str) -> Result<f64, String> {
     let mut lines = page.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

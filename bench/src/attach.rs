@@ -1,4 +1,4 @@
-//! Measures the time to load, attach and detach the tracer.
+//! Measures how long it takes to load, attach and detach the tracer.
 
 use ticktax_probes::clock::now;
 use ticktax_trace::Output;
@@ -7,7 +7,7 @@ use crate::table::{Series, Table};
 use crate::tracing::{SPANS, SUMS, Tracing};
 use crate::{Bench, Outcome};
 
-/// Target in seconds. Users should not notice the delay at the start of an audit.
+/// Target in seconds, so that users do not notice a delay at the start of an audit.
 const TARGET: f64 = 0.5;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {

@@ -1,6 +1,6 @@
-//! Compares monitors that run continuously: ticktax's agent with and without its recorder, other
-//! metrics collectors, and perf as a flight recorder. Measures what each one uses, and what it
-//! costs two threads that switch.
+//! Compares continuous monitors: ticktax's agent with and without its recorder, other metrics
+//! collectors, and perf as a flight recorder. Measures their own resource usage, and their cost to
+//! two threads that switch.
 
 mod collector;
 
@@ -16,20 +16,20 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome, machine};
 use collector::{At, Collector};
 
-/// Events per second on all CPUs together that the load makes, and the interval between batches.
+/// Event rates of the load per second, summed over all CPUs, with the interval between batches.
 const RATES: [(u64, Nanos); 2] = [
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Scrape interval. The agent's sums are never older.
+/// Scrape interval. The agent's sums are never older than this.
 const SCRAPES: Duration = Duration::from_secs(10);
 
-/// Results of one collector at one rate.
+/// Results for one collector at one rate, over all rounds.
 struct Row {
     collector: usize,
     rate: u64,
-    /// Own CPU time, in percent of one CPU.
+    /// The collector's own CPU time, in percent of one CPU.
     cpu: Series,
     /// Peak memory, in MiB.
     memory: Series,
@@ -39,7 +39,7 @@ struct Row {
     share: Series,
 }
 
-/// Results of one collector's run.
+/// Results of running a collector once.
 struct Turn {
     cpu: f64,
     memory: f64,
@@ -64,7 +64,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 let collector = &collectors[row.collector];
                 let turn = turn(bench, &tool, collector, (rate, pace));
                 bench.go_on()?;
-                // The mean of the unobserved runs before and after cancels a drift of the machine.
+                // The mean of the unobserved runs before and after it cancels a drift of the
+                // machine.
                 let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
                 base.push(after);
                 match turn {
@@ -99,7 +100,7 @@ impl Row {
     }
 }
 
-/// Runs a collector and scrapes it during the load.
+/// Runs a collector and scrapes it while the load runs.
 fn turn(
     bench: &Bench,
     tool: &Tool,
@@ -108,7 +109,7 @@ fn turn(
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
-    // Its startup is not part of monitoring.
+    // Start-up is not part of monitoring, so do not count it.
     let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
     let taken = load(bench, rate, &mut |over| {
         if over {
@@ -130,8 +131,8 @@ fn turn(
     })
 }
 
-/// Runs pairs of threads on every CPU that switch in batches. Calls `meanwhile` immediately, then
-/// every [`SCRAPES`], and with `true` at the end.
+/// Runs pairs of threads that switch in batches, on every CPU. Calls `meanwhile` at once, then
+/// every [`SCRAPES`], and finally with `true`.
 fn load(
     bench: &Bench,
     (rate, pace): (u64, Nanos),

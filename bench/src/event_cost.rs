@@ -1,9 +1,9 @@
-//! Measures what one traced event costs the program that it happens to.
+//! Measures how much a traced event costs the program in which it occurs.
 //!
 //! Two threads on one CPU wake each other. The cost is their CPU time per context switch with an
-//! observer, minus the time without one. CPU time excludes other programs, unlike elapsed time. It
-//! also excludes an observer's work on other CPUs, such as reading its buffers. `load` measures
-//! that work for ticktax.
+//! observer, minus the time without one. Unlike elapsed time, CPU time excludes other programs. It
+//! also excludes work that an observer does on other CPUs, such as reading its buffers. `load`
+//! measures that work for ticktax.
 
 mod clock_cost;
 mod floor;
@@ -22,25 +22,25 @@ use crate::tracing::{FLIGHT, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
 
-/// Target cost of an event, as a multiple of the floor.
+/// Target for an event's cost, as a multiple of the floor.
 const TARGET: f64 = 1.25;
 
-/// Hooks passed by a switch of the two threads. All tracers here have a program on the first one,
-/// but only some trace wake-ups.
+/// Hooks that are passed when the two threads switch. All tracers in this benchmark attach a
+/// program to the first one, but only some of them trace wake-ups.
 const SWITCH: &[&str] = &["sched_switch"];
 const SWITCH_AND_WAKEUP: &[&str] = &["sched_switch", "sched_waking"];
 
-/// Rows of the floors, and of the baseline for other rows.
+/// Indices of the contenders that are baselines for others: the floors, and ticktax's two modes.
 const FLOOR_OF_SWITCH: usize = 0;
 const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
 const BY_SPANS: usize = 3;
-/// Buffer size for a complete burst: a switch and a wake-up each way for 20,000 round trips. Lost
-/// events would make tracing look cheap.
+/// Buffers that can store a complete burst: 20,000 round trips with a switch and a wake-up each
+/// way. Lost events would make tracing look cheap.
 const WHOLE_BURSTS: Output = Output::Spans { per_cpu: 1 << 17 };
 
-/// Triggers that never match here, so that the cost is that of examining waits. The first compares
-/// each wait with a time. The second counts waits by length.
+/// Triggers that are never met here, so that only examining the waits costs something. The first
+/// compares each wait with a fixed time. The second maintains a histogram of waits.
 const RECORDS: [(&str, &str); 2] = [
     ("wait>10s", "ticktax record --trigger 'wait>10s'"),
     ("wait>p99.9999", "ticktax record --trigger 'wait>p99.9999'"),
@@ -55,25 +55,25 @@ const PERF: Peer = Peer {
     package: "linux-perf",
 };
 
-/// Results of an observer.
+/// An observer and its results.
 struct Contender {
     observer: Observer,
     name: &'static str,
-    /// Row of its baseline.
+    /// Index of the contender used as its baseline.
     beside: usize,
-    /// Whether its baseline is the floor that it should approach.
+    /// Whether the baseline is the floor, which the observer should approach.
     has_target: bool,
     cost: Series,
-    /// Time inside the BPF program, according to the kernel's statistics.
+    /// Time spent inside the BPF program, according to the kernel's statistics.
     inside: Series,
-    /// Share of missed switches, in percent.
+    /// Share of switches that the observer missed, in percent.
     missed: Series,
 }
 
-/// Unit of the costs.
+/// Unit in which costs are printed.
 struct Unit {
     name: &'static str,
-    /// Number of nanoseconds per unit.
+    /// Nanoseconds per unit.
     ns: f64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Cost per event of each observer, and time of an unobserved switch.
+/// Measures each observer's cost per event, and the time of a switch without an observer.
 fn measure(
     bench: &Bench,
     rounds: u32,
@@ -116,7 +116,7 @@ fn measure(
                     continue;
                 }
             };
-            // The mean of the unobserved runs before and after cancels a drift of the machine.
+            // The mean of the unobserved runs before and after it cancels a drift of the machine.
             let after = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
             contender
                 .cost
@@ -166,14 +166,14 @@ fn contenders() -> Vec<Contender> {
             "ticktax, every hook, flight recorder",
             FLOOR_OF_BOTH,
         ),
-        // The remaining cost without accounting: entering and leaving the program.
+        // Without any accounting, only the cost of entering and leaving the program remains.
         contender(
             Observer::Waiting,
             "ticktax, attached but not recording",
             FLOOR_OF_SWITCH,
         ),
     ];
-    // A lab guest contains only this program, so these rows are missing there.
+    // A lab guest contains only this program, not ticktax, so these rows are missing there.
     if let Ok(tool) = Tool::find() {
         all.extend(RECORDS.map(|(trigger, name)| {
             let record = Observer::Record(tool.clone(), trigger);
@@ -204,8 +204,8 @@ fn contenders() -> Vec<Contender> {
     all
 }
 
-/// Time inside the BPF program. It needs a separate run, because the kernel's statistics cost time
-/// too.
+/// Time spent inside the BPF program. Measured in a separate run, because the kernel's statistics
+/// take time too.
 fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<f64>, String> {
     if !matches!(
         contender.observer,
@@ -221,7 +221,7 @@ fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<
     observe(bench, &contender.observer, folder, Some(&statistics)).map(|turn| turn.inside)
 }
 
-/// Cost relative to another contender. `None` if the other one's cost could be zero.
+/// Cost relative to a baseline. `None` if the baseline's cost may be zero.
 fn ratio(contender: &Series, beside: &Series) -> Option<f64> {
     let is_positive = beside.quantile(0.25) > 0.0;
     is_positive.then(|| contender.median() / beside.median())

@@ -9,11 +9,11 @@ use ticktax_lab::kernel::{Cache, Wanted, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
 use ticktax_lab::{LabError, Program, Run};
 
-/// Number of virtual CPUs. One suffices, because measurements run one after another.
+/// Number of virtual CPUs. One is enough, because measurements run one after another.
 const CPUS: u32 = 1;
 /// Memory of a guest, in MiB.
 const MEMORY: u32 = 512;
-/// Time limit of a guest, on the host's clock.
+/// Time limit for a guest, on the host's clock.
 const LIMIT: Duration = Duration::from_mins(30);
 
 /// Options for every guest.
@@ -33,25 +33,25 @@ pub struct GuestArguments {
     pub console: Option<PathBuf>,
 }
 
-/// A job for a guest.
+/// A job to run in a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     /// The kernel to boot.
     pub kernel: &'a Wanted,
-    /// The options for the guest.
+    /// The user's options for the guest.
     pub typed: &'a GuestArguments,
-    /// A verb of this program, and its arguments.
+    /// A verb of this program, with its arguments.
     pub arguments: &'a [String],
-    /// Additional programs for the guest.
+    /// Additional programs to copy into the guest.
     pub programs: &'a [Program],
-    /// The guest's clock.
+    /// The clock to give the guest.
     pub clock: Clock,
 }
 
-/// The cache in which `ticktax lab` keeps kernels (XDG Base Directory Specification).
+/// The cache in which `ticktax lab` keeps its kernels (XDG Base Directory Specification).
 ///
 /// # Errors
-/// No environment variable names the user's directories.
+/// No environment variable names the user's directory.
 pub fn cache() -> Result<Cache, LabError> {
     Cache::of_user(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
 }
@@ -65,11 +65,11 @@ pub fn own_program() -> Result<PathBuf, LabError> {
     env::current_exe().map_err(|error| LabError::of_file("find", link, &error))
 }
 
-/// Boots the guest and returns the files that the verb wrote. Polls `stop` for a request to stop.
+/// Boots the guest and returns the files that the verb wrote. Stops when `stop` returns true.
 /// Reports slow steps to `tell`.
 ///
 /// # Errors
-/// There is no kernel, or the guest or its verb fails.
+/// There is no such kernel, or the guest or its verb fails.
 pub fn run(
     job: &Job<'_>,
     stop: &dyn Fn() -> bool,

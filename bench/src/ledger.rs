@@ -1,7 +1,7 @@
-//! Measures rows per second through the ledger, and to and from a file.
+//! Measures how many rows per second the ledger processes, and how many can be written and read.
 //!
-//! The first table comes from the ledger's own benchmark, with a synthetic recording that is always
-//! the same. The second uses a new recording of this machine.
+//! The first table comes from the ledger's own benchmark, which uses a synthetic recording that is
+//! always the same. The second uses a new recording of this machine.
 
 use std::env;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     live(bench)
 }
 
-/// Runs the ledger's own benchmark and prints its results as a table.
+/// Runs the ledger's own benchmark and prints the results as a table.
 fn made_up() {
     let Some(cargo) = env::var_os("CARGO") else {
         println!("\nThe ledger's own benchmark is left out: it needs `cargo run`.");
@@ -63,7 +63,7 @@ fn made_up() {
     table.print();
 }
 
-/// Measures the ledger, the writer and the reader in turn, with a recording of this machine.
+/// Measures the ledger, the writer and the reader in turn on a recording of this machine.
 fn live(bench: &Bench) -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("live.parquet");

@@ -1,4 +1,4 @@
-//! Shared parts of examples that measure this machine: the ticktax command, a paced loop, and CPU
+//! Code shared by examples that measure this machine: the ticktax command, a paced loop, and CPU
 //! hogs.
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ticktax_host::own_thread_cpu_time;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// Path of the release build of `ticktax`, next to the examples' folder.
+/// Path of the release build of `ticktax`, in the parent of the examples' directory.
 ///
 /// # Errors
 /// The file does not exist.
@@ -22,10 +22,10 @@ pub fn tool() -> Result<PathBuf, String> {
         .ok_or_else(|| "build it first: cargo build --release -p ticktax".to_owned())
 }
 
-/// Standard output of a command.
+/// Runs a command and returns its standard output.
 ///
 /// # Errors
-/// The command cannot run or fails. The error contains its standard error.
+/// The command cannot be run, or it fails. The message contains its standard error.
 pub fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -35,24 +35,24 @@ pub fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A loop that works, then sleeps until the next frame is due.
+/// A loop that works and then sleeps until the next frame is due.
 #[derive(Clone, Copy, Debug)]
 pub struct PacedLoop {
     /// Frames per second.
     pub rate: u32,
     /// CPU time per frame, in µs.
     pub work: u32,
-    /// Whether frames are due on a fixed grid. Otherwise delays accumulate.
+    /// Whether frames are due on a fixed grid. Otherwise, delays accumulate.
     pub grid: bool,
 }
 
 impl PacedLoop {
-    /// Command-line arguments that [`Self::parse`] reads.
+    /// Formats the loop as command-line arguments for [`Self::parse`].
     pub fn arguments(self) -> [String; 3] {
         [self.rate, self.work, u32::from(self.grid)].map(|number| number.to_string())
     }
 
-    /// Parses command-line arguments.
+    /// Parses the arguments that [`Self::arguments`] returns.
     pub fn parse(words: &[String]) -> Option<Self> {
         let number = |place: usize| words.get(place)?.parse().ok();
         Some(Self {
@@ -93,8 +93,8 @@ impl PacedLoop {
     }
 }
 
-/// Starts `stress-ng` with `count` CPU hogs for `seconds`. `by_way_of` is a command to run it with,
-/// such as `setsid --wait` for a separate session.
+/// Starts `stress-ng` with `count` CPU hogs that run for `seconds`. `by_way_of` is a command with
+/// which to start it, such as `setsid --wait` for a separate session.
 ///
 /// # Errors
 /// It cannot be started.

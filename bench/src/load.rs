@@ -1,5 +1,5 @@
-//! Measures the cost of the tool and its lost events by event rate. It runs `ticktax audit` as
-//! users do, while pairs of threads on every CPU switch in batches.
+//! Measures the tool's cost and lost events by event rate. Runs `ticktax audit` as users do, while
+//! pairs of threads on every CPU switch in batches.
 
 use std::fmt;
 use std::thread;
@@ -12,25 +12,25 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Event rates on all CPUs together. An idle machine alone produces a few thousand per second.
+/// Event rates, summed over all CPUs. An idle machine produces a few thousand events per second.
 const RATES: [Rate; 4] = [
     Rate::new(10_000, Nanos::from_millis(10)),
     Rate::new(100_000, Nanos::from_millis(1)),
     Rate::new(500_000, Nanos::from_millis(1)),
-    // Faster than any machine: unlimited.
+    // Faster than any machine, so the rate is not limited.
     Rate::new(10_000_000, Nanos::from_millis(1)),
 ];
 
-/// Rates from here on mean unlimited.
+/// Rates from here on are not limited.
 const FASTEST: u32 = 10_000_000;
 
-/// Name and options of each mode.
+/// Each mode's name and options.
 const MODES: [(&str, &[&str]); 2] = [
     ("spans", &["--keep", "spans"]),
     ("sums", &["--keep", "sums"]),
 ];
 
-/// An event rate, and the interval between batches.
+/// An event rate and the interval between batches.
 #[derive(Clone, Copy)]
 struct Rate {
     events: u32,
@@ -46,7 +46,7 @@ impl Rate {
         self.events >= FASTEST
     }
 
-    /// Round trips per batch on one of `cpus` CPUs. Each trip makes two events.
+    /// Number of round trips per batch on each of `cpus` CPUs. A round trip is two events.
     fn trips(self, cpus: usize) -> u64 {
         let batch = i64::from(self.events) * self.pace.0 / 1_000_000_000;
         (batch.unsigned_abs() / 2 / cpus as u64).max(1)
@@ -62,16 +62,16 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Results at one rate in one mode.
+/// Results for one mode at one rate.
 #[derive(Default)]
 struct Results {
-    /// Actual event rate, per second.
+    /// Actual number of events per second.
     rate: Series,
-    /// CPU time of the tool, in percent of one CPU.
+    /// The tool's CPU time, in percent of one CPU.
     cpu: Series,
-    /// Peak memory in MiB.
+    /// The tool's peak memory, in MiB.
     memory: Series,
-    /// Total over all runs.
+    /// Lost events, in total over all runs.
     lost: u64,
     events: u64,
 }
@@ -159,7 +159,7 @@ impl Results {
     }
 }
 
-/// Runs an audit while the events are produced.
+/// Runs an audit while events are produced.
 fn audit(
     bench: &Bench,
     tool: &Tool,
@@ -172,7 +172,7 @@ fn audit(
         .iter()
         .collect();
     let trips = wanted.trips(cpus.len());
-    // The generator starts before the audit and ends after it.
+    // Events are produced from before the audit starts until after it ends.
     let length = Nanos::from_secs(i64::from(seconds) + 2);
     thread::scope(|scope| {
         let makers: Vec<_> = cpus

@@ -1,4 +1,4 @@
-//! The measured machine, and CPU affinity.
+//! Describes the measured machine and sets CPU affinity.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_model::Cpu;
 
-/// Pins the calling thread, and everything it starts, to one CPU.
+/// Pins the calling thread to `cpu`. Everything it starts inherits this.
 pub(crate) fn pin(cpu: Cpu) -> io::Result<()> {
     pin_to_all(&[cpu])
 }
 
-/// Pins the calling thread, and everything it starts, to these CPUs.
+/// Pins the calling thread to `cpus`. Everything it starts inherits this.
 pub(crate) fn pin_to_all(cpus: &[Cpu]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {
@@ -39,7 +39,7 @@ pub(crate) fn line() -> String {
     )
 }
 
-/// Load averages over 1, 5 and 15 minutes.
+/// The load averages over 1, 5 and 15 minutes.
 pub(crate) fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace()

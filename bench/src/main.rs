@@ -1,8 +1,8 @@
-//! Benchmarks of ticktax: its cost and its resolution, next to its peers in the same run.
+//! Measures ticktax's cost and resolution, compared with similar tools in the same run.
 //!
-//! `cargo run --release -p ticktax-bench -- NAME` runs one benchmark, `all` runs every one. Each
-//! prints a Markdown table. Rounds are interleaved (A B C A B C …), so a slowdown of the machine
-//! affects all of them. If a peer is not installed, only its row is missing.
+//! `cargo run --release -p ticktax-bench -- NAME` runs one benchmark, and `all` runs every one.
+//! Each prints a Markdown table. Rounds are interleaved (A B C A B C …), so that a slowdown of the
+//! machine affects all of them. If a third-party tool is not installed, only its row is missing.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -162,7 +162,7 @@ enum Name {
 struct Bench {
     quick: bool,
     minutes: u16,
-    /// The measured CPU: the last one, because interrupts and daemons use it least.
+    /// The CPU to measure on: the last one, because interrupts and daemons use it least.
     measured: Cpu,
     /// The CPU for everything else: this process, its collector, and the peers.
     other: Cpu,
@@ -185,7 +185,7 @@ impl Bench {
         self.go_on()
     }
 
-    /// Returns an error after an interrupt, so that peers are ended and files removed on the way
+    /// Returns an error after an interrupt, so that tools are stopped and files removed on the way
     /// out.
     fn go_on(&self) -> Outcome {
         if self.interrupted.load(Ordering::Relaxed) {
@@ -231,7 +231,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A flag that Ctrl-C sets.
+/// A flag that Ctrl-C sets to true.
 fn interrupted() -> Result<Arc<AtomicBool>, Box<dyn Error>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -256,7 +256,7 @@ fn event_instructions(typed: &InstructionsArguments) -> Outcome {
     event_cost::guest::run(typed, &|| interrupted.load(Ordering::Relaxed))
 }
 
-/// Settings of this machine.
+/// Chooses the CPUs and installs the handler for Ctrl-C.
 fn bench(quick: bool, minutes: u16) -> Result<Bench, Box<dyn Error>> {
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));

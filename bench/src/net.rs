@@ -1,7 +1,7 @@
-//! Measures network traffic. Compares the throughput of `ticktax net` and iperf3 over the same pair
-//! of virtual devices, in turn, with the CPU time that each reports. Measures the rate that a
-//! shaped link passes. Compares the traffic accounts of a pair with the CPU time that a soaker
-//! lost. The soaker counts its own work and is independent of the trace.
+//! Measures network traffic. Compares the throughput of `ticktax net` and iperf3, taking turns over
+//! the same veth pair, along with the CPU time that each reports. Measures the rate of a shaped
+//! link. Compares traffic accounts with the CPU time that a soaker lost. The soaker counts its own
+//! work, independently of the trace.
 
 mod link;
 mod soaked;
@@ -31,11 +31,11 @@ const IP: peer::Tool = peer::Tool {
 
 /// Address of the receiver, from a block reserved for documentation.
 const ADDRESS: &str = "192.0.2.1";
-/// Length of a run, in seconds.
+/// Length of each run, in seconds.
 const SECONDS: u32 = 5;
 /// Maximum difference from iperf3's throughput, in percent.
 const THROUGHPUT: f64 = 3.0;
-/// Data bytes of a full segment with MTU 1500 and timestamps.
+/// Payload of a full segment in bytes, with an MTU of 1500 and timestamps.
 const SEGMENT: f64 = 1_448.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -51,22 +51,22 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     soaked::measure(bench, &tool)
 }
 
-/// The CPU on which the kernel receives a packet.
+/// The CPU on which the kernel receives packets.
 ///
-/// A veth packet is received on the CPU that sends it. An acknowledgement is therefore received on
-/// the receiver's CPU, and triggers more data from there. Both CPUs send, and their packets
-/// overtake each other. The share of each CPU depends on who happens to run, and differs between
-/// two programs with the same calls.
+/// A packet on a veth is received on the CPU that sends it. An acknowledgement is therefore
+/// processed on the receiver's CPU and triggers more data from there. Both CPUs send, and their
+/// packets overtake each other. Each CPU's share depends on which thread happens to run, and
+/// differs between two programs that make the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
     /// The kernel's default.
     OnSendersCpu,
-    /// Each end's packets on its own CPU, by RPS.
+    /// Each end's packets are processed on its own CPU, using RPS.
     Steered,
 }
 
-/// Two network namespaces connected by a pair of devices. Dropping this removes them. They have
-/// names so that both tools can enter them.
+/// Two network namespaces connected by a veth pair. They are named so that both tools can enter
+/// them. Dropping this removes them.
 struct Namespaces {
     ip: PathBuf,
     receiver: String,
@@ -96,7 +96,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// Steers each end's packets to its own CPU.
+    /// Uses RPS to process each end's packets on its own CPU.
     fn steer(&self, bench: &Bench) -> Outcome {
         for (namespace, cpu) in [
             (&self.receiver, bench.measured),
@@ -119,7 +119,8 @@ impl Namespaces {
         Err(format!("`ip {}` says: {}", arguments.join(" "), said.trim()).into())
     }
 
-    /// A command inside a namespace, with the outside mounts, so that the tracer finds its files.
+    /// A command that runs in a namespace but keeps the mounts outside it, where the tracer's files
+    /// are.
     fn within(namespace: &str, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -138,13 +139,13 @@ impl Drop for Namespaces {
     }
 }
 
-/// Mask of a single CPU in the kernel's notation: words of 32 bits.
+/// The kernel's notation for a mask that contains only `cpu`, in words of 32 bits.
 fn mask_of(cpu: Cpu) -> String {
     let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
     format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words))
 }
 
-/// Results of a tool in one run.
+/// Results of running a tool once.
 struct Turn {
     gbit_hz: f64,
     /// CPU time of both ends, in percent of one CPU.
@@ -153,7 +154,7 @@ struct Turn {
     again: f64,
 }
 
-/// Results of a tool over all runs.
+/// A tool and its results over all runs.
 struct Rival {
     name: &'static str,
     gbit_hz: Series,
@@ -234,7 +235,7 @@ fn iperf_client(bench: &Bench, pair: &Namespaces, iperf: &Path, seconds: u32) ->
     client
 }
 
-/// Parses iperf3's report about both ends.
+/// Parses iperf3's report, which covers both ends.
 fn iperf_says(said: &str) -> Result<Turn, Box<dyn Error>> {
     let said: Value = serde_json::from_str(said)?;
     let number = |path: &str| {
@@ -288,13 +289,13 @@ fn tool_turn(
     })
 }
 
-/// Waits for the end. Returns the complete output.
+/// Waits for a tool to finish. Returns its complete output.
 fn finished(bench: &Bench, mut running: Running) -> Result<String, Box<dyn Error>> {
     bench.pause(Duration::from_secs(SECONDS.into()))?;
     Ok(running.finish(Duration::from_secs(30))?)
 }
 
-/// Parses the statement. Complaints can follow it.
+/// Parses the statement. Error messages may follow it.
 fn statement(said: &str) -> Result<NetStatement, Box<dyn Error>> {
     let mut values = serde_json::Deserializer::from_str(said).into_iter();
     match values.next() {

@@ -1,10 +1,10 @@
-//! Measures the cost of an audit to the audited program. A process computes with and without an
+//! Measures how much an audit costs the audited program. A process computes with and without an
 //! audit, in turn. Two threads of another process produce a few thousand events per second, on
 //! another CPU or on the same one.
 //!
-//! The process measures its own progress: blocks of a computation per CPU time charged to it. That
-//! time includes the work of the tracer in its context and in interrupts of its CPU. The table adds
-//! the figure from the statement: the waits behind the tool's threads.
+//! The process measures its own progress: blocks computed per CPU time charged to it. That time
+//! includes the tracer's work in the process's context and in interrupts on its CPU. The table also
+//! shows the statement's own figure: how long the program waited behind the tool's threads.
 
 use std::env;
 use std::error::Error;
@@ -23,31 +23,32 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome, machine, ping_pong};
 
-/// Hidden verb of this program for the computing process.
+/// Hidden verb that makes this program the computing process.
 pub(crate) const VERB: &str = "observer-victim";
 
 /// Interval between batches of switches.
 const PACE: Nanos = Nanos::from_millis(10);
-/// Round trips per batch. Each has two switches, and a switch is two events: itself and its
+/// Round trips per batch. Each has two switches, and each switch means two events: itself and a
 /// wake-up.
 const TRIPS: u64 = 17;
-/// Time for an audit to get ready, and to be read after the computation.
+/// Time for an audit to get ready before the computation, and to be read afterwards.
 const SETTLE: Duration = Duration::from_millis(1_500);
 /// Length of the computation.
 const LENGTH: Nanos = Nanos::from_secs(2);
-/// Target share of the program's time that an audit costs, in percent.
+/// Target for an audit's cost, in percent of the program's time.
 const TARGET: f64 = 0.1;
 
-/// The place where the events occur.
+/// Where the events occur, and the results for that.
 struct Place {
     name: &'static str,
     cpu: Option<Cpu>,
-    /// Share of the computation lost to the audit, in percent. Compares each run with one without
-    /// an audit.
+    /// Share of the computation lost to the audit, in percent. Each run is compared with one
+    /// without an audit.
     lost: Series,
-    /// The same difference between two runs without an audit: the variation of the machine.
+    /// The same difference between two runs without an audit, which shows how much the machine
+    /// varies.
     nothing: Series,
-    /// Share according to the statement, in percent.
+    /// The share according to the statement, in percent.
     stated: Series,
     events: Series,
 }
@@ -78,7 +79,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Runs without an audit, with it, and without it again.
+/// Computes without an audit, with one, and without one again.
 fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     let length = Nanos(3 * LENGTH.0 + 4 * 1_500_000_000);
     let cpu = bench.measured;
@@ -108,7 +109,7 @@ fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     })
 }
 
-/// The computing process. Dropping it ends it.
+/// The computing process. Dropping it ends the process.
 struct Victim {
     process: Child,
     ask: ChildStdin,
@@ -134,7 +135,7 @@ impl Victim {
         })
     }
 
-    /// Blocks per second of its CPU time, in one run.
+    /// Blocks computed per second of CPU time, in one run.
     fn compute(&mut self) -> Result<f64, Box<dyn Error>> {
         writeln!(self.ask, "go")?;
         let mut answer = String::new();
@@ -145,13 +146,13 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It exits when its input closes. Killing it is only a precaution.
+        // The process exits when its input is closed. Killing it is only a precaution.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Main function of the computing process: one computation for each line that it reads.
+/// Main function of the computing process: computes once for each line of input.
 pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     for line in io::stdin().lines() {
@@ -161,7 +162,7 @@ pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// Blocks of the computation per second of this thread's CPU time.
+/// Computes for a while. Returns the blocks per second of this thread's CPU time.
 fn computed() -> f64 {
     let begin = own_thread_cpu_time();
     let (mut blocks, mut value) = (0_u64, 1_u64);
@@ -181,7 +182,7 @@ fn computed() -> f64 {
     }
 }
 
-/// Share of the audited time that the program waited behind the tool, in percent.
+/// Share of the audited time that the program spent waiting behind the tool, in percent.
 fn stated(statement: &Statement) -> Result<f64, String> {
     let victim = statement.victim.as_ref();
     let threads = victim.and_then(|victim| victim.threads.as_ref());
@@ -193,7 +194,7 @@ fn stated(statement: &Statement) -> Result<f64, String> {
     Ok(100.0 * time.share_of(watched.unwrap_or_default()))
 }
 
-/// Whether the target is met. Requires that two unobserved runs differ by less than the target.
+/// Whether the target is met. Undecided unless unobserved runs vary by less than the target.
 fn verdict(place: &Place) -> String {
     let nothing = place.nothing.quantile(0.75) - place.nothing.quantile(0.25);
     let said = if nothing > TARGET {

@@ -1,5 +1,5 @@
-//! Measures how late the frames of a paced loop start, next to cyclictest. Both use the same CPU,
-//! interval and priority, and alternate. The frames have no work, so the loop does the same as
+//! Measures how late a paced loop's frames start, compared with cyclictest. Both use the same CPU,
+//! interval and priority, and take turns. The frames do no work, so the loop does the same as
 //! cyclictest.
 
 use ticktax_model::Nanos;
@@ -13,7 +13,7 @@ use crate::table::Table;
 use crate::tracing::INTERVAL;
 use crate::{Bench, Outcome, machine};
 
-/// One frame per millisecond.
+/// Time between frames.
 const PERIOD: Nanos = Nanos::from_millis(1);
 
 const METHODS: [SleepMethod; 3] = [
@@ -80,7 +80,7 @@ fn pace(
         ring_capacity: 1 << 16,
     };
     let mut waits = Vec::new();
-    // A slot without a frame counts too: it waits for the next frame that starts.
+    // A slot without a frame counts too: its wait lasts until the next frame starts.
     let mut note = |frame: Frame| {
         for slot in 0..=frame.dropped(PERIOD) {
             let due = frame.due + Nanos(slot * PERIOD.0);

@@ -1,6 +1,6 @@
-//! Sends 60 000 datagrams per second to a receiver that is stalled for 17 ms again and again.
-//! Compares the losses with those predicted from the stalls' lengths. Measures the share of losses
-//! with a known place, and tests that the recommended buffer prevents losses. Both ends are
+//! Sends 60 000 datagrams per second to a receiver that is repeatedly stalled for 17 ms. Compares
+//! the losses with those predicted from the lengths of the stalls. Measures the share of losses
+//! whose place is known, and tests that the recommended buffer prevents losses. Both ends are
 //! real-time threads, so that only the injected stalls delay them.
 
 use std::error::Error;
@@ -15,17 +15,17 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Datagrams per second, as typed.
+/// Datagrams per second, as given to ticktax.
 const RATE: &str = "60k";
-/// Length of a run, in seconds.
+/// Length of each run, in seconds.
 const SECONDS: u32 = 4;
-/// Length of a stall, and interval between stalls.
+/// Length of a stall, and the interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// Maximum error of a prediction: the larger of this number of datagrams and this share.
+/// Maximum error of a prediction: this many datagrams or this fraction, whichever is larger.
 const OFF: (u64, f64) = (2, 0.05);
-/// Maximum excess of a receiver's pause over the delay that the trace shows, as a share. Beyond it,
-/// something invisible to the trace delayed the receiver too, such as the hypervisor.
+/// Largest excess of a receiver's pause over the delay that the trace shows, as a fraction. Beyond
+/// that, something that the trace cannot see, such as the hypervisor, delayed the receiver too.
 const ALONE: f64 = 0.01;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -48,7 +48,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 #[derive(Default)]
 struct Results {
     bursts: Predictions,
-    /// Bursts in which only visible delays held up the receiver.
+    /// Predictions for bursts in which only visible delays held up the receiver.
     alone: Predictions,
     lost: Series,
     predicted: Series,
@@ -57,14 +57,14 @@ struct Results {
     placed: Series,
     buffer: Series,
     without_loss: u64,
-    /// Bursts without a prediction.
+    /// Number of bursts without a prediction.
     others: u64,
-    /// Effects that the formula ignores, for each wrong prediction.
+    /// For each wrong prediction, the effects that the formula ignores.
     apart: Vec<Apart>,
-    /// Runs with the recommended buffer in which the receiver paused for longer than in the run
-    /// that the recommendation is based on.
+    /// Number of runs with the recommended buffer in which the receiver paused longer than in the
+    /// run on which the recommendation is based.
     longer_pause: u64,
-    /// Losses of all runs with the recommended buffer that lost datagrams.
+    /// Runs that lost datagrams in spite of the recommended buffer.
     in_spite: Vec<InSpite>,
 }
 
@@ -72,18 +72,18 @@ struct Results {
 struct Apart {
     lost: u64,
     predicted: u64,
-    /// Datagrams read before the pause that were still charged. The formula assumes an empty
-    /// buffer.
+    /// Datagrams that were read before the pause but still charged to the buffer. The formula
+    /// assumes an empty buffer.
     not_empty: i64,
-    /// Datagrams sent until the receiver read again, beyond those implied by the rate and the
-    /// stall.
+    /// Datagrams sent until the receiver resumed reading, beyond the number implied by the rate and
+    /// the stall.
     more_sent: i64,
-    /// Datagrams lost after the receiver started to read again.
+    /// Datagrams lost after the receiver resumed reading.
     afterwards: i64,
 }
 
 impl Apart {
-    /// Returns `None` if the number of datagrams sent in the pause is unknown.
+    /// Returns `None` if it is unknown how many datagrams were sent in the pause.
     fn of(burst: &Burst, held: u64) -> Option<Self> {
         let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
         Some(Self {
@@ -100,24 +100,24 @@ fn less(a: u64, b: u64) -> i64 {
     a.cast_signed() - b.cast_signed()
 }
 
-/// Losses of a burst beyond the datagrams of its pause that did not fit.
+/// Number of datagrams that a burst lost, beyond those sent in its pause that did not fit.
 fn afterwards(burst: &Burst) -> Option<i64> {
     let (sent, queued) = (burst.sent_in_pause?, burst.queued?);
     Some(less(burst.lost, 0) - less(sent, queued))
 }
 
-/// A run with losses despite the recommended buffer, and the run before it.
+/// A run with losses in spite of the recommended buffer, compared with the run before it.
 struct InSpite {
     lost: u64,
-    /// Longest pauses of both runs.
+    /// Longest pause in the run before and in this one.
     pauses: (Nanos, Nanos),
-    /// Datagrams that the buffers recommended after both runs hold.
+    /// Capacity in datagrams of the buffers recommended after the run before and after this one.
     needed: (u64, u64),
-    /// Losses of the worst burst after the receiver started to read again.
+    /// Losses in the worst burst after the receiver resumed reading.
     afterwards: Option<i64>,
 }
 
-/// Number of predicted losses, and of predictions within the tolerance.
+/// Number of predictions, and how many of them were within the tolerance.
 #[derive(Clone, Copy, Default)]
 struct Predictions {
     all: u64,
@@ -298,7 +298,7 @@ impl Results {
     }
 }
 
-/// Longest pause of a receiver that lost datagrams.
+/// The longest pause among bursts that lost datagrams.
 fn longest_pause(run: &PacketStatement) -> Nanos {
     let pauses = run
         .bursts
@@ -308,7 +308,7 @@ fn longest_pause(run: &PacketStatement) -> Nanos {
     pauses.max().unwrap_or(Nanos::ZERO)
 }
 
-/// Sends and receives once with this buffer size, or with the kernel's default.
+/// Sends and receives once, with this buffer size or else with the kernel's default.
 fn stalled(
     bench: &Bench,
     tool: &Tool,
@@ -357,7 +357,7 @@ mod tests {
             stall: None,
             predicted,
         };
-        // 277 fit, and 7 of them were still charged. 1 021 should have been sent, but 1 030 were.
+        // 277 fit, but 7 of those were still charged. 1 021 should have been sent, but 1 030 were.
         // 20 were lost after the pause.
         let apart = Apart::of(&burst(Some(1_030), Some(744)), 277).unwrap();
         let parts = (apart.not_empty, apart.more_sent, apart.afterwards);

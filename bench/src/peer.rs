@@ -1,4 +1,4 @@
-//! Third-party tools, run for as long as they are needed.
+//! Runs third-party tools for as long as they are needed.
 
 use std::env;
 use std::fs;
@@ -13,16 +13,16 @@ use nix::unistd::Pid;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// A tool that might be installed.
+/// A third-party tool that might be installed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
-    /// Package of Debian and Ubuntu that contains it.
+    /// Name of its package in Debian and Ubuntu.
     pub(crate) package: &'static str,
 }
 
 impl Tool {
-    /// Path of the tool. If it is missing, says how to install it and returns `None`.
+    /// Path of the tool. If it is missing, prints how to install it and returns `None`.
     pub(crate) fn find(self) -> Option<PathBuf> {
         let found = in_path(self.program);
         if found.is_none() {
@@ -35,7 +35,7 @@ impl Tool {
     }
 }
 
-/// Finds a program in `PATH`.
+/// Finds a program in the directories of `PATH`.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -43,8 +43,8 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A command for a program that needs tracefs at its usual place. If tracefs is not mounted there,
-/// the command gets a private mount namespace, so that the machine stays unchanged.
+/// A command for a program that needs tracefs in its usual place. If tracefs is not mounted there,
+/// the command gets its own mount namespace, so that the machine stays unchanged.
 pub(crate) fn with_tracefs(program: &Path) -> Command {
     if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
         return Command::new(program);
@@ -56,12 +56,13 @@ pub(crate) fn with_tracefs(program: &Path) -> Command {
     command
 }
 
-/// A running peer. Dropping it kills that process only.
+/// A running third-party tool. Dropping it kills only that process.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
     name: String,
-    /// Threads that read standard output and standard error. A full pipe would block the peer.
+    /// Threads that read standard output and standard error, because a full pipe would block the
+    /// tool.
     readers: Vec<JoinHandle<String>>,
 }
 
@@ -87,7 +88,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Returns an error with its output if it has ended.
+    /// Returns an error with the tool's output if it has exited.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         if let Ok(None) = self.child.try_wait() {
             return Ok(());
@@ -101,13 +102,13 @@ impl Running {
         ))
     }
 
-    /// Sends SIGINT, like Ctrl-C. Returns the complete output.
+    /// Sends SIGINT, as Ctrl-C does. Returns the complete output.
     pub(crate) fn interrupt(mut self) -> Result<String, String> {
         self.signal(Signal::SIGINT);
         self.finish(Duration::from_secs(30))
     }
 
-    /// Waits for its end. Returns the complete output, standard output first.
+    /// Waits for the tool to exit. Returns its complete output, standard output first.
     pub(crate) fn finish(&mut self, at_most: Duration) -> Result<String, String> {
         let end = now() + Nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
         loop {
@@ -127,7 +128,7 @@ impl Running {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // An ended process keeps its PID until it is reaped, which only this type does.
+        // A process that has exited keeps its PID until it is reaped, which only this type does.
         let running = self.child.try_wait().is_ok_and(|status| status.is_none());
         if let Ok(pid) = i32::try_from(self.child.id())
             && running

@@ -1,8 +1,8 @@
-//! `ticktax-bench peers`: third-party tools next to an audit, in one guest.
+//! `ticktax-bench peers`: compares third-party tools with an audit, in one guest.
 //!
-//! [`guest`] runs the tools there and returns their output ([`Ran`] and one file each). [`report`]
-//! parses it for the [`statement`], and [`page`] prints that. The parsers know the formats of rtla
-//! 6.1 to 6.12 and of cyclictest 2, and reject everything else.
+//! [`guest`] runs the tools there and returns their output ([`Ran`] and one file for each).
+//! [`report`] parses the output for the [`statement`], which [`page`] prints. The parsers know the
+//! formats of rtla 6.1 to 6.12 and of cyclictest 2, and reject everything else.
 
 mod audit;
 mod events;
@@ -22,10 +22,10 @@ use ticktax_model::Nanos;
 pub use audit::Counter;
 use statement::{Noise, Peer, PeerOutcome, PeerReport};
 
-/// Recording of the audit.
+/// The audit's recording.
 pub const RECORDING: &str = "recording.parquet";
 
-/// File in which the guest lists what it ran: a [`Ran`] per tool, as JSON.
+/// File in which the guest lists what it ran, as a JSON list of [`Ran`].
 pub const RUNS: &str = "runs.json";
 /// Output of `rtla osnoise top`.
 pub const OSNOISE: &str = "osnoise.txt";
@@ -33,12 +33,12 @@ pub const OSNOISE: &str = "osnoise.txt";
 pub const EVENTS: &str = "osnoise.events";
 /// Output of `rtla timerlat top`.
 pub const TIMERLAT: &str = "timerlat.txt";
-/// Output of cyclictest.
+/// Output of `cyclictest`.
 pub const CYCLICTEST: &str = "cyclictest.txt";
-/// Minimum gap length for osnoise, in µs. It equals osnoise's default.
+/// Minimum length of gaps for osnoise in µs, which is also osnoise's default.
 pub const OSNOISE_THRESHOLD: i64 = 5;
 
-/// Reasons why a comparison fails.
+/// Reason why a comparison fails.
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
     /// The lab failed.
@@ -47,41 +47,41 @@ pub enum PeersError {
     /// The audit's recording cannot be read.
     #[error(transparent)]
     Recording(#[from] ticktax_store::recording::RecordingError),
-    /// Something is missing or misplaced.
+    /// Something that the comparison needs is missing or in the wrong place.
     #[error("{0}")]
     Place(String),
 }
 
 impl PeersError {
-    /// The failure to do `what` with the file at `path`.
+    /// Creates an error for failing to do `what` with the file at `path`.
     fn file<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |error| ticktax_lab::LabError::of_file(what, path, &error).into()
     }
 }
 
-/// A tool that the guest ran, or the reason why it did not.
+/// A tool that the guest ran, or should have run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// The tool.
     pub peer: Peer,
-    /// Its command line.
+    /// The tool's command line.
     pub command: String,
-    /// Error message, if it failed.
+    /// Error message, if the tool failed.
     pub failed: Option<String>,
-    /// Reason why this kernel cannot run it.
+    /// Why this kernel cannot run the tool, if it cannot.
     pub absent: Option<String>,
 }
 
-/// Reasons why a tool's output cannot be parsed.
+/// Reason why a tool's output cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// There is no output, or its file is missing.
+    /// The tool wrote no output, or the file with it is missing.
     #[error("it printed no {0}")]
     Nothing(&'static str),
-    /// A line has an unexpected format.
+    /// A line is not in the expected format.
     #[error("expected {what}, found: {}", line.trim())]
     Line {
-        /// Expected content.
+        /// Description of the expected line.
         what: &'static str,
         /// The line.
         line: String,
@@ -97,7 +97,7 @@ impl Unreadable {
     }
 }
 
-/// Parses the files that a tool left. `audit` is the result of the audit.
+/// Parses the files that a tool left behind. `audit` is the result of the audit.
 pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) -> PeerReport {
     let text = |name: &str| file(name).unwrap_or_default();
     let outcome = match (&ran.absent, &ran.failed, ran.peer) {
@@ -115,7 +115,7 @@ pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) ->
     }
 }
 
-/// Combines osnoise's own sums with the attribution of gaps from its events.
+/// Combines osnoise's own sums with an attribution of the gaps, which uses its events.
 fn osnoise(table: &str, trace: &str) -> Result<Noise, Unreadable> {
     let sums = printed::osnoise(table)?;
     Ok(Noise {

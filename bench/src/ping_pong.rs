@@ -1,4 +1,4 @@
-//! Two threads on one CPU that wake each other through pipes. They do almost nothing but context
+//! Two threads on one CPU wake each other through pipes. They do almost nothing but context
 //! switches.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -12,13 +12,13 @@ use ticktax_probes::clock::now;
 
 use crate::machine::pin;
 
-/// Prefix of the names of its threads.
+/// Prefix of both threads' names.
 pub(crate) const NAME: &str = "bench-p";
 
-/// Cost of a series of round trips.
+/// CPU time and context switches of a series of round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// CPU time of both threads. It excludes other programs and the hypervisor.
+    /// CPU time used by both threads, which excludes other programs and the hypervisor.
     pub(crate) cpu_time: Nanos,
     /// Number of times that the threads left the CPU.
     pub(crate) switches: u64,
@@ -61,7 +61,7 @@ pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io:
             for _ in 0..trips {
                 trip(to, from)?;
             }
-            // A late batch is not caught up. The actual rate is measured, not assumed.
+            // Do not make up for a late batch: the rate is measured anyway.
             due = (due + pace).max(now());
         }
         Ok(())
@@ -73,8 +73,8 @@ fn trip(to: &mut PipeWriter, from: &mut PipeReader) -> io::Result<()> {
     from.read_exact(&mut [0])
 }
 
-/// Starts both threads, waits for them, and adds up their cost. The second thread answers the first
-/// until the first closes its pipe.
+/// Starts both threads, waits for them, and adds up their CPU time and switches. The second thread
+/// answers the first until the first closes its pipe.
 fn pair(
     cpu: Cpu,
     first: impl FnOnce(&mut PipeWriter, &mut PipeReader) -> io::Result<()> + Send,
@@ -105,7 +105,7 @@ fn pair(
     })
 }
 
-/// Cost of `work` on `cpu`, for the calling thread.
+/// Does `work` on `cpu`. Returns the calling thread's CPU time and context switches.
 fn measured(cpu: Cpu, work: impl FnOnce() -> io::Result<()>) -> io::Result<Taken> {
     pin(cpu)?;
     let before = Taken::since_start_of_thread()?;

@@ -1,5 +1,5 @@
-//! Measures the stalls that the flight recorder catches. `ticktax record` runs as users run it,
-//! while another process occupies a program's CPU for 5 to 20 ms at random times.
+//! Measures how many stalls the flight recorder catches. Runs `ticktax record` as users do, while
+//! another process occupies a program's CPU for 5 to 20 ms at random times.
 
 pub(crate) mod stalls;
 
@@ -24,47 +24,47 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome};
 use stalls::{LONG, Running, Stall, Victim};
 
-/// Number of stalls, if there is enough time.
+/// Number of stalls, if there is time for that many.
 const STALLS: i64 = 40;
 /// Target share of stalls caught with the right culprit, in percent: 39 of 40.
 const TARGET: f64 = 97.5;
-/// Targets: false captures per hour, and ms from the end of a stall to its line.
+/// Targets: false captures per hour, and ms from the end of a stall until its line appears.
 const TARGETS: (f64, f64) = (1.0, 3_000.0);
-/// A wait and a stall overlap within this tolerance, because their times are known to 1 ms.
+/// Tolerance for the overlap of a wait and a stall, whose times are known to 1 ms.
 const TOLERANCE: Nanos = Nanos::from_millis(3);
-/// Time after the last stall until its window has ended and is written.
+/// Time after the last stall for its window to end and be written.
 const SETTLE: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_261_122;
 
 /// An incident: its start and end, the delay until its line appeared, and whether the injector was
-/// the main culprit.
+/// listed as the main culprit.
 #[derive(Clone, Debug, PartialEq)]
 struct Caught {
     begin: Nanos,
     end: Nanos,
     line: Option<Nanos>,
     right: bool,
-    /// Its description.
+    /// The incident's description, for messages.
     words: String,
 }
 
-/// Lines of incidents with their arrival times, by incident number.
+/// Lines about incidents with the time at which they appeared, by incident number.
 type Lines = BTreeMap<u64, (Nanos, String)>;
 
-/// Outcomes of the stalls.
+/// Results for all stalls and incidents.
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
-    /// Stalls mainly attributed to someone else: the line, and the stall.
+    /// Stalls that were mainly attributed to another culprit: the line and the stall.
     wrong: Vec<String>,
-    /// Stalls without an incident.
+    /// Stalls that caused no incident.
     missed: Vec<String>,
-    /// Incidents outside of stalls in which the program did not run, according to its own clock.
-    /// Another process delayed it.
+    /// Incidents outside the stalls during which the program did not run, according to its own
+    /// clock. Another process delayed it.
     others: Vec<String>,
-    /// Incidents while the program ran.
+    /// Incidents during which the program was running.
     wild: Vec<String>,
-    /// Delay from the end of a stall to its line, in ms.
+    /// Delay from the end of each stall until its line appeared, in ms.
     latency: Series,
     /// The same delay for all incidents, regardless of their cause.
     lines: Series,
@@ -94,11 +94,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// The recorder, and the arrival times of its lines. Dropping it ends it.
+/// The recorder and the lines it prints. Dropping it stops the recorder.
 struct Recorder {
     child: Child,
     lines: Receiver<(Nanos, String)>,
-    /// Its other output, available when it has ended.
+    /// Thread that collects the recorder's other output, until the recorder exits.
     said: Option<thread::JoinHandle<String>>,
 }
 
@@ -118,7 +118,7 @@ impl Recorder {
         let (tell, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // The receiver is gone once the benchmark has ended.
+                // Ignore errors: the receiver is gone once the benchmark has ended.
                 let _ = tell.send((now(), line));
             }
         });
@@ -127,7 +127,7 @@ impl Recorder {
             let mut said = String::new();
             for line in BufReader::new(complaints).lines().map_while(Result::ok) {
                 if line.starts_with("Recording CPU") {
-                    // The receiver is gone once the benchmark has ended.
+                    // Ignore errors: the receiver is gone once the benchmark has ended.
                     let _ = ready.send(());
                 } else {
                     said.push_str(&line);
@@ -147,7 +147,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Returns an error if it has ended.
+    /// Returns an error if the recorder has exited.
     fn check(&mut self) -> Outcome {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -155,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the recorder. Returns the lines of its incidents, and its other output.
+    /// Stops the recorder. Returns its lines about incidents, and its other output.
     fn end(mut self) -> Result<(Lines, String), Box<dyn Error>> {
         kill(
             Pid::from_raw(i32::try_from(self.child.id())?),
@@ -172,18 +172,18 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // It might already have ended.
+        // Ignore errors: the recorder may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The number in an incident's line, after the date, the time and `UTC`.
+/// The incident's number in a line about it, which follows the date, the time and `UTC`.
 fn number_of(line: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// Reads the incidents of an index.
+/// Reads incidents from an index.
 fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<dyn Error>> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let offset = i64::try_from(unix)? - now().0;
@@ -214,7 +214,7 @@ fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<
     Ok(found)
 }
 
-/// Matches incidents with stalls, and with the times when the program did not run.
+/// Matches incidents with stalls, and with the times at which the program did not run.
 fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     let overlap = |stall: &Stall, incident: &Caught| {
         incident.begin < stall.end + TOLERANCE && incident.end > stall.begin - TOLERANCE

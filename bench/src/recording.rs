@@ -1,4 +1,4 @@
-//! A recording in memory, and a thread's CPU time in it.
+//! Loads a recording into memory and extracts a thread's CPU time.
 
 use std::path::Path;
 
@@ -9,7 +9,6 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, SourceTable, Span};
 use ticktax_store::recording::RecordingReader;
 
-/// A complete recording.
 pub(crate) struct Recording {
     pub(crate) header: Header,
     pub(crate) sources: SourceTable,
@@ -41,7 +40,7 @@ impl Recording {
         statement
     }
 
-    /// Intervals when a thread ran.
+    /// Intervals in which thread `tid` ran.
     pub(crate) fn stretches(&self, tid: i32) -> impl Iterator<Item = &Span> {
         self.rows.iter().filter_map(move |row| match row {
             Row::Span(span) => {
@@ -55,7 +54,7 @@ impl Recording {
         })
     }
 
-    /// CPU time of a disturbance's thread within the events that lie entirely in this recording:
+    /// CPU time of a disturbance's thread, within the events that lie completely in this recording:
     /// according to the trace, and according to the thread's own clock.
     pub(crate) fn within_events(&self, truth: &Truth) -> Result<(Nanos, Nanos), String> {
         let books = self

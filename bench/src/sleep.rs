@@ -1,4 +1,4 @@
-//! Compares the sleep probe with cyclictest: the same CPU, interval and priority, in turn.
+//! Compares the sleep probe with cyclictest, taking turns with the same CPU, interval and priority.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +23,10 @@ pub(crate) const CYCLICTEST: Tool = Tool {
 pub(crate) const PRIORITY: u8 = 80;
 pub(crate) const SECONDS: u16 = 3;
 
-/// cyclictest does not distinguish latencies above this, in µs.
+/// Latencies above this, in µs, are not distinguished by cyclictest.
 const LONGEST: u32 = 20_000;
 
-/// Latencies of each run, in µs.
+/// Statistics of each run, with latencies in µs.
 #[derive(Default)]
 pub(crate) struct Results {
     wakeups: Series,
@@ -73,7 +73,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 impl Results {
-    /// Median over the runs of their medians.
+    /// Median over all runs of each run's median.
     pub(crate) fn median(&self) -> f64 {
         self.median.median()
     }
@@ -140,7 +140,7 @@ pub(crate) fn run_cyclictest(
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("cyclictest.json");
     let mut command = Command::new(path);
-    // Disable its default tuning of the system, because the probe does none.
+    // Disable cyclictest's default tuning of the system, because the probe does no tuning.
     command.args(["--default-system", "-q", "-m", "-t1", "-i", "1000"]);
     command.args(["--policy", policy]);
     if policy == "fifo" {
@@ -157,7 +157,7 @@ pub(crate) fn run_cyclictest(
     Ok(())
 }
 
-/// Expands the histogram to single latencies. Values beyond its end count as the maximum.
+/// Expands the histogram to individual latencies. Latencies beyond its end count as the maximum.
 fn latencies(json: &Value) -> Option<Series> {
     let thread = &json["thread"]["0"];
     let mut counts = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Measures the shortest gap that the spin probe resolves, next to oslat. Both run with
-//! `SCHED_FIFO` on the same CPU, in turn. The kernel reserves 5 % of the time for others, so no
-//! run starves the machine.
+//! Measures the shortest gap that the spin probe resolves, compared with oslat. They take turns on
+//! the same CPU, with `SCHED_FIFO`. The kernel reserves 5 % of the time for other threads, so the
+//! machine is not starved.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,18 +24,18 @@ const OSLAT: Tool = Tool {
 
 const PRIORITY: u8 = 50;
 
-/// Results of one tool.
+/// A tool's results.
 #[derive(Default)]
 struct Results {
     /// Nanoseconds between two clock readings.
     turn: Series,
-    /// Minimum length of a gap, in ns.
+    /// Minimum length that counts as a gap, in ns.
     threshold: Series,
     /// Shortest observed gap, in ns.
     shortest: Series,
-    /// Gaps of at least 1 µs per second.
+    /// Gaps per second of at least 1 µs.
     long: Series,
-    /// Shorter gaps per second.
+    /// Gaps per second of less than 1 µs.
     short: Series,
     /// Longest gap, in µs.
     longest: Series,
@@ -171,7 +171,7 @@ fn run_oslat(bench: &Bench, oslat: &Path, results: &mut Results) -> Outcome {
     for (microseconds, count) in histogram {
         let count = number(count)?;
         turns += count;
-        // Bucket 1 holds all iterations of less than 2 µs. Almost all of them are the loop itself.
+        // Bucket 1 counts all iterations under 2 µs. Almost all of them are the loop itself.
         gaps += if microseconds == "1" { 0.0 } else { count };
     }
     let duration = number(&thread["duration"])?;

@@ -1,24 +1,24 @@
-//! Series of measurements, and Markdown tables.
+//! Collects measurements and prints Markdown tables.
 
 use std::fmt;
 
-/// Sorted results of several rounds.
+/// Results from several rounds, in ascending order.
 #[derive(Clone, Debug, Default)]
 pub struct Series(Vec<f64>);
 
 impl Series {
-    /// An empty series.
+    /// Creates an empty series.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Inserts a result in sorted order.
+    /// Inserts a result.
     pub fn push(&mut self, value: f64) {
         let at = self.0.partition_point(|other| *other < value);
         self.0.insert(at, value);
     }
 
-    /// The series in a unit of `size` present units.
+    /// Converts the series to a unit that is `size` times as large.
     #[must_use]
     pub fn scaled(&self, size: f64) -> Self {
         Self(self.0.iter().map(|value| value / size).collect())
@@ -55,7 +55,7 @@ impl Series {
         self.between(0.0, 1.0, digits)
     }
 
-    /// Quartiles, as text.
+    /// First and third quartile, as text.
     pub fn quartiles(&self, digits: usize) -> String {
         self.between(0.25, 0.75, digits)
     }
@@ -81,7 +81,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Creates a table with these column headings.
     pub fn new<const N: usize>(head: [&str; N]) -> Self {
         Self {
             rows: vec![head.map(str::to_owned).to_vec()],
@@ -93,7 +93,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Prints the table after an empty line.
+    /// Prints an empty line and the table.
     #[expect(
         clippy::print_stdout,
         reason = "a benchmark's table goes to the terminal"
@@ -107,7 +107,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// Aligns the columns, so that the table is readable in a terminal too.
+    /// Aligns the columns, so that the table can be read in a terminal too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows[0].len();
         let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! The tracer, with the settings of `ticktax audit`.
+//! Runs the tracer with the settings of `ticktax audit`.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use ticktax_model::{CpuList, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, Output, TraceSettings, Tracer};
 
-/// Spans, with the buffers of the command.
+/// Output of spans, with the buffer size that the command uses.
 pub(crate) const SPANS: Output = Output::Spans { per_cpu: 1 << 16 };
 
-/// Sums, with the buffers of the command.
+/// Output of sums, with the buffer size that the command uses.
 pub(crate) const SUMS: Output = Output::Sums { entries: 1 << 14 };
 
-/// The flight recorder, as in `ticktax record`.
+/// Output for the flight recorder, with the buffer sizes that `ticktax record` uses.
 pub(crate) const FLIGHT: Output = Output::Flight {
     per_cpu: 1 << 19,
     entries: 1 << 12,

@@ -1,10 +1,10 @@
-//! Reads numbers from the command line of an example.
+//! Reads numbers from an example's command line.
 
 use std::env::{Args, args};
 use std::iter::Skip;
 use std::str::FromStr;
 
-/// The remaining words of the command line.
+/// The words of the command line that have not been read yet.
 #[derive(Debug)]
 pub struct Words(Skip<Args>);
 

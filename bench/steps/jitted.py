@@ -1,4 +1,4 @@
-"""BPF programs as compiled to machine code by the kernel, with the C line of each instruction."""
+"""Reads BPF programs as compiled by the kernel, with the C line of each instruction."""
 
 import bisect
 import collections
@@ -9,7 +9,7 @@ import struct
 SYS_BPF = 321  # x86-64
 PROG_GET_NEXT_ID, PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, BTF_GET_FD_BY_ID = 11, 13, 15, 19
 
-# `struct bpf_prog_info` of include/uapi/linux/bpf.h, up to the last needed field.
+# `struct bpf_prog_info` from include/uapi/linux/bpf.h, up to the last field needed.
 INFO = [
     ("type", "I"), ("id", "I"), ("tag", "8s"), ("jited_len", "I"), ("xlated_len", "I"), ("jited", "Q"),
     ("xlated", "Q"), ("load_time", "Q"), ("uid", "I"), ("nr_map_ids", "I"), ("map_ids", "Q"), ("name", "16s"),
@@ -25,7 +25,7 @@ Line = collections.namedtuple("Line", "file number text")
 
 
 def bpf(command, attributes):
-    """The system call. Returns its result and the updated attributes."""
+    """Makes the system call. Returns its result and the attributes as updated by the kernel."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(attributes, max(len(attributes), 128))
     result = libc.syscall(SYS_BPF, command, buffer, len(attributes))
@@ -33,7 +33,7 @@ def bpf(command, attributes):
 
 
 def info_of(fd, **wanted):
-    """The kernel's information on a program. `wanted` holds counts and addresses of buffers to fill."""
+    """Returns the kernel's information on a program. `wanted` holds sizes and addresses of buffers to fill."""
     empty = {name: b"" if "s" in sort else 0 for name, sort in INFO} | wanted
     record = struct.pack(LAYOUT, *(empty[name] for name, _ in INFO))
     buffer = ctypes.create_string_buffer(record, len(record))
@@ -44,7 +44,7 @@ def info_of(fd, **wanted):
 
 
 def descriptors(name):
-    """Descriptors of all programs with this name, oldest first."""
+    """Returns descriptors of all programs with this name, oldest first."""
     found, number = [], 0
     while True:
         result, attributes = bpf(PROG_GET_NEXT_ID, struct.pack("<III", number, 0, 0))
@@ -61,7 +61,7 @@ def descriptors(name):
 
 
 def strings_of(btf):
-    """Names and lines in a program's type information."""
+    """Returns the names and lines in a program's type information."""
     fd, _ = bpf(BTF_GET_FD_BY_ID, struct.pack("<III", btf, 0, 0))
 
     def ask(data, size):
@@ -77,7 +77,7 @@ def strings_of(btf):
 
 
 class Jitted:
-    """A program and the functions that it calls."""
+    """A compiled program with the functions that it calls."""
 
     def __init__(self, fd):
         sizes = info_of(fd)
@@ -116,5 +116,5 @@ class Jitted:
         return any(begin <= address < begin + len(code) for begin, code in self.functions)
 
     def line(self, address):
-        """The C line of the instruction at an address."""
+        """Returns the C line of the instruction at an address."""
         return self.lines[max(bisect.bisect_right(self.addresses, address) - 1, 0)][1]

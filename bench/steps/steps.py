@@ -31,11 +31,11 @@ BPF = pathlib.Path(__file__).parents[2] / "crates" / "trace" / "bpf"
 CONTEXT, STACK, END = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
 THREADS = 0x40_0000_0000, 0x50_0000_0000
 TIDS = 0x1001, 0x1002
-# Number of switches before the counted one. By then accounting has started, and both threads have sums.
+# Number of switches before the one to count. By then, accounting has started and both threads have sums.
 BEFORE = 8
 STEP_NS = 5_000
 
-# Values in the memory of the reader, the kernel and the threads: pattern of the reading line, bytes, value.
+# Values to place in memory that the programs read: pattern of the C line that reads it, bytes, value.
 FILLED = [
     (re.compile(r"running = here->control->running"), 8, lambda machine: 1),
     (re.compile(r"here->control->until"), 8, lambda machine: 1 << 62),
@@ -44,16 +44,16 @@ FILLED = [
     (re.compile(r"plan->limits\["), 8, lambda machine: 1 << 62),
     (re.compile(r"> ring_mask\b"), 4, lambda machine: (1 << 16) - 1),
     (re.compile(r"<< ring_order\b"), 4, lambda machine: 16),
-    # For a program that runs between two switches seen by another program.
+    # Used for a program that runs between two switches that another program sees.
     (re.compile(r"state->opened <= OPENING"), 8, lambda machine: 2),
     (re.compile(r"state->thread != \(__u64\)task"), 8, lambda machine: THREADS[machine.running]),
 ]
-# A thread's flags are read on the same line as its number, so they get its value. It sets no relevant flag.
+# The C line that reads a thread's number also reads its flags, which get the same value. No relevant flag is set.
 READS_TID = re.compile(r"->t?g?pid\b")
 
 
 def functions_of(file):
-    """Functions of a C file, with their first lines."""
+    """Returns the functions of a C file, with their first lines."""
     found, name = [], None
     for number, line in enumerate((BPF / file).read_text().splitlines(), 1):
         head = re.match(r"[a-z_].*?\b(\w+)\([^;]*$", line)
@@ -64,7 +64,7 @@ def functions_of(file):
 
 
 class Machine:
-    """The emulator with a loaded program."""
+    """The emulator with a program loaded."""
 
     def __init__(self, jitted):
         self.jitted = jitted
@@ -75,7 +75,7 @@ class Machine:
         self.last = jitted.entry
         self.uc = Uc(UC_ARCH_X86, UC_MODE_64)
         self.uc.ctl_set_cpu_model(UC_CPU_X86_HASWELL)
-        # Kernel addresses exceed the emulator's physical address space.
+        # The kernel's addresses exceed the emulator's physical address space.
         self.uc.ctl_tlb_mode(UC_TLB_VIRTUAL)
         self.mapped = set()
         for begin, code in jitted.functions:
@@ -97,7 +97,7 @@ class Machine:
         return True
 
     def returns(self, at):
-        """Replaces kernel functions by an immediate return."""
+        """Makes a kernel function return at once."""
         self.map(at, 1)
         self.uc.mem_write(at // PAGE * PAGE, b"\xc3" * PAGE)
         return True
@@ -120,7 +120,7 @@ class Machine:
             if self.trace is not None:
                 self.trace.append(at)
             return
-        # A jump to a kernel function is a tail call, and returns.
+        # A jump to a kernel function is a tail call, so return.
         if self.uc.mem_read(self.last, 1) != b"\xe8":
             return
         text = self.jitted.line(self.last).text
@@ -144,12 +144,12 @@ class Machine:
 
 
 def taken(command, program):
-    """The compiled program, read from the kernel while the command runs."""
+    """Returns the compiled program, read from the kernel while the command runs."""
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(300):
             found = descriptors(program)
-            # More programs might still be loading.
+            # More programs may still be loading.
             if found:
                 time.sleep(0.5)
                 return Jitted(found[-1])
@@ -181,7 +181,7 @@ def main():
 
 
 def print_steps(jitted, machine, each_line):
-    """Prints a table of functions in order of first execution."""
+    """Prints a table of functions, in the order in which they are first executed."""
     functions = {}
     steps, lines = collections.Counter(), collections.Counter()
     for at in machine.trace:
@@ -189,7 +189,7 @@ def print_steps(jitted, machine, each_line):
         if line.file not in functions:
             functions[line.file] = functions_of(line.file)
         names = [name for begin, name in functions[line.file] if begin <= line.number]
-        # Line 0 means unknown: it belongs to the previous function.
+        # Line 0 means that the line is unknown, so the instruction belongs to the previous function.
         step = names[-1] if names else last
         steps[step] += 1
         lines[step, line.number, line.text] += 1

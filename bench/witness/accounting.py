@@ -27,7 +27,7 @@ def check(rows, said, verdicts):
 
 
 def besides(rows, cpu):
-    """Maximum number of timer interrupts that the kernel counted outside a CPU's accounting interval."""
+    """Returns how many timer interrupts the kernel may have counted outside the accounting interval of `cpu`."""
     book = next(book for book in rows.header["books"] if book["cpu"] == cpu)
     before, after = rows.header["before"], rows.header["after"]
     read = max(after["at_ns"], after.get("programs_read_ns") or 0)
@@ -45,13 +45,13 @@ def tick(rows, told, verdicts):
         irqs = np.flatnonzero(rows.single & (rows.kind == "irq") & (rows.detail == "") & (rows.source == "local_timer") & (rows.cpu == cpu["cpu"]))
         loc = [rows.header[at]["interrupts"]["LOC"]["counts"][str(cpu["cpu"])] for at in ("before", "after")]
         verdicts.claim("tick", f"{name} interrupts of the timer, by the kernel", cpu["interrupts"], loc[1] - loc[0])
-        # An interrupt at an end can be counted before it and recorded after it.
+        # An interrupt at either end of the interval may be counted before it and recorded after it, or the reverse.
         least, most = len(irqs) * 0.97 - 2, (len(irqs) + besides(rows, cpu["cpu"])) * 1.03
         verdicts.claim("tick", f"{name} interrupts of the timer, {cpu['interrupts']}, are {least:.0f} to {most:.0f} by the rows", True,
                        least <= cpu["interrupts"] <= most)
         irqs = irqs[np.argsort(rows.start[irqs])]
         place = np.searchsorted(rows.start[irqs], rows.start[ticks], side="right") - 1
-        # A late interrupt can contain two ticks, but is billed once.
+        # A delayed interrupt may contain two ticks but is billed once.
         billed, which = np.unique(place, return_inverse=True)
         lengths.append(np.bincount(which, rows.self[ticks], len(billed)) + rows.self[irqs[billed]])
         verdicts.claim("tick", f"{name} ticks", cpu["all"]["count"], len(billed))
@@ -102,7 +102,7 @@ def shown(rows, told, around, verdicts):
                 grid = told["counting"]["tick_ns"]
                 watched = next(b["end_ns"] - b["begin_ns"] for b in rows.header["books"] if b["cpu"] == cpu["cpu"])
                 lost = watched / grid - len(ticks)
-                # The kernel can charge a tick without reporting it. The columns, in steps of 10 ms, show it.
+                # The kernel may charge a tick that it does not report. The columns, in steps of 10 ms, reveal it.
                 short = cpu["between_ns"] - sum(cpu["columns"].values())
                 verdicts.claim("top", f"{name} lost ticks are missing from the columns, in ms", True, cause["ran_ns"] <= short + 20e6)
                 lost = lost if lost * grid <= short + 20e6 else max(short, 0) / grid

@@ -1,4 +1,4 @@
-"""Checks periods and their causes. Finds events again by name, and periods with another estimator."""
+"""Checks periodic sources and their causes. Finds events by name and estimates each period in another way."""
 
 import collections
 
@@ -24,7 +24,7 @@ def check(rows, said, verdicts):
 
 
 def events(rows, beat):
-    """Rows of a beat's source in order, without continuations, and the length of the longest event."""
+    """Returns the rows of a periodic source in order, without continuations, and the length of its longest event."""
     source, kind = beat["name"], beat["kind"]
     cpus = cpu_list(beat["cpus"])
     on = rows.single & np.isin(rows.cpu, cpus)
@@ -52,23 +52,23 @@ def events(rows, beat):
     if beat.get("tids"):
         found = found[np.isin(rows.tid[found], beat["tids"])]
     elif kind == "thread" and beat["pid"]:
-        # A beat belongs to one thread: among equal names, the one with most events a period apart.
+        # The source is one thread. Among threads of the same name, it is the one with most events a period apart.
         mine = [found[rows.tid[found] == tid] for tid in np.unique(rows.tid[found])]
         found = max(mine, key=lambda of: (on_beat(rows, beat, np.sort(of)).sum(), len(of)))
     found = found[np.argsort(rows.start[found])]
     new = np.ones(len(found), bool)
     new[1:] = rows.start[found[1:]] - rows.end[found[:-1]] > 1_000
     if kind == "work":
-        # A row on another CPU is another event, even without a gap.
+        # A row on another CPU is another event, even if it follows without a gap.
         new[1:] |= rows.cpu[found[1:]] != rows.cpu[found[:-1]]
-    # An event of several rows lasts from the start of the first to the end of the last.
+    # An event with several rows lasts from the start of the first row to the end of the last one.
     begins = np.flatnonzero(new)
     ends = np.maximum.reduceat(rows.end[found], begins)
     return found[new], int((ends - rows.start[found[begins]]).max())
 
 
 def on_beat(rows, beat, found):
-    """Which of these rows start one period before or after another."""
+    """Returns which of the rows `found` start one period before or after another one."""
     times = np.sort(rows.start[found]).astype(float)
     reach = max(2 * beat["jitter_ns"], beat["period_ns"] * 0.002, (beat["period_high_ns"] - beat["period_low_ns"]) / 2)
     def others(lag):
@@ -77,7 +77,7 @@ def on_beat(rows, beat, found):
 
 
 def births(rows, name, on):
-    """The first run of each thread with that name."""
+    """Returns the first on-CPU period of each thread called `name`, and the length of the longest one."""
     found = np.flatnonzero(on & (rows.kind == "task") & (rows.source == name))
     found = found[np.argsort(rows.start[found])]
     found = found[np.sort(np.unique(rows.tid[found], return_index=True)[1])]
@@ -93,18 +93,18 @@ def cpu_list(text):
 
 
 def pairs(times, lag, reach):
-    """Number of pairs of events with this distance."""
+    """Counts the pairs of events that are `lag` ± `reach` apart."""
     return int((np.searchsorted(times, times + lag + reach) - np.searchsorted(times, times + lag - reach)).sum())
 
 
 def period(rows, beat, name, rowset, alone, verdicts):
     times, claimed = rows.start[rowset].astype(float), beat["period_ns"]
     if 1.5 < beat["events_per_beat"] and len(times) < 2 * beat["seen"] * beat["events_per_beat"]:
-        # A burst counts once, at its first event.
+        # Count a burst once, at its first event.
         first = np.ones(len(times), bool)
         first[1:] = np.diff(times) > claimed / 4
         times = times[first] if first.sum() > beat["seen"] / 2 else times
-    # Test 1: more pairs of events are one period apart than any other time.
+    # Test 1: more pairs of events are one period apart than are any other time apart.
     width = (beat["period_high_ns"] - beat["period_low_ns"]) / 2
     others = (0.67, 0.72, 0.77, 0.83, 0.88, 1.12, 1.17, 1.23, 1.28, 1.33)
     paired, most_seen = False, 0
@@ -117,7 +117,7 @@ def period(rows, beat, name, rowset, alone, verdicts):
     if most_seen < 3:
         verdicts.open("beats", f"{name} period", claimed, "bursts so dense that hardly any is apart from the next")
         return
-    # Test 2: more events are at one phase of a grid than at any other.
+    # Test 2: more events are at one phase of a grid than at any other phase.
     near = min(max(3 * beat["jitter_ns"], claimed * 0.002), claimed * 0.1)
     phases = np.sort(times % claimed)
     most = int((np.searchsorted(phases, phases + 2 * near) - np.arange(len(phases))).max())
@@ -126,23 +126,23 @@ def period(rows, beat, name, rowset, alone, verdicts):
     gathered |= more_slots(times, claimed, near)
     verdicts.claim("beats", f"{name}: pairs one period apart, {here} beside {chance:.1f} others, or one phase", True,
                    bool(paired or gathered))
-    # Estimate the period directly if there are few other events. Use only intervals close to it, because
-    # the thread could have done something else before, at another rate.
+    # If there are few other events, estimate the period directly. Use only intervals close to the claim,
+    # because the thread may have done something else before, at another rate.
     gaps = np.diff(times)
     near = min(max(3 * beat["jitter_ns"], claimed * 0.05), claimed * 0.25)
     close = gaps[np.abs(gaps - claimed) < near]
     if not alone or len(close) < 0.7 * beat["seen"] or np.std(close) > claimed * 0.05:
         return
     if beat["rearmed"]:
-        # Late wake-ups lengthen some intervals, and temporary rates add others. The true mean is between
-        # the mean without the former and the mean with the latter.
+        # Late wake-ups lengthen some intervals, and temporary rates add others. The true mean lies between
+        # the mean without the late ones and the mean with the additional ones.
         all_near = gaps[np.abs(gaps - claimed) < claimed * 0.25]
         error = float(np.std(close) / np.sqrt(len(close)))
         low, high = sorted((float(np.mean(close)), float(np.mean(all_near))))
         found = min(max(claimed, low), high)
     else:
-        # Median of the slopes between any two events of the beat (Theil–Sen). It is robust against
-        # events from other causes.
+        # Median of the slopes between any two events of the source (Theil–Sen), which is robust against
+        # events with other causes.
         mine = np.concatenate([times[:-1][np.abs(gaps - claimed) < near], times[1:][np.abs(gaps - claimed) < near]])
         mine = np.unique(mine)
         mine = mine[:: len(mine) // 600 + 1]
@@ -156,7 +156,7 @@ def period(rows, beat, name, rowset, alone, verdicts):
 
 
 def more_slots(times, claimed, near):
-    """Whether more slots of a grid, or of a part of it, have an event at one phase than at others.
+    """Returns whether at one phase, more slots of a grid (or of a part of it) have an event than at others.
 
     A burst counts once."""
     slots = np.floor(times / claimed)
@@ -172,7 +172,7 @@ def more_slots(times, claimed, near):
 
 
 def chain(rows, beat, name, rowset, wakes, verdicts):
-    """Checks the first link: the last edge to the source since its previous run."""
+    """Checks the first link of the chain: the last edge to the source since it last ran."""
     if len(beat["chain"]) < 2:
         return
     link = beat["chain"][-2]
@@ -193,7 +193,7 @@ def chain(rows, beat, name, rowset, wakes, verdicts):
         for tid in np.unique(rows.tid[rowset]):
             runs = np.flatnonzero(rows.single & (rows.kind == "task") & (rows.tid == tid))
             runs_of[int(tid)] = np.sort(rows.end[runs])
-        # Its other runs have other causes.
+        # The thread's other on-CPU periods have other causes.
         beating = rowset[on_beat(rows, beat, rowset)]
         for index in beating if len(beating) else rowset:
             tid = int(rows.tid[index])

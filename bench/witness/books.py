@@ -6,12 +6,12 @@ import numpy as np
 
 from rows import UNREPORTED
 
-# Classes that take time from the probe when gaps are analysed. Steal by its clock has no rows either.
+# Classes whose time is taken from the probe when gaps are analysed. Stolen time has no rows of its own either.
 MOVED = {"probe", "entry_exit", "outside", "unexplained", "steal"}
 
 
 def account(rows, index):
-    """Account of a row: class, name and process."""
+    """Returns the account of a row: class, name and process."""
     kind, owner = rows.kind[index], rows.owner[index]
     if kind != "task":
         return str(kind), "" if kind == "idle" else str(rows.source[index]), None
@@ -168,7 +168,7 @@ def limitations(rows, said, verdicts):
 
 
 def charged_from_wakeups(rows, pid):
-    """Maximum time that the scheduler charges a process before switching to it."""
+    """Returns the maximum time that the scheduler may charge a process for switching to it after a wake-up."""
     wakes, total = rows.wakes(), 0
     mine = np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.pid == pid))
     for tid in np.unique(rows.tid[mine]):

@@ -12,7 +12,7 @@ DEEP = 16
 
 
 def held_in(rows, inside, begin, end):
-    """Time of each of these rows in a gap: its own time, or at an edge the part without nested rows."""
+    """Returns the time of each row `inside` a gap: own time, or at the gap's edges the part without nested rows."""
     if all(rows.start[inside] >= begin - SLACK) and all(rows.end[inside] <= end + SLACK):
         return {index: int(rows.self[index]) for index in inside}
     own, open_rows = {}, []
@@ -44,7 +44,7 @@ def check(rows, said, verdicts):
         starts = rows.start[frames]
         for gap in gaps[rows.cpu[gaps] == cpu]:
             first, last = np.searchsorted(starts, (rows.start[gap] - SLACK - uncertainty, rows.end[gap]))
-            # Rows that started before the probe was last seen: time of an unreported thread.
+            # Rows that started before the probe last ran contribute time of an unreported thread.
             before = frames[max(first - DEEP, 0):first]
             inside = np.concatenate([before[rows.end[before] > rows.start[gap]], frames[first:last]])
             program = inside[(rows.kind[inside] == "task") & np.isin(rows.owner[inside], ("program", "tool"))]

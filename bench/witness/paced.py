@@ -45,5 +45,5 @@ def check(rows, said, verdicts):
 
 
 def each_slot(time, dropped, period):
-    """Lateness of each frame, and of each slot that it dropped, relative to its due time."""
+    """Returns how late each frame is, and how late each slot is that it dropped."""
     return np.concatenate([(time - period * k)[dropped >= k] for k in range(int(dropped.max()) + 1)])

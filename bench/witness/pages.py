@@ -1,4 +1,4 @@
-"""Checks the first screen: the printed numbers, with their rounding."""
+"""Checks that the numbers on the first screen are correctly rounded."""
 
 import collections
 import re
@@ -10,14 +10,14 @@ import waits
 from rows import UNREPORTED
 
 OF_GAPS = ("unexplained", "hypervisor or firmware", "steal", "entry and exit")
-# Names of activities that the page replaces.
+# Names of activities for which the page shows another name.
 SHOWN_AS = {"idle": "wake-up latency", UNREPORTED: "unknown thread"}
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
 TIME = r"[\d .]+? (?:ns|µs|ms|s|min|h)"
 
 
 def near(text, value):
-    """Whether a printed number is this value after rounding."""
+    """Returns whether a printed number equals this value after rounding."""
     number, unit = re.fullmatch(r"([\d .]+?) ?(ns|µs|ms|s|min|h|%)?", text.strip()).groups()
     number = number.replace(" ", "")
     step = 10.0 ** -len(number.partition(".")[2])
@@ -25,7 +25,7 @@ def near(text, value):
 
 
 def tables(page):
-    """Lines of each table, by heading."""
+    """Returns the lines of each table, by heading."""
     found, heading = collections.OrderedDict(), ""
     for line in page:
         first = re.match(r"([A-Z][A-Z -]{6,}[A-Z])(?:  |$)", line)
@@ -39,13 +39,13 @@ def tables(page):
 
 
 def cells(line):
-    """Name and cells of a table line."""
+    """Splits a table line into its name and cells."""
     match = re.match(rf"  (.+?) {{2,}}({TIME}) +([<\d.]+ %) +([\d ]+?) {{2,}}({TIME})(?: {{2,}}(.*))?$", line)
     return match.groups() if match else None
 
 
 def named(name):
-    """Parses a printed name and its number of processes or PID."""
+    """Splits a printed name from its number of processes or PID."""
     many = re.match(r"(.*) x(\d+)$", name)
     one = re.match(r"(.*) \((\d+)\)$", name)
     if many:

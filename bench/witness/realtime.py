@@ -1,4 +1,4 @@
-"""Checks real-time threads that waited although no thread of higher priority ran."""
+"""Checks waits of real-time threads during which no thread of a higher priority ran."""
 
 import collections
 
@@ -38,7 +38,7 @@ def check(rows, said, verdicts):
 
 
 def candidates(rows, said, tids):
-    """(row, start, end) of each wait of a real-time thread."""
+    """Yields (row, start, end) for each wait of a real-time thread."""
     if said.get("victim"):
         waited = np.isin(rows.detail, ("woken", "preempted")) & (rows.kind == "wait") & np.isin(rows.tid, list(tids))
         yield from ((index, int(rows.start[index]), int(rows.end[index])) for index in np.flatnonzero(waited))

@@ -1,4 +1,4 @@
-"""A recording's rows as arrays, and claims about them with verdicts."""
+"""Holds a recording's rows as arrays, and a statement's claims about them with their verdicts."""
 
 import json
 
@@ -6,20 +6,20 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# Kinds of rows that together cover a CPU's time.
+# Kinds of rows that together account for all of a CPU's time.
 BOOKS = ("idle", "task", "irq", "softirq", "nmi", "steal")
 UNREPORTED = "unreported thread"
 LONG_INTERRUPT = 100_000
 
 
 class Verdicts:
-    """Claims of a statement, compared with the rows."""
+    """Claims of a statement, each compared with the rows."""
 
     def __init__(self):
         self.all = []
 
     def claim(self, section, sentence, said, found, tolerance=0):
-        """Claims a number with a tolerance, or any comparable value."""
+        """Claims that a number is right within a tolerance, or that another value is equal."""
         if isinstance(said, (int, float)) and isinstance(found, (int, float, np.number)):
             true = abs(said - found) <= tolerance
         else:
@@ -27,7 +27,7 @@ class Verdicts:
         self.all.append((section, sentence, said, found, "true" if true else "FALSE"))
 
     def share(self, section, sentence, said, found, by):
-        """Claims a number with a relative tolerance. A histogram bucket is a quarter of an octave wide."""
+        """Claims that a number is right within a relative tolerance. Histogram buckets are a quarter octave wide."""
         self.claim(section, sentence, said, found, abs(found) * by + 1)
 
     def open(self, section, sentence, said, why):
@@ -35,7 +35,7 @@ class Verdicts:
 
 
 class Rows:
-    """Columns as arrays: text as str ('' for null), numbers as int64 (-1 for null)."""
+    """Rows as one array per column: text as str ('' for null), numbers as int64 (-1 for null)."""
 
     def __init__(self, table, header):
         self.header = header
@@ -58,14 +58,14 @@ class Rows:
         self._long = {}
 
     def line(self, cpu):
-        """Indices of a CPU's single thread and idle rows, in time order."""
+        """Returns the indices of a CPU's rows for single threads and idle time, in time order."""
         if cpu not in self._lines:
             found = np.flatnonzero(self.on_cpu & (self.cpu == cpu) & (self.count == 1))
             self._lines[cpu] = found[np.argsort(self.start[found], kind="stable")]
         return self._lines[cpu]
 
     def pieces(self, cpu, begin, end):
-        """(row, from, to) of each thread that ran on a CPU from `begin` to `end`."""
+        """Yields (row, from, to) for each thread that ran on a CPU between `begin` and `end`."""
         line = self.line(cpu)
         first = np.searchsorted(self.end[line], begin, side="right")
         for index in line[first:]:
@@ -76,7 +76,7 @@ class Rows:
                 yield index, int(lower), int(upper)
 
     def beneath(self, cpu, begin, end):
-        """Like `pieces`, for a wait: interrupts of at least 100 µs are separate, unless the wait is shorter."""
+        """Like `pieces`, but separates interrupts of at least 100 µs, unless `begin` to `end` is shorter."""
         if end - begin < LONG_INTERRUPT:
             yield from self.pieces(cpu, begin, end)
             return
@@ -96,7 +96,7 @@ class Rows:
                 yield index, lower, upper
 
     def wakes(self):
-        """Sorted wake-up times of each thread, and the rows of these edges."""
+        """Returns each thread's wake-ups in time order, as row indices of the edges."""
         found = np.flatnonzero(self.edge == "woke")
         found = found[np.argsort(self.start[found], kind="stable")]
         by_thread = {}
@@ -105,15 +105,15 @@ class Rows:
         return {tid: np.array(rows) for tid, rows in by_thread.items()}
 
     def events_lost(self):
-        """Number of lost events. Gaps of a probe do not count."""
+        """Counts lost events, except gaps of a probe."""
         return sum(loss["events"] for loss in self.header["coverage"]["lost"])
 
     def lost_ns(self, cpu):
-        """Own time of lost events on a CPU."""
+        """Returns the own time of events that were lost on a CPU."""
         return sum(loss["self_ns"] for loss in self.header["coverage"]["lost"] if loss["cpu"] == cpu)
 
     def who(self, index):
-        """Name that a row's time is counted under, with the process if it is a program."""
+        """Returns the name under which a row's time is counted, with the process if it is a program."""
         if self.kind[index] == "task":
             own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(self.owner[index]))
             if own:
@@ -123,14 +123,14 @@ class Rows:
         return str(self.source[index])
 
     def name(self, index):
-        """A thread's name in the statement. Includes the program if its name differs."""
+        """Returns the thread's name in the statement, which includes the program if that has another name."""
         source, program = self.source[index], self.program[index]
         if self.kind[index] == "task" and program and self.owner[index] == "program" and program != source:
             return f"{source} of {program}"
         return str(source)
 
     def cause(self, index):
-        """Context in which an edge's row caused the wake-up."""
+        """Returns the context in which an edge's row caused the wake-up."""
         kind = "softirq " if self.kind[index] == "softirq" else ""
         source = self.source[index]
         if self.kind[index] == "task" and self.detail[index]:

@@ -8,7 +8,7 @@ WAITING = ("woken", "preempted", "yielded")
 MOVED = ", moved"
 QUOTA = ("sched_cfs_period_timer", "sched_cfs_slack_timer")
 ON_CPU = {"page_fault": "page_fault", "reclaim": "reclaim"}
-# Shorter idle times can be the switch to a thread that was just woken.
+# Shorter idle times may be the switch to a thread that was just woken.
 IDLED = 5_000
 
 
@@ -19,14 +19,14 @@ def check(rows, said, verdicts):
     threads, claim = victim["threads"], verdicts.claim
     off = np.flatnonzero((rows.kind == "wait") & (rows.end > rows.header["victim"]["begin_ns"]))
     born, throttled = rows.detail[off] == "reborn", rows.detail[off] == "throttled"
-    # Any thread can be throttled. Other off-CPU reasons are known only for the program's threads.
+    # Any thread can be throttled. Other off-CPU reasons are recorded only for the program's threads.
     pids = set(rows.pid[off[~born & ~throttled]].tolist()) | ({victim["pid"]} if victim["pid"] else set())
     ours = np.isin(rows.pid, list(pids))
     waits = off[~born & ours[off]]
     runs = np.flatnonzero(ours & rows.in_books & (rows.kind == "task") & (rows.tid >= 0))
     runs = runs[rows.end[runs] > rows.header["victim"]["begin_ns"]]
     tids = set(rows.tid[waits].tolist()) | set(rows.tid[runs].tolist())
-    # A TID can be reused by another thread.
+    # Another thread can reuse a TID.
     claim("victim", "threads", threads["threads"], len(tids), int(born.sum()))
     accounts(rows, threads, waits, runs, verdicts)
     woken = rows.dur[waits[np.isin(rows.detail[waits], ("woken", "woken" + MOVED))]]
@@ -74,7 +74,7 @@ def accounts(rows, threads, waits, runs, verdicts):
 
 
 def migrations(rows, waits, runs):
-    """Number of times that a waiting thread ran on another CPU than before."""
+    """Counts how often a thread that waited then ran on another CPU than before."""
     ended = {(int(rows.tid[index]), int(rows.end[index])) for index in waits
              if state(str(rows.detail[index])) == "waiting"}
     last, found = {}, 0
@@ -91,8 +91,8 @@ def state(detail):
 
 
 def waited(rows, index):
-    """Parts of a wait. A wait for quota lasts for its own time if that is shorter, otherwise until the
-    last timer that refills any quota. The rest is run-queue wait."""
+    """Splits a wait into parts. A wait for quota takes its own time if that is shorter than the row, or else
+    it ends with the last timer that refills any quota. The remaining time is run-queue wait."""
     name, begin, end = state(str(rows.detail[index])), int(rows.start[index]), int(rows.end[index])
     if name == "throttled":
         held = begin + int(rows.self[index])
@@ -107,7 +107,7 @@ def waited(rows, index):
 
 
 class Places:
-    """Last CPU of each thread."""
+    """Finds the last CPU of each thread."""
 
     def __init__(self, rows):
         found = np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.tid >= 0))
@@ -124,9 +124,9 @@ class Places:
 
 
 def behind_whom(rows, places, index, begin, end):
-    """(row, from, to) of each thread that ran on the awaited CPU, and that CPU if it is not the row's.
+    """Returns (row, from, to) of each thread that ran on the awaited CPU, and that CPU if the row names another.
 
-    While the CPU on which the wait ended was idle, the thread was still on its previous CPU."""
+    While the CPU on which the wait ended was idle, the waiting thread was still on its previous CPU."""
     here = list(rows.beneath(rows.cpu[index], begin, end))
     if not str(rows.detail[index]).endswith(MOVED):
         return here, None
@@ -157,7 +157,7 @@ def behind(rows, threads, waits, places, verdicts):
         key = told["name"], told["pid"]
         if key in ran:
             verdicts.claim("victim", f"behind {key} time", told["time_ns"], ran[key])
-            # Intervals of zero length count, except next to a long interrupt.
+            # Intervals of zero length count too, except next to a long interrupt.
             verdicts.claim("victim", f"behind {key} how often", told["count"], times[key], 2)
             verdicts.claim("victim", f"behind {key} longest", told["max_ns"], longest[key])
         else:
@@ -181,7 +181,7 @@ def interrupted(rows, threads, runs, verdicts):
 
 
 def waker(rows, index):
-    """Context of a wake-up: a program by name, kernel work with its function."""
+    """Returns the context of a wake-up: a program's name, or kernel work with its function."""
     if rows.owner[index] == "kernel":
         return f"{rows.source[index]} {rows.detail[index]}".strip()
     own = {"tool": "ticktax", "probe": "ticktax's probe"}.get(str(rows.owner[index]))
@@ -221,7 +221,7 @@ def delays(rows, threads, waits, places, verdicts):
 
 
 def of_quota(rows, waits, delay, name, begin, verdicts):
-    """A delay that is part of a wait for quota."""
+    """Checks a delay that is part of a wait for quota."""
     wanted = "throttled" if delay["kind"] == "throttled" else "waiting"
     quota = [index for index in waits if rows.tid[index] == delay["tid"] and state(str(rows.detail[index])) == "throttled"]
     parts = [part for index in quota for part in waited(rows, index) if part[0] == wanted]
@@ -246,7 +246,7 @@ def usage(rows, victim, verdicts):
     told = victim.get("usage")
     before = rows.header["before"]["programs"].get(str(victim["pid"]))
     after = rows.header["after"]["programs"].get(str(victim["pid"]))
-    # The program's usage is read first and last. The recording does not contain these times.
+    # The usage is read before and after everything else, at times that the recording does not contain.
     if told and before and after:
         grew = after["time_ns"] - before["time_ns"]
         used = told["user_ns"] + told["system_ns"]
@@ -254,7 +254,7 @@ def usage(rows, victim, verdicts):
 
 
 def apart(times, least):
-    """Filters sorted times so that each is at least `least` after the previous one."""
+    """Drops sorted times that are less than `least` after the previous time kept."""
     kept = list(times[:1])
     for time in times[1:]:
         if time - kept[-1] >= least:
@@ -265,13 +265,13 @@ def apart(times, least):
 def rearmed(rows, mine, figures, verdicts):
     """Checks a loop that sleeps for a fixed time after each frame.
 
-    A frame is due one shortest interval after the previous one. A tenth of the intervals is shorter."""
+    A frame is due one short interval after the one before: a tenth of all intervals are shorter than that."""
     begins, wakes = [], {int(rows.start[index]): int(rows.end[index]) for index in mine if rows.detail[index].startswith("woken")}
     for index in mine[np.isin(rows.detail[mine], ("sleeping", "sleeping" + MOVED))]:
         end = int(rows.end[index])
         begins.append(wakes.get(end, end))
     begins = np.array(sorted(begins))
-    # Among wake-ups closer than half the mean interval, only the first is a frame. Iterate the mean.
+    # If wake-ups are closer than half the mean interval, only the first is a frame. Iterate to find the mean.
     mean, all_begins = float(figures["period_ns"]), begins
     for _ in range(8):
         begins = apart(all_begins, mean / 2)
@@ -279,7 +279,7 @@ def rearmed(rows, mine, figures, verdicts):
             return False
         mean = (begins[-1] - begins[0]) / (len(begins) - 1)
     gaps = np.diff(begins)
-    # On a grid, a longer interval is followed by a shorter one.
+    # On a grid, a shorter interval follows a longer one.
     off = np.cumsum(gaps - np.median(gaps))
     over = np.abs((off[8:] - off[:-8]) - np.median(off[8:] - off[:-8])) if len(off) > 16 else np.abs(off)
     if np.median(over) < 2 * np.median(np.abs(gaps - np.median(gaps))):
@@ -305,7 +305,7 @@ def frames(rows, victim, verdicts):
     period = figures["period_ns"]
     if rearmed(rows, mine, figures, verdicts):
         return
-    # Least squares of the wake-ups on whole numbers of periods, excluding those off the grid.
+    # Fit the wake-ups to whole numbers of periods by least squares, excluding those off the grid.
     number = np.round((times - times[0]) / period)
     for _ in range(5):
         slope, begin = np.polyfit(number, times, 1)
@@ -319,7 +319,7 @@ def frames(rows, victim, verdicts):
     verdicts.share("frames", "slots: frames and dropped", figures["frames"] + figures["dropped"], watched / slope, 0.005)
     run = rows.end[woken]
     slot = np.ceil((times - begin) / slope - 0.05)
-    # A frame after empty slots has waited since the first of them was due.
+    # A frame that follows empty slots has waited since the first of them was due.
     late = (run - (begin + slope * number)) > figures["late_from_ns"]
     late[1:] |= np.diff(number) > 1
     verdicts.share("frames", "late", figures["late"], int(late.sum()), 0.02)

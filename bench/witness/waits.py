@@ -1,4 +1,4 @@
-"""Checks run-queue waits of all threads: from a wake-up, or from preemption, until the thread runs."""
+"""Checks the run-queue waits of all threads: from a wake-up or a preemption until the thread runs."""
 
 import collections
 
@@ -11,7 +11,7 @@ OTHERS = 5
 
 
 class Sessions:
-    """The kernel's session groups. Threads of other sessions can wait behind the probe."""
+    """The scheduler's session groups (autogroups). Threads of other sessions can wait behind the probe."""
 
     def __init__(self, rows):
         self.groups = {group["pid"]: group["number"] for group in rows.header.get("autogroups") or ()}
@@ -27,7 +27,7 @@ class Sessions:
 
 
 def ran_during(rows, sessions, index, since, begin, cpu):
-    """Run time of each thread while this row's thread waited. Empty if it was not a wait."""
+    """Returns how long each thread ran while this row's thread waited, or None if it did not wait."""
     ran, probe, idle = collections.Counter(), collections.Counter(), 0
     for other, lower, upper in rows.pieces(cpu, since, begin):
         if rows.kind[other] == "idle":
@@ -44,7 +44,7 @@ def ran_during(rows, sessions, index, since, begin, cpu):
 
 
 def stretches(rows):
-    """Uninterrupted runs of each thread: (start, end, cpu, first row)."""
+    """Returns each thread's uninterrupted on-CPU periods: (start, end, cpu, first row)."""
     found = np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.tid >= 0) & (rows.count == 1))
     found = found[np.lexsort((rows.start[found], rows.tid[found]))]
     by_thread = collections.defaultdict(list)
@@ -58,7 +58,7 @@ def stretches(rows):
 
 
 def all_waits(rows, lost):
-    """(thread's row, start, end, cpu) of each wait. `rows.woken` notes whether a wake-up started it."""
+    """Returns each wait as (thread's row, start, end, cpu), and notes in `rows.woken` if a wake-up started it."""
     wakes, rows.woken = rows.wakes(), {}
     unreported = np.flatnonzero(rows.in_books & (rows.source == UNREPORTED))
     after_idle = set()
@@ -129,12 +129,12 @@ def check(rows, said, verdicts):
 
 
 def process(rows, index):
-    """Process of a program's row. Kernel threads and ticktax's own are identified by name only."""
+    """Returns the process of a program's row. Kernel threads and ticktax's own are identified by name only."""
     return int(rows.pid[index]) if rows.owner[index] == "program" else None
 
 
 def overbooked(rows, said, waited, verdicts):
-    """Checks the CPU demand of threads: run time plus run-queue wait."""
+    """Checks the CPU time that threads wanted: run time plus run-queue wait."""
     for told in said["advice"]:
         if told["id"] != "overbooked":
             continue

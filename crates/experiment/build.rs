@@ -1,4 +1,4 @@
-//! Lists the cases for `cases.rs`: every file of `src/cases` is a case.
+//! Generates the case list that `cases.rs` includes: one case per file in `src/cases`.
 
 use std::fmt::Write as _;
 use std::path::Path;

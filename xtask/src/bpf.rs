@@ -12,9 +12,9 @@ use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
-/// The other objects and their sources: the tracer for old kernels, with the same records; the
-/// program that tests which of the two a kernel accepts; and the counter of dropped datagrams. The
-/// last two share no records.
+/// The other objects and their sources. The tracer for old kernels has the same records. The
+/// program that tests which of the two tracers a kernel accepts, and the counter of dropped
+/// datagrams, share no records.
 const OTHERS: [(&str, &str); 3] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
@@ -32,7 +32,7 @@ const OTHERS: [(&str, &str); 3] = [
 const HEADER: &str = "crates/trace/bpf/record.h";
 const RECORDS: &str = "crates/trace/src/record.rs";
 const NAMES: &str = "crates/trace/src/object.rs";
-/// The command that regenerates them.
+/// Command that regenerates the objects and modules.
 const RUN: &str = "cargo xtask bpf";
 
 /// Compiles the sources to the committed objects, and generates the modules from the first object.
@@ -64,7 +64,7 @@ pub(crate) fn check() -> Result<String, String> {
     ))
 }
 
-/// The modules for an object, formatted by rustfmt.
+/// Generates the modules for `object`, formatted by rustfmt.
 fn modules(object: &[u8]) -> Result<Modules, String> {
     let header = String::from_utf8(read(HEADER)?).map_err(|_| {
         format!(
@@ -99,7 +99,7 @@ fn formatted(text: &str) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|_| "rustfmt wrote no text".to_owned())
 }
 
-/// The object code of a source.
+/// Compiles `source` and returns the object code.
 fn compile(source: &str) -> Result<Vec<u8>, String> {
     let scratch = Scratch::create()?;
     let object = scratch.0.join("ticktax.bpf.o");
@@ -107,8 +107,8 @@ fn compile(source: &str) -> Result<Vec<u8>, String> {
     fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))
 }
 
-/// A private folder, removed at the end. A failed compilation leaves nothing behind, and never
-/// replaces the committed object with an incomplete one.
+/// A private temporary directory, removed on drop. A failed compilation leaves nothing behind, and
+/// never replaces the committed object with an incomplete one.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -122,7 +122,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Ignore errors: a leftover in a temporary folder does no harm.
+        // Ignore errors: a leftover in a temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

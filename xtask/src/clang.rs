@@ -1,4 +1,4 @@
-//! The compiler for the BPF objects.
+//! The compiler of the BPF objects.
 //!
 //! The committed objects are compared byte for byte, and other versions produce other bytes. The
 //! version is therefore fixed to that of Debian 12.
@@ -17,7 +17,7 @@ pub(crate) struct Clang {
 }
 
 impl Clang {
-    /// Finds both in PATH.
+    /// Finds both tools in PATH.
     pub(crate) fn find() -> Result<Self, String> {
         Ok(Self {
             compiler: tool("clang")?,
@@ -25,7 +25,7 @@ impl Clang {
         })
     }
 
-    /// Compiles `source`, a path relative to the folder `root`, to `object`.
+    /// Compiles `source`, a path relative to the directory `root`, to `object`.
     ///
     /// The compiler runs in `root` and writes `.` instead of its path, because the line information
     /// in the object names the source file.
@@ -34,7 +34,7 @@ impl Clang {
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // Names, and the mark of a record, are read as words.
+            // The programs read names, and the mark of a record, as whole words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
@@ -46,7 +46,7 @@ impl Clang {
     }
 }
 
-/// The command for a tool of the required version: Debian's versioned name, or the plain one.
+/// Command name of a tool in the required version: Debian's versioned name, or the plain one.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
     [format!("{name}-{VERSION}"), name.to_owned()]
         .into_iter()
@@ -59,13 +59,13 @@ pub(crate) fn tool(name: &str) -> Result<String, String> {
         })
 }
 
-/// The major version that a tool reports. `None` if it does not run.
+/// Major version that a tool reports. `None` if the tool does not run.
 fn version(tool: &str) -> Option<u32> {
     let output = Command::new(tool).arg("--version").output().ok()?;
     major(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The number after the word `version`.
+/// The number after the word `version` in `text`.
 fn major(text: &str) -> Option<u32> {
     let (_, rest) = text.split_once(" version ")?;
     rest.split('.').next()?.parse().ok()

@@ -15,9 +15,9 @@ use crate::root;
 /// A target architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Debian's name.
+    /// Debian's name of the architecture.
     pub(crate) debian: &'static str,
-    /// Name in Rust and in the kernel.
+    /// Its name in Rust and in the kernel.
     pub(crate) machine: &'static str,
 }
 
@@ -52,7 +52,8 @@ impl Target {
         format!("{}-unknown-linux-musl", self.machine)
     }
 
-    /// Builds the command with this profile in the folder `build`. Returns its path.
+    /// Builds the command with this profile in the directory `build`. Returns the path of the
+    /// binary.
     pub(crate) fn build_into(self, build: &Path, profile: &str) -> Result<PathBuf, String> {
         self.build("ticktax", build, profile)
     }
@@ -102,7 +103,7 @@ impl Target {
         )
     }
 
-    /// The C library's headers, downloaded if necessary.
+    /// Directory of the C library's headers, which are downloaded if necessary.
     fn headers(self) -> Result<PathBuf, String> {
         let folder = root().join("target/cross").join(self.debian);
         let headers = folder.join(format!("files/usr/include/{}-linux-musl", self.machine));
@@ -129,7 +130,7 @@ impl Target {
         absolute(&headers)
     }
 
-    /// Runs apt with private lists, so that the machine's own stay unchanged.
+    /// Runs apt with private lists, so that the machine's own lists stay unchanged.
     fn apt(self, folder: &Path, words: &[&str]) -> Result<(), String> {
         let shown = folder.display();
         let options = [
@@ -158,12 +159,12 @@ impl Target {
     }
 }
 
-/// The variable that tells cargo a target's linker.
+/// Environment variable with which cargo finds a target's linker.
 fn linker_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_LINKER", name.to_uppercase())
 }
 
-/// The variable that tells cargo a target's rustc flags.
+/// Environment variable with which cargo finds a target's rustc flags.
 fn flags_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase())
 }
@@ -178,7 +179,8 @@ fn rust_flags(build: &Path) -> String {
         let set = std::env::var_os(variable).map(PathBuf::from);
         set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(folder)))
     };
-    // The last matching rule wins. Builds in other folders must look like a build in the usual one.
+    // The last matching rule wins. A build in another directory must look like one in the usual
+    // directory.
     let usual = root().join("target");
     let other = (build != usual).then(|| absolute(build).ok()).flatten();
     let all = [
@@ -208,12 +210,12 @@ pub(crate) fn build_here(package: &str, profile: &str) -> Result<PathBuf, String
     absolute(&root().join(format!("target/{}/{package}", folder_of(profile))))
 }
 
-/// Cargo's output folder for a profile.
+/// Cargo's output directory for a profile.
 fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
-/// Parses a profile and architectures. Without names, all architectures are built.
+/// Parses a profile and architectures. Without names, all architectures are meant.
 pub(crate) fn arguments<'a>(
     words: &[&'a str],
     profile: &'a str,
@@ -247,7 +249,7 @@ fn absolute(path: &Path) -> Result<PathBuf, String> {
     fs::canonicalize(path).map_err(|error| format!("cannot find {}: {error}", path.display()))
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end. Fails if the program fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command

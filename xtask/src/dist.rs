@@ -23,7 +23,7 @@ use packages::Packages;
 /// Properties that all architectures share.
 struct Release {
     version: String,
-    /// In seconds since 1970.
+    /// Time of the release, in seconds since 1970.
     time: u64,
     folder: PathBuf,
 }
@@ -66,7 +66,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     ))
 }
 
-/// Builds for each of `targets`. Returns a digest and a name for each file.
+/// Builds the release files for each of `targets`. Returns a digest and a name for each file.
 fn release(
     folder: &Path,
     under: &Path,
@@ -74,7 +74,7 @@ fn release(
     targets: &[Target],
     time: u64,
 ) -> Result<Vec<String>, String> {
-    // Removes the files of an earlier build.
+    // Remove the files of an earlier build.
     drop(fs::remove_dir_all(folder));
     fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
     let texts = Texts::of_host(folder)?;
@@ -109,7 +109,7 @@ fn release(
 }
 
 impl Release {
-    /// Writes the files of one architecture.
+    /// Writes the files for one architecture.
     fn write(&self, built: &Built, texts: &Texts) -> Result<Vec<PathBuf>, String> {
         let binary =
             fs::read(&built.binary).map_err(|error| cannot("read", &built.binary, &error))?;
@@ -145,7 +145,7 @@ struct Texts {
 }
 
 impl Texts {
-    /// Generates them with a native build, because they do not depend on the target.
+    /// Generates the texts with a native build, because they do not depend on the target.
     fn of_host(folder: &Path) -> Result<Self, String> {
         let binary = build_here("ticktax", "dev")?;
         let pages = folder.join("man");
@@ -201,7 +201,7 @@ fn executable(path: &Path) -> Result<(), String> {
     fs::set_permissions(path, mode).map_err(|error| cannot("write", path, &error))
 }
 
-/// Error message: `what` failed for `path`.
+/// Formats an error: `what` failed for `path`.
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())
 }

@@ -14,13 +14,13 @@ use std::time::Duration;
 use crate::root;
 use crate::screens::{BACKUP, Running, built};
 
-/// A job every 30.999 s, next to a frame loop and a job at random times.
+/// The scenario of a job every 30.999 s, next to a frame loop and a job at random times.
 const STALL: &str = "scenarios/every-30.999-seconds.toml";
 
 /// Tick rates of the published investigation.
 const RATES: &str = "1000,800,600,500,400,200";
 
-/// Folders of the required Node packages.
+/// Directories of the required Node packages.
 const PACKAGES: [&str; 2] = ["crates/ticktax/tests/browser", "xtask/gallery"];
 
 /// A picture: its name, the report, the selected part, the width of the window, and the theme.
@@ -68,7 +68,7 @@ pub(crate) fn make(binary: Option<&str>) -> Result<String, String> {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    // Programs are named after their files.
+    // Reports show a program under its file name, so use real paths.
     let binary = fs::canonicalize(&binary)
         .map_err(|error| format!("cannot find {}: {error}", binary.display()))?;
     let folder = fs::canonicalize(&folder)
@@ -105,7 +105,7 @@ impl Gallery {
     fn status(&self, arguments: &[&str]) -> Result<Option<i32>, String> {
         let status = Command::new(&self.binary)
             .args(arguments)
-            // Pages then show relative file names.
+            // Run there, so that pages show relative file names.
             .current_dir(&self.folder)
             .stdout(Stdio::null())
             .status()
@@ -113,7 +113,7 @@ impl Gallery {
         Ok(status.code())
     }
 
-    /// The tutorial: a server delayed by a backup, before and after the backup was moved.
+    /// Audits the tutorial's server, which a backup delays, before and after the backup is moved.
     fn lag(&self) -> Result<(), String> {
         let server = [
             "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "900s",
@@ -159,7 +159,7 @@ impl Gallery {
         hz.ok_or_else(|| "this kernel does not tell its tick rate".to_owned())
     }
 
-    /// A program that the tick never samples.
+    /// Audits a program that the tick never samples.
     fn hidden(&self) -> Result<(), String> {
         let inject = self.binary.with_file_name("ticktax-inject");
         let tick = format!("{}us", 1_000_000 / self.hz()?);
@@ -181,7 +181,7 @@ impl Gallery {
         ])
     }
 
-    /// A job every 30.999 s, simulated.
+    /// Simulates a job every 30.999 s and searches for periods.
     fn stall(&self) -> Result<(), String> {
         let scenario = root().join(STALL);
         let scenario =
@@ -199,13 +199,14 @@ impl Gallery {
         self.run(&["beats", recording, "--html", "stall.html"])
     }
 
-    /// A published investigation.
+    /// Runs the case of a published investigation.
     fn case(&self) -> Result<(), String> {
         let page = "case.html";
         self.run(&["case", "run", "frame-rate-vs-hz", "--html", page])
     }
 
-    /// The same investigation on kernels with its tick rates. The kernels are built once and kept.
+    /// Repeats the same investigation on kernels with its tick rates. The kernels are built once
+    /// and kept.
     fn case_on_kernels(&self) -> Result<(), String> {
         self.run(&["lab", "build", "--hz", RATES])?;
         self.run(&[
@@ -218,7 +219,7 @@ impl Gallery {
         ])
     }
 
-    /// A game server's loop on a real kernel with three sets of boot parameters.
+    /// Compares a game server's loop on a real kernel with three sets of boot parameters.
     fn kernels(&self) -> Result<(), String> {
         let page = "kernels.html";
         let compare = [
@@ -231,7 +232,7 @@ impl Gallery {
         ];
         let vary = ["--vary", "cmdline=,nohz=off,highres=off"];
         let verb = ["--", "pace", "--rate", "35", "--work", "1ms", "--for", "5s"];
-        // 1 means that a kernel differs from its model, which is the topic of the page.
+        // Exit code 1 means that a kernel differs from its model, which is the topic of the page.
         match self.status(&[&compare[..], &vary, &verb].concat())? {
             Some(0 | 1) => Ok(()),
             _ => Err("ticktax lab compare failed".to_owned()),

@@ -34,7 +34,7 @@ const SUITES: [&str; 7] = [
     "experimental",
 ];
 
-/// Flavours of their kernels.
+/// Flavours of the suites' kernels.
 const FLAVOURS: [&str; 3] = ["cloud-", "rt-", ""];
 
 /// Suites with arm64 kernels that use 16 KiB pages.
@@ -46,10 +46,10 @@ const WITH_LARGE_PAGES: [&str; 5] = [
     "experimental",
 ];
 
-/// File of the audit's statement.
+/// Output file of the audit's statement.
 const STATEMENT: &str = "statement.json";
 
-/// Disturbances of the guest, as arguments of ticktax-inject: a thread, and interrupts.
+/// Disturbances in the guest, as arguments of ticktax-inject: a thread, and interrupts.
 const BESIDE: [&str; 2] = [
     "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json",
     "irq-work --cpu 0 --period 10ms --for 5m --json",
@@ -57,10 +57,10 @@ const BESIDE: [&str; 2] = [
 /// The audit in the guest.
 const AUDIT: [&str; 3] = ["audit", "--for", "2s"];
 
-/// The page with the tables.
+/// The document that contains the tables.
 const PAGE: &str = "docs/reference/kernels.md";
 
-/// A table of the page.
+/// A table in the document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Table {
     /// Debian's kernels.
@@ -72,7 +72,7 @@ enum Table {
 impl Table {
     const ALL: [Self; 2] = [Self::Debian, Self::Built];
 
-    /// Its kernels with their architectures, in row order.
+    /// The table's kernels with their architectures, in row order.
     fn kernels(self) -> Vec<(Target, String)> {
         match self {
             Self::Debian => debian(),
@@ -83,7 +83,7 @@ impl Table {
         }
     }
 
-    /// The lines before and after it.
+    /// The lines before and after the table.
     fn marks(self) -> (&'static str, &'static str) {
         match self {
             Self::Debian => ("<!-- cargo xtask kernels -->", "<!-- end -->"),
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// Every Debian kernel.
+/// Every Debian kernel to test, with its architecture.
 fn debian() -> Vec<(Target, String)> {
     let mut all = Vec::new();
     for target in TARGETS {
@@ -111,8 +111,8 @@ fn debian() -> Vec<(Target, String)> {
     all
 }
 
-/// Boots all kernels, or those whose names contain one of `words`. Returns their rows and those of
-/// kernels booted earlier. A table is written if all its rows exist.
+/// Boots all kernels, or those whose names contain one of `words`. Returns the rows of these
+/// kernels, and of kernels booted earlier. A table is written once it has all of its rows.
 pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     let command = build_here("ticktax", "dev")?;
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
@@ -130,7 +130,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
                 .filter(is_on_target)
                 .map(|entry| &entry.1)
                 .collect();
-            // Builds nothing for an architecture without requested or kept kernels.
+            // Build nothing for an architecture without requested or kept kernels.
             if mine
                 .iter()
                 .any(|name| is_wanted(name) || folder_of(name).is_dir())
@@ -153,7 +153,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
             words.join(", ")
         ));
     }
-    // Read the page only now, because the guests take long.
+    // Read the document only now, because the guests take long and it may change in that time.
     let mut page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
     for (marks, table) in tables {
         page = with_table(&page, marks, &table)?;
@@ -194,7 +194,7 @@ fn rows_of(
     Ok(rows)
 }
 
-/// The page with a table replaced.
+/// The document with one table replaced.
 fn with_table(page: &str, (begin, end): (&str, &str), table: &str) -> Result<String, String> {
     let parts = page.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
@@ -213,7 +213,7 @@ struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Whether this kernel was already booted with this binary.
+    /// Whether this kernel has already been booted with this binary.
     fn is_known(&self, kernel: &str) -> bool {
         let folder = folder_of(kernel);
         let key = fs::read_to_string(folder.join("key"));
@@ -223,8 +223,8 @@ impl Guest<'_> {
         is_same && folder.join(STATEMENT).is_file()
     }
 
-    /// The statement of an audit in a guest with this kernel, and the truth about its disturbances.
-    /// Otherwise, the reason for the failure.
+    /// Runs an audit in a guest with this kernel. Returns the statement and the truth about the
+    /// disturbances, or the reason for a failure.
     fn statement(&self, kernel: &str) -> Result<(Value, Truth), String> {
         let folder = folder_of(kernel);
         let said = folder.join(STATEMENT);
@@ -288,7 +288,8 @@ impl Guest<'_> {
         let output = command
             .output()
             .map_err(|error| format!("cannot run ticktax: {error}"))?;
-        // The row reports accounts that do not balance.
+        // If the accounts do not balance, the audit fails but writes a statement. The row then
+        // reports that.
         let is_written = fs::metadata(said).is_ok_and(|file| file.len() > 0);
         if output.status.success() || is_written {
             return Ok(());
@@ -297,7 +298,7 @@ impl Guest<'_> {
     }
 }
 
-/// Folder for a kernel's results.
+/// Directory for a kernel's results.
 fn folder_of(kernel: &str) -> PathBuf {
     root().join("target/kernels").join(kernel.replace(':', "-"))
 }

@@ -1,4 +1,4 @@
-//! Chores of the project, run as `cargo xtask …`.
+//! Project chores, run as `cargo xtask …`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes a file if its contents changed.
+/// Writes a file if its contents have changed.
 fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     let path = root().join(file);
     if fs::read(&path).is_ok_and(|committed| committed == fresh) {
@@ -107,8 +107,8 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
     fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
-/// Folder of the workspace. Uses cargo's run-time variable, because the build-time value could name
-/// another checkout that shares the target folder.
+/// Directory of the workspace. Uses cargo's run-time variable, because the build-time value could
+/// name another checkout that shares the target directory.
 fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

@@ -1,8 +1,9 @@
 //! `cargo xtask prose`: a ceiling on prose that does not read like plain technical English.
 //!
-//! Counts comment blocks, sentences of documents and messages that hold one of the [`PHRASES`] or
-//! open with one of the [`OPENINGS`]. Each folder has a ceiling for each kind in `xtask/prose.txt`,
-//! which may only go down. The count is a thermometer: prose can pass it and still be bad.
+//! Counts the comment blocks, document sentences and messages that contain one of the [`PHRASES`]
+//! or start with one of the [`OPENINGS`]. Each directory has a ceiling for each kind in
+//! `xtask/prose.txt`, which may only go down. The count is a thermometer: prose can pass it and
+//! still be bad.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use std::process::Command;
 
 use super::root;
 
-/// Where the ceilings are.
+/// File with the ceilings.
 const CEILINGS: &str = "xtask/prose.txt";
 
 /// Phrases that a native engineer would not write in technical prose, with what to write instead.
@@ -98,7 +99,7 @@ impl Kind {
     }
 }
 
-/// A piece of prose, and the line that it begins at.
+/// A piece of prose, and the line where it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     kind: Kind,
@@ -106,7 +107,7 @@ struct Block {
     text: String,
 }
 
-/// Marked pieces of a kind in a folder, of all.
+/// Number of marked pieces of one kind in a directory, and of all pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     marked: u64,
@@ -140,7 +141,7 @@ pub(crate) fn check() -> Result<String, String> {
     ))
 }
 
-/// Lowers the ceilings to the counts. A folder without a ceiling gets one.
+/// Lowers the ceilings to the counts. A directory without a ceiling gets one.
 pub(crate) fn lower() -> Result<String, String> {
     let before = if root().join(CEILINGS).exists() {
         ceilings(&committed()?)?
@@ -160,7 +161,7 @@ pub(crate) fn lower() -> Result<String, String> {
     super::renew(CEILINGS, text.as_bytes())
 }
 
-/// Every marked piece below a folder.
+/// Lists every marked piece below a directory.
 pub(crate) fn list(folder: &str) -> Result<String, String> {
     let mut listed = String::new();
     count(&mut |path, block, mark| {
@@ -243,7 +244,7 @@ fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// The folder that a file counts for: a crate, or the top.
+/// The directory whose count includes this file: a crate, or the root.
 fn folder(path: &str) -> String {
     let mut parts = path.split('/');
     match (parts.next(), parts.next(), parts.next()) {
@@ -264,7 +265,7 @@ fn blocks(path: &str, text: &str) -> Vec<Block> {
     }
 }
 
-/// Comments, each with the lines that follow it, and texts in quotes of five words and more.
+/// Comments, each with its continuation lines, and quoted texts of five words or more.
 fn of_source(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut comment: Option<Block> = None;
@@ -358,7 +359,7 @@ fn sentences(paragraph: &str, line: usize) -> Vec<Block> {
     parts.map(block).collect()
 }
 
-/// The odd phrase in a piece of prose, with the better wording.
+/// The odd phrase in a piece of prose, with a better wording.
 fn mark(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()

@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 use btf_rs::{Btf, Type, Var};
 use object::{Object, ObjectSection};
 
-/// The structs that both sides use.
+/// The structs that the BPF programs and the reader share.
 const RECORDS: [&str; 13] = [
     "span_record",
     "ring_entry",
@@ -27,7 +27,7 @@ const RECORDS: [&str; 13] = [
     "rule_histogram",
 ];
 
-/// Enumerations that become modules of constants: name, removed prefix, type in the records, and
+/// Enumerations that become modules of constants: name, prefix to remove, type in the records, and
 /// description.
 const CONSTANTS: [(&str, &str, &str, &str); 6] = [
     (
@@ -94,7 +94,7 @@ macro_rules! layout {
 }
 ";
 
-/// Sources of both modules.
+/// Source text of both modules.
 pub(crate) struct Modules {
     pub(crate) records: String,
     pub(crate) names: String,
@@ -184,7 +184,7 @@ struct Field {
     has_default: bool,
 }
 
-/// The type information of the object, and the comments of the header.
+/// The type information of the object, and the comments in the header.
 struct Types {
     btf: Btf,
     comments: BTreeMap<(String, String), String>,
@@ -222,7 +222,7 @@ impl Types {
     fn names(&self) -> Result<String, Fault> {
         let mut text = HEAD_OF_NAMES.to_owned();
         text += &self.variables(".maps", "map", "The object's maps.", |_| Ok(true))?;
-        // Constants that are not volatile belong to the programs.
+        // The loader sets only volatile constants. The others belong to the programs.
         let set = |variable: &Var| self.is_volatile(variable);
         text += &self.variables(
             ".rodata",
@@ -240,8 +240,8 @@ impl Types {
         }
     }
 
-    /// A struct, and assertions of its layout. Padding is not allowed, because the reader copies
-    /// its bytes.
+    /// Formats a struct, with assertions about its layout. Padding is not allowed, because the
+    /// reader copies the struct's bytes.
     fn record(&self, name: &str) -> Result<String, Fault> {
         let Type::Struct(record) = self.only(name)? else {
             return fault(format!("{name} is no struct"));
@@ -301,7 +301,7 @@ impl Types {
         Ok(text)
     }
 
-    /// Size of a type, in bytes.
+    /// Size of the type `of`, in bytes.
     fn size(&self, of: &Type) -> Result<usize, Fault> {
         Ok(match of {
             Type::Typedef(named) => self.size(&self.btf.resolve_chained_type(named)?)?,
@@ -314,7 +314,7 @@ impl Types {
         })
     }
 
-    /// A type in Rust notation, and whether it implements `Default`.
+    /// The type `of` in Rust notation, and whether it implements `Default`.
     fn rust(&self, of: &Type) -> Result<(String, bool), Fault> {
         Ok(match of {
             Type::Typedef(named) => self.rust(&self.btf.resolve_chained_type(named)?)?,
@@ -337,7 +337,7 @@ impl Types {
         })
     }
 
-    /// The architecture's own interrupts.
+    /// Formats the architecture's own interrupts.
     fn vectors(&self) -> Result<String, Fault> {
         let (of, prefix) = VECTOR;
         let vectors = self.enumerators(of)?;
@@ -359,8 +359,8 @@ impl Types {
         Ok(text)
     }
 
-    /// Whether a variable set by the loader is read anew each time: `volatile const`, in either
-    /// order.
+    /// Whether a variable is read again on each use, because the loader sets it: `volatile const`,
+    /// in either order.
     fn is_volatile(&self, variable: &Var) -> Result<bool, Fault> {
         let mut of = self.btf.resolve_chained_type(variable)?;
         loop {
@@ -372,7 +372,7 @@ impl Types {
         }
     }
 
-    /// Names of a section's `wanted` variables.
+    /// Formats the names of a section's variables that satisfy `wanted`.
     fn variables(
         &self,
         section: &str,
@@ -406,7 +406,7 @@ impl Types {
         Ok(text)
     }
 
-    /// Enumerators of an enumeration, with their values.
+    /// Enumerators of the enumeration `name`, with their values.
     fn enumerators(&self, name: &str) -> Result<Vec<(String, u32)>, Fault> {
         let Type::Enum(enumeration) = self.only(name)? else {
             return fault(format!("{name} is no enumeration"));
@@ -417,7 +417,7 @@ impl Types {
             .collect()
     }
 
-    /// The only definition with this name.
+    /// The only type called `name`. Fails if there is not exactly one.
     fn only(&self, name: &str) -> Result<Type, Fault> {
         let types = self.btf.resolve_types_by_name(name)?;
         let mut fitting = types

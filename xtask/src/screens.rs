@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use crate::root;
 
-/// The tutorial's backup.
+/// Shell script of the tutorial's backup.
 pub(crate) const BACKUP: &str =
     "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
-/// A load test that is always busy.
+/// Shell script of a load test that is always busy.
 const LOAD: &str = "while :; do :; done";
 
-/// Measures and writes the screens.
+/// Measures the screens and writes them into the pages.
 pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
@@ -39,7 +39,7 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     Ok("README.md and four pages of docs show what was just printed: read them.".to_owned())
 }
 
-/// Builds the present binary and the injector next to it.
+/// Builds the current binary, and the injector next to it.
 pub(crate) fn built() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -66,7 +66,7 @@ struct Pages {
     machine: String,
 }
 
-/// A program that ends with the measurement.
+/// A program that is killed on drop.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -99,7 +99,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It might already have ended.
+        // The program might already have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -126,7 +126,7 @@ fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     })
 }
 
-/// Output of a command on a terminal of 80 columns.
+/// Output of a command on a terminal with 80 columns.
 fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(binary)
         .args(arguments)
@@ -146,7 +146,7 @@ fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// First rows of the table of culprits.
+/// The first rows of the culprit table.
 fn table(page: &str) -> Result<String, String> {
     let mut lines = page.lines();
     let heading = lines
@@ -158,7 +158,7 @@ fn table(page: &str) -> Result<String, String> {
     Ok(all.join("\n"))
 }
 
-/// Replaces the screens that a file shows.
+/// Replaces the screens in a file.
 fn put(file: &str, pages: &[(&str, &str)]) -> Result<(), String> {
     let path = root().join(file);
     let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {file}: {error}"))?;

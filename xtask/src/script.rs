@@ -5,11 +5,11 @@ use std::process::Command;
 
 use crate::{compare, renew, root};
 
-/// Folder of the source.
+/// Directory of the script's source.
 const FOLDER: &str = "crates/report/script";
 /// The script included in pages.
 const BUILT: &str = "crates/report/src/html/timeline/timeline.min.js";
-/// The command that regenerates it.
+/// Command that regenerates the script.
 const RUN: &str = "cargo xtask script";
 
 /// Builds the committed script.
@@ -32,7 +32,7 @@ fn built() -> Result<Vec<u8>, String> {
     npm(&["run", "--silent", "build"])
 }
 
-/// Output of npm in the script's folder.
+/// Runs npm in the script's directory and returns its output.
 fn npm(arguments: &[&str]) -> Result<Vec<u8>, String> {
     let called = format!("npm {} in {FOLDER}", arguments.join(" "));
     let mut npm = Command::new("npm");

@@ -7,17 +7,17 @@ use std::process::Command;
 
 use crate::{cross, root};
 
-/// Variable that lists the tiers to run. Test programs ignore the tests of the others.
+/// Environment variable that lists the tiers to run. Test programs ignore the tests of other tiers.
 const VARIABLE: &str = "TICKTAX_TESTS";
 
 /// Tests that one command runs.
 struct Tier {
     name: &'static str,
-    /// Test programs, each after its package.
+    /// Test programs, each with its package.
     programs: &'static [(&'static str, &'static str)],
-    /// Names of tests start with it.
+    /// Prefix of the tests' names.
     filter: &'static str,
-    /// Brings what the tests need.
+    /// Builds or installs what the tests need.
     prepare: fn() -> Result<(), String>,
 }
 
@@ -59,7 +59,7 @@ const TIERS: [Tier; 4] = [
     },
 ];
 
-/// Runs a tier once, or as often as the second word says. Goes on after a failure, to count them.
+/// Runs a tier once, or as often as the second word says. Continues after failures, to count them.
 ///
 /// # Errors
 /// The tier is unknown, its needs cannot be met, or a run failed.

@@ -1,6 +1,6 @@
 //! `cargo xtask timeline`: measures timeline pages of one and ten million spans: time to write
-//! them, and time and memory in Chromium, next to speedscope. Prints tables for docs/benchmarks.md.
-//! It takes ten minutes and requires Node and Chromium.
+//! them, and time and memory in Chromium, compared with speedscope. Prints tables for
+//! docs/benchmarks.md. It takes ten minutes and requires Node and Chromium.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,9 +13,9 @@ use crate::{root, screens};
 
 /// Package that opens and measures pages.
 const MEASURE: &str = "bench/timeline";
-/// Model time that produces one and ten million spans.
+/// Simulated time that produces one and ten million spans.
 const LENGTHS: [(&str, &str); 2] = [("1 M", "5.45s"), ("10 M", "54.5s")];
-/// Number of times that each page is written and opened.
+/// Number of times each page is written and opened.
 const ROUNDS: usize = 5;
 /// Viewers to compare for each length.
 const PEERS: [&[&str]; 2] = [&["ticktax", "speedscope"], &["ticktax"]];
@@ -86,7 +86,7 @@ fn tables(binary: &Path, folder: &Path, libraries: bool) -> Result<String, Strin
     Ok(format!("{out}\nLoad average {}\n\n{opened}", load.trim()))
 }
 
-/// Recording of a busy model: four CPUs with 46,000 spans per second each.
+/// Simulates a recording of a busy machine: four CPUs with 46,000 spans per second each.
 fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, String> {
     let mut scenario = format!(
         "length = \"{length}\"\nseed = 11\n[machine]\ncpus = 4\nhz = 1000\npolicy = \"fair\"\n\
@@ -116,7 +116,7 @@ fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, Stri
     Ok(recording)
 }
 
-/// Run time of a command, and its peak memory in kB.
+/// The time that a command takes, and its peak memory in kB.
 #[expect(
     clippy::disallowed_methods,
     reason = "a stopwatch, not a time of a recording"

@@ -1,8 +1,9 @@
-//! Measures the speed of the model on one thread: `cargo bench -p ticktax-bench --bench engine`.
+//! Measures how fast the model runs on one thread: `cargo bench -p ticktax-bench --bench engine`.
 //!
-//! Items are individually simulated events. Ticks that change nothing do not count. For `recorded`,
-//! items are rows. `cargo run --release -p ticktax-bench --example engine -- NAME SECONDS` prints
-//! the number of items, the hash and the memory. Under callgrind it shows the instructions.
+//! Items are events that were simulated individually, which excludes ticks that change nothing. For
+//! `recorded`, items are rows. `cargo run --release -p ticktax-bench --example engine -- NAME
+//! SECONDS` prints the number of items, the trace's hash and the memory used. Run it under
+//! callgrind to count instructions.
 
 mod loads;
 
@@ -16,19 +17,19 @@ fn main() {
     divan::main();
 }
 
-/// An hour of 64 CPUs.
+/// Simulates one hour on 64 CPUs.
 #[divan::bench(args = ["hour", "hour-high-resolution"], sample_count = 3, sample_size = 1)]
 fn hours(bencher: Bencher<'_, '_>, name: &str) {
     time(bencher, name, 3600);
 }
 
-/// 100 s of 64 CPUs that never idle.
+/// Simulates 100 s on 64 CPUs that are never idle.
 #[divan::bench(args = ["busy-fair", "busy-o1"], sample_count = 9, sample_size = 1)]
 fn busy(bencher: Bencher<'_, '_>, name: &str) {
     time(bencher, name, 100);
 }
 
-/// 36 s of `hour`, with every row emitted.
+/// Simulates 36 s of `hour` and emits every row.
 #[divan::bench(sample_count = 9, sample_size = 1)]
 fn recorded(bencher: Bencher<'_, '_>) {
     let setup = loads::load("hour", 36).expect("the load is in the list");
@@ -40,7 +41,7 @@ fn recorded(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(all())).bench_local(all);
 }
 
-/// Times a load. The number of events is known only after a run.
+/// Times a load. Its number of events is known only after it has run.
 fn time(bencher: Bencher<'_, '_>, name: &str, secs: i64) {
     let setup = loads::load(name, secs).expect("the load is in the list");
     let events = || run(&setup).expect("the load's machine makes sense").events;
@@ -49,7 +50,7 @@ fn time(bencher: Bencher<'_, '_>, name: &str, secs: i64) {
         .bench_local(events);
 }
 
-/// A sink that only counts rows.
+/// A sink that counts rows and discards them.
 struct Count(u64);
 
 impl RowSink for Count {

@@ -1,4 +1,4 @@
-//! The collectors: how each is started, scraped and stopped.
+//! How each collector is started, scraped and stopped.
 
 use std::error::Error;
 use std::fs::{self, Permissions};
@@ -29,52 +29,51 @@ const PERF: Peer = Peer {
     package: "linux-perf",
 };
 
-/// Events that the agent's recorder sees, as far as perf supports them. The kernel refuses to
-/// sample the interrupts that perf itself causes (`irq_work`,
+/// The events that the agent's recorder sees, as far as perf supports them. The kernel refuses to
+/// sample interrupts that perf itself causes (`irq_work`,
 /// `arch/x86/include/asm/trace/irq_vectors.h`).
 const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:local_timer*,\
                       irq_vectors:reschedule*,irq_vectors:call_function*,workqueue:workqueue_queue_work";
-/// Size of perf's ring per CPU. It equals the agent's largest one on two CPUs.
+/// Size of perf's ring per CPU, equal to the agent's largest ring on a machine with two CPUs.
 const RING: &str = "32M";
 
-/// Number of checks for a collector's start, and the pause between them. The kernel's verifier can
-/// take a minute.
+/// Number of checks whether a collector has started, and the pause between them. The kernel's
+/// verifier can take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
-/// perf does not report when it is ready.
+/// Time to wait for perf, which does not report when it is ready.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Time for a started collector to become quiet.
+/// Time for a collector to calm down after its start.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// A program that can monitor a machine continuously.
+/// A program that monitors a machine continuously.
 #[derive(Clone, Debug)]
 pub(super) enum Collector {
-    /// The agent, with a recorder if there is a trigger.
+    /// The agent, with a recorder if a trigger is given.
     Agent(Option<&'static str>),
     NodeExporter(PathBuf),
     Rezolus(PathBuf),
-    /// `perf record` into rings that are overwritten, until a signal.
+    /// `perf record` into overwritten rings, until it receives a signal.
     Perf(PathBuf),
 }
 
-/// A reading of a collector's CPU time.
+/// A collector's total CPU time at some point in time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub(super) time: Nanos,
     pub(super) cpu: Nanos,
 }
 
-/// A running collector.
 pub(super) struct Watching {
     running: Running,
-    /// Address and path to scrape.
+    /// Address and path of the page to scrape, if the collector has one.
     page: Option<(String, &'static str)>,
 }
 
 impl Collector {
     /// All installed collectors.
     pub(super) fn all() -> Vec<Self> {
-        // No wait is that long, so the recorder never triggers.
+        // No wait is that long, so the recorder is never triggered.
         let mut all = vec![Self::Agent(None), Self::Agent(Some("wait>10s"))];
         all.extend(NODE_EXPORTER.find().map(Self::NodeExporter));
         let rezolus = in_path(REZOLUS);
@@ -98,7 +97,7 @@ impl Collector {
         }
     }
 
-    /// Whether it is the baseline of `other`.
+    /// Whether this collector is the baseline for `other`.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         match other {
             Self::Perf(_) | Self::Agent(Some(_)) => matches!(self, Self::Agent(Some(_))),
@@ -106,15 +105,15 @@ impl Collector {
         }
     }
 
-    /// Starts the collector and waits until it is ready. It can write to `folder`. Its page is only
-    /// served on the loopback device.
+    /// Starts the collector and waits until it is ready. It may write to `folder`. Its page is
+    /// served only on the loopback device.
     pub(super) fn start(
         &self,
         bench: &Bench,
         tool: &Tool,
         folder: &Path,
     ) -> Result<Watching, Box<dyn Error>> {
-        // A port that was free a moment ago.
+        // Use a port that was free a moment ago.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let (running, path) = match self {
             Self::Agent(trigger) => {
@@ -176,7 +175,7 @@ impl Collector {
 }
 
 impl Watching {
-    /// Scrapes its page, if it has one.
+    /// Scrapes the collector's page, if it has one.
     pub(super) fn scrape(&self) -> Outcome {
         let Some((address, path)) = &self.page else {
             return Ok(());
@@ -199,7 +198,7 @@ impl Watching {
         Ok(i32::try_from(self.running.pid())?)
     }
 
-    /// Total CPU time of its threads.
+    /// Total CPU time of the collector's threads.
     pub(super) fn at(&self) -> Result<At, Box<dyn Error>> {
         let clock = clock_getcpuclockid(Pid::from_raw(self.pid()?))?;
         let time = clock_gettime(clock)?;
@@ -209,7 +208,7 @@ impl Watching {
         })
     }
 
-    /// Peak memory, in MiB.
+    /// The collector's peak memory, in MiB.
     pub(super) fn peak_memory(&self) -> Result<f64, Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -222,7 +221,7 @@ impl Watching {
     }
 }
 
-/// A folder that the user of the agent can enter.
+/// Creates a directory that the agent's user can enter.
 pub(super) fn folder() -> Result<tempfile::TempDir, std::io::Error> {
     tempfile::Builder::new()
         .prefix("ticktax-bench")

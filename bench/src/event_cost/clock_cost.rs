@@ -1,4 +1,4 @@
-//! Measures the cost of reading the clock in a BPF program. No tracer with timestamps can be
+//! Measures how long a BPF program takes to read the clock. No tracer that takes timestamps can be
 //! cheaper.
 
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::program_time::Statistics;
 use crate::table::Series;
 use crate::{Bench, Outcome};
 
-/// Interval of bpftrace's program, in µs. An unusual number, because it is also part of the
-/// program's name in the kernel.
+/// Interval of the bpftrace program, in µs. It is part of the program's name in the kernel, so it
+/// is an unusual number.
 const INTERVAL: &str = "1777";
 
-/// Compares bpftrace programs that read the clock many times with one that reads it few times.
-/// Their common cost cancels, including that of the kernel's own statistics.
+/// Compares bpftrace programs that read the clock many times with one that reads it a few times.
+/// The difference cancels their common cost, including that of the kernel's own statistics.
 pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     let mut cost = Series::new();
     for _ in 0..bench.choose(9, 3) {
@@ -33,7 +33,7 @@ pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     Ok(())
 }
 
-/// Nanoseconds per run of a program with this many clock readings.
+/// Nanoseconds per run of a program that reads the clock `readings` times.
 fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
     let statistics = Statistics::start()?;
     let mut command = with_tracefs(bpftrace);

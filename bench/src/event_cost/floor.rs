@@ -1,5 +1,5 @@
-//! The floor: programs that only read the clock, on the hooks that a switch passes. A tracer with
-//! timestamps cannot cost less.
+//! The floor: programs that only read the clock, attached to the hooks that a switch passes. A
+//! tracer that takes timestamps cannot cost less.
 
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
@@ -8,20 +8,20 @@ use object::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
 
-/// `call bpf_ktime_get_ns; r0 = 0; exit` as BPF instructions (linux/bpf.h: `struct bpf_insn`).
+/// BPF instructions for `call bpf_ktime_get_ns; r0 = 0; exit` (linux/bpf.h: `struct bpf_insn`).
 const READ_CLOCK: [[u8; 8]; 3] = [
     [0x85, 0, 0, 0, 5, 0, 0, 0],
     [0xb7, 0, 0, 0, 0, 0, 0, 0],
     [0x95, 0, 0, 0, 0, 0, 0, 0],
 ];
 
-/// Attached programs. Dropping this detaches them.
+/// Attached programs, which are detached when this is dropped.
 pub(super) struct Floor {
     _programs: Ebpf,
 }
 
 impl Floor {
-    /// Attaches such a program to each of these tracepoints, in the same way as ticktax's programs.
+    /// Attaches such a program to each of `hooks`, in the same way as ticktax's programs.
     pub(super) fn attach(hooks: &[&str]) -> Result<Self, String> {
         let no = |error: &dyn std::fmt::Display| format!("no empty program: {error}");
         let btf = Btf::from_sys_fs().map_err(|error| no(&error))?;
@@ -39,7 +39,7 @@ impl Floor {
     }
 }
 
-/// An object file with a program for each hook, named after the hook.
+/// Creates an object file with one program per hook, named after the hook.
 fn object(hooks: &[&str]) -> Result<Vec<u8>, object::write::Error> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let code = READ_CLOCK.concat();

@@ -1,7 +1,7 @@
-//! Counts instructions instead of time, in a lab guest whose clock counts them. Nothing else runs
-//! there, so results are reproducible and show a change of a program to the instruction. They do
-//! not show how long an instruction takes: locked instructions and cache misses count like any
-//! other.
+//! Counts instructions instead of time, in a lab guest whose clock advances with instructions.
+//! Nothing else runs there, so the results are reproducible and reveal every added instruction.
+//! They do not show how long an instruction takes: locked instructions and cache misses count like
+//! any other.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use ticktax_model::recording::World;
 use super::{Unit, measure, print};
 use crate::{Bench, Outcome, machine};
 
-/// The verb that runs in the guest.
+/// The verb to run in the guest.
 pub(crate) const VERB: &str = "event-instructions-guest";
 
 /// Options of `event-instructions`.
@@ -36,10 +36,10 @@ pub(crate) struct InstructionsArguments {
     guest: GuestArguments,
 }
 
-/// An instruction takes 2^1 ns on the guest's clock.
+/// Each instruction takes 2^1 ns on the guest's clock.
 const SHIFT: u8 = 1;
 
-/// Shows whether the kernel compiles BPF programs to machine code.
+/// File that shows whether the kernel compiles BPF programs to machine code.
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
 /// Boots the guest and prints its results.
@@ -57,7 +57,7 @@ pub(crate) fn run(typed: &InstructionsArguments, stop: &dyn Fn() -> bool) -> Out
     Ok(())
 }
 
-/// The part that runs in the guest.
+/// Measures in the guest.
 pub(crate) fn in_guest(bench: &Bench) -> Outcome {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! The observers: how each is started and stopped, and how many switches it saw.
+//! How each observer is started and stopped, and how many switches it saw.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,42 +17,43 @@ use crate::table::Series;
 use crate::tool::Tool;
 use crate::tracing::{INTERVAL, SUMS, Tracing};
 
-/// bpftrace's program: the shortest useful one. Ticktax keeps at least the same sum.
+/// The shortest useful bpftrace program. Ticktax keeps at least the same sum.
 const COUNT: &str = "tracepoint:sched:sched_switch { @[args->prev_comm] = count(); }";
 
-/// The kernel's name of programs attached to context switches.
+/// How the kernel names programs attached to context switches.
 const HOOK: &str = "sched_switch";
 
-/// Time for peers to attach their programs.
+/// Time for third-party tools to attach their programs.
 const SETTLE: Duration = Duration::from_millis(1_500);
 
-/// An observer.
+/// An observer of the two threads, or none.
 #[derive(Clone, Debug)]
 pub(super) enum Observer {
     Nobody,
-    /// Programs on these hooks that only read the clock.
+    /// Programs that only read the clock, attached to these hooks.
     Floor(&'static [&'static str]),
     Ticktax(Output),
-    /// `ticktax record` with this trigger, as a separate process. It excludes its own threads.
+    /// `ticktax record` with this trigger, in a separate process. It does not count its own
+    /// threads.
     Record(Tool, &'static str),
-    /// The tracer before it starts: its programs run but return immediately.
+    /// A tracer that has not been started yet: its programs run but return at once.
     Waiting,
     Bpftrace(PathBuf),
     PerfRecord(PathBuf),
     PerfTrace(PathBuf),
 }
 
-/// Results of one observer's run.
+/// Results of running the threads once with an observer.
 pub(super) struct Turn {
-    /// Median CPU time per switch over the bursts, in ns.
+    /// Median over the bursts of the CPU time per switch, in ns.
     pub(super) per_switch: f64,
-    /// Share of missed switches, in percent.
+    /// Share of switches that the observer missed, in percent.
     pub(super) missed: f64,
-    /// Nanoseconds inside the BPF program, if statistics were kept.
+    /// Nanoseconds inside the BPF program, if statistics were enabled.
     pub(super) inside: Option<f64>,
 }
 
-/// Starts the observer, runs the threads, stops the observer, and checks how much it saw.
+/// Starts the observer, runs the threads, stops the observer, and checks how many switches it saw.
 pub(super) fn observe(
     bench: &Bench,
     observer: &Observer,
@@ -99,7 +100,7 @@ pub(super) fn observe(
         Observer::PerfRecord(path) => {
             let file = folder.join("perf.data");
             let mut command = with_tracefs(path);
-            // The buffers hold a complete burst. Lost events would make tracing look cheap.
+            // The buffers can store a complete burst. Lost events would make tracing look cheap.
             command.args([
                 "record",
                 "-q",
@@ -135,7 +136,7 @@ fn settle(bench: &Bench) -> Result<(), String> {
     bench.pause(SETTLE).map_err(|error| error.to_string())
 }
 
-/// Results of the threads in one run.
+/// Results of the threads themselves.
 struct Played {
     bursts: Series,
     switches: u64,
@@ -152,7 +153,7 @@ impl Played {
         }
     }
 
-    /// Like [`Played::turn`], but fails if the observer was too late to see most switches.
+    /// Like [`Played::turn`], but fails if the observer started too late to see most switches.
     fn checked(&self, seen: u64) -> Result<Turn, String> {
         if seen < self.switches / 2 {
             return Err(format!("it saw {seen} of {} switches", self.switches));
@@ -161,7 +162,7 @@ impl Played {
     }
 }
 
-/// Runs the threads in short bursts, so that a disturbance does not affect their median.
+/// Runs the threads in short bursts, so that a single disturbance does not affect their median.
 fn play(
     bench: &Bench,
     statistics: Option<&Statistics>,
@@ -191,7 +192,7 @@ fn play(
     })
 }
 
-/// Sum of bpftrace's lines `@[NAME]: COUNT` for our threads.
+/// Adds up bpftrace's lines `@[NAME]: COUNT` for our threads.
 fn counted_by_bpftrace(said: &str) -> u64 {
     let ours = format!("@[{}", ping_pong::NAME);
     let lines = said.lines().filter(|line| line.starts_with(&ours));
@@ -199,7 +200,7 @@ fn counted_by_bpftrace(said: &str) -> u64 {
     counts.sum()
 }
 
-/// Number of samples in a perf file. It includes a few of other threads.
+/// Number of samples in a perf file, which includes a few from other threads.
 fn counted_by_perf(perf: &Path, file: &Path) -> Result<u64, String> {
     let mut command = Command::new(perf);
     command.args(["report", "--stats", "-i"]).arg(file);

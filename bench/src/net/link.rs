@@ -1,4 +1,4 @@
-//! Measures the rate that a shaped link passes.
+//! Measures the rate of a shaped link.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Rates as typed, and in bits per second.
+/// Rates as given to ticktax, and in bits per second.
 const RATES: [(&str, f64); 4] = [("1M", 1e6), ("10M", 1e7), ("100M", 1e8), ("1G", 1e9)];
-/// Bytes of a full frame, and its payload in a stream and in a datagram.
+/// Payload bytes of a full frame in a stream and in a datagram, and bytes of the full frame.
 const STREAM: f64 = 1_448.0;
 const DATAGRAM: f64 = 1_472.0;
 const FRAME: f64 = 1_514.0;

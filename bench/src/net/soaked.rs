@@ -1,13 +1,13 @@
-//! Compares the traffic accounts of a pair with the work that a soaker completed in the same time.
+//! Compares a veth pair's traffic accounts with the work that a soaker completed in the same time.
 //!
-//! The soaker estimates its speed from its own undisturbed blocks. One in ten of them is faster
-//! than the estimate. On CPUs that share a core, it therefore reports losses that did not happen.
-//! To measure this error, runs with almost no traffic are interleaved, while both CPUs soak. The
+//! The soaker estimates its speed from its own undisturbed blocks, one in ten of which is faster
+//! than the estimate. If two CPUs share a core, it therefore reports losses that did not happen. To
+//! measure this error, runs with almost no traffic are interleaved, while both CPUs soak. The
 //! verdict uses only the difference that traffic makes.
 //!
-//! The entry and exit of an interrupt are in no row. The accounts charge them to the interrupted
+//! No row contains an interrupt's entry and exit. The accounts charge them to the interrupted
 //! soaker, which completes less work. Audits with a spin probe during the same traffic measure the
-//! time of entry, exit and the hypervisor.
+//! time taken by entry, exit and the hypervisor.
 
 use std::error::Error;
 use std::process::Command;
@@ -26,18 +26,18 @@ use crate::{Bench, Outcome};
 /// Maximum difference between the accounts and the soaker's loss, in percentage points of the CPUs'
 /// time.
 const ACCOUNTS: f64 = 1.0;
-/// Rates that leave time to soak, as typed.
+/// Rates that leave time to soak, as given to ticktax.
 const RATES: [&str; 3] = ["100M", "500M", "2G"];
-/// Almost no traffic.
+/// A rate that means almost no traffic.
 const NONE: &str = "8k";
-/// Length of a run, in seconds.
+/// Length of each run, in seconds.
 const SECONDS: u32 = 3;
 
-/// Remaining share of the CPUs' time in one run, from 0 to 1.
+/// Share of the CPUs' time that is left for the soaker in one run, from 0 to 1.
 struct Left {
-    /// According to the accounts.
+    /// Share according to the accounts.
     accounted: f64,
-    /// According to the soaker's work.
+    /// Share according to the soaker's work.
     got: f64,
 }
 
@@ -63,7 +63,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
             taken.push(100.0 * (1.0 - during.accounted));
             alone.push(points(&before));
             apart.push(points(&during));
-            // Calibrates with the run before, in which only the soaker's own error is missing.
+            // Calibrate with the run before: it has almost no traffic, so only the soaker's own
+            // error shows.
             let speed = before.got / before.accounted;
             added.push(100.0 * (during.got / speed - during.accounted));
             around.push(beyond(bench, tool, rate)? - beyond(bench, tool, NONE)?);
@@ -90,8 +91,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
     Ok(())
 }
 
-/// Share of entry, exit and the hypervisor during this traffic, in percentage points of the CPUs'
-/// time.
+/// Share of time taken by entry, exit and the hypervisor during this traffic, in percentage points
+/// of the CPUs' time.
 fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>> {
     let mut traffic = pair(bench, tool, rate, SECONDS + 3);
     let mut traffic = Running::start(traffic.arg("--untraced"))?;
@@ -108,7 +109,7 @@ fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>>
     Ok(100.0 * time.share_of(audit.balance.elapsed))
 }
 
-/// Traffic of this rate, for this many seconds.
+/// A command that sends traffic at `rate` for `seconds`.
 fn pair(bench: &Bench, tool: &Tool, rate: &str, seconds: u32) -> Command {
     let mut command = tool.command("net");
     command.args(["pair", "--format", "json", "--rate", rate]);

@@ -1,11 +1,11 @@
-//! Expresses an audit in the terms of its peers.
+//! Expresses the results of an audit in terms of the other tools.
 
 use super::statement::{Attribution, Counts, Noise};
 use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
-/// Counts events while the probes of an audit measured, as osnoise does for its own loop.
+/// Counts the events that occur while the audit's probes measure, as osnoise does for its own loop.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     probes: Vec<ProbeReport>,
@@ -13,7 +13,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter for the recording with this header.
+    /// Creates a counter for the recording with this header.
     pub fn new(header: &Header) -> Self {
         Self {
             probes: header.probes.clone(),
@@ -26,7 +26,7 @@ impl Counter {
         self.counts
     }
 
-    /// The audit in the terms of its peers. `None` if no probe recorded gaps.
+    /// The audit's results in osnoise's terms. `None` if no probe recorded gaps.
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
         let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);

@@ -1,9 +1,9 @@
-//! Parses the events of the osnoise tracer (`include/trace/events/osnoise.h`) in tracefs format.
+//! Parses events of the osnoise tracer (`include/trace/events/osnoise.h`) in tracefs format.
 //!
-//! `sample_threshold` is a gap of its loop: start, length, and number of interferences.
-//! `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are the interferences: start, and
-//! own run time without nested interruptions. `rtla osnoise top` reports their number but not their
-//! length. This module therefore computes the share of the gaps' time that has a name.
+//! `sample_threshold` is a gap in the tracer's loop: start, length, and number of interferences.
+//! `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are interferences: start, and own
+//! run time without nested interruptions. `rtla osnoise top` reports how many there were but not
+//! how long they took, so this module computes the share of the gaps' time that has a name.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::Unreadable;
 
 const WHAT: &str = "trace of osnoise's events";
 
-/// An event: CPU, start, length and kind.
+/// An event of any kind.
 struct Event<'a> {
     cpu: u32,
     start: Nanos,
@@ -29,14 +29,14 @@ enum Kind<'a> {
     Noise(&'a str),
 }
 
-/// Attributes the time of the gaps in a trace. Each gap is charged with the events that started
-/// within it, up to its length. Returns `None` if the kernel dropped events, because the share
-/// would be wrong.
+/// Attributes the time of all gaps in a trace. Each gap is charged with the events that started
+/// inside it, up to the gap's length. Returns `None` if the kernel dropped events, because the
+/// result would be wrong.
 pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable> {
     if lost(trace)? {
         return Ok(None);
     }
-    // Noise precedes its gap, but is ordered by its end.
+    // Noise comes before the gap that contains it, but is ordered by end time.
     let mut noises: BTreeMap<(u32, Nanos), (Nanos, &str)> = BTreeMap::new();
     let mut gaps = Vec::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {
@@ -73,8 +73,8 @@ pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable
     Ok(Some(sum))
 }
 
-/// Whether the trace contains fewer events than were written: `# entries-in-buffer/entries-written:
-/// 554/554   #P:1`.
+/// Whether the trace contains fewer events than were written. A header line shows this: `#
+/// entries-in-buffer/entries-written: 554/554   #P:1`.
 fn lost(trace: &str) -> Result<bool, Unreadable> {
     const ENTRIES: &str = "entries-in-buffer/entries-written:";
     let line = trace.lines().find(|line| line.contains(ENTRIES));
@@ -88,8 +88,8 @@ fn lost(trace: &str) -> Result<bool, Unreadable> {
     Ok(kept < written)
 }
 
-/// Parses `rcuc/0-19  [000] d...3..  21.988400: thread_noise:   rcuc/0:19 start 21.988383593
-/// duration 15180 ns`.
+/// Parses an event, such as `rcuc/0-19  [000] d...3..  21.988400: thread_noise:   rcuc/0:19 start
+/// 21.988383593 duration 15180 ns`.
 fn event(line: &str) -> Option<Event<'_>> {
     let (head, rest) = line.split_once("_noise: ").map_or_else(
         || {
@@ -100,7 +100,7 @@ fn event(line: &str) -> Option<Event<'_>> {
     )?;
     let (is_gap, rest) = rest;
     let cpu = head.split_once(" [")?.1.split_once(']')?.0.parse().ok()?;
-    // A thread's name can contain anything, but the text after it cannot.
+    // A thread's name may contain anything, but the text after it has a fixed format.
     let (name, numbers) = rest.rsplit_once("start ")?;
     let words: Vec<&str> = numbers.split_whitespace().collect();
     let (start, length, interferences) = match words[..] {

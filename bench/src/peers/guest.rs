@@ -1,4 +1,4 @@
-//! The part that runs in the guest: an audit, rtla and cyclictest, one after another.
+//! Runs an audit, rtla and cyclictest one after another, inside the guest.
 
 use std::fs;
 use std::io;
@@ -14,16 +14,16 @@ use super::{
     CYCLICTEST, EVENTS, OSNOISE, OSNOISE_THRESHOLD, PeersError, RECORDING, RUNS, Ran, TIMERLAT,
 };
 
-/// The verb of the bench binary that runs in the guest.
+/// The verb of this program that runs in the guest.
 pub const VERB: &str = "peers-guest";
-/// Name of the audited program among the guest's tools.
+/// Name under which the audit's program is copied into the guest.
 pub(super) const AUDIT: &str = "ticktax";
 /// Exit code of an audit whose accounts do not balance.
 const UNBALANCED: i32 = 3;
 
-/// Folder of the kernel's tracers.
+/// Directory of the kernel's tracers.
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// Events of the osnoise tracer: gaps of its loop, and interferences.
+/// Events of the osnoise tracer: gaps in its loop, and interferences.
 const OSNOISE_EVENTS: [&str; 5] = [
     "sample_threshold",
     "irq_noise",
@@ -31,19 +31,19 @@ const OSNOISE_EVENTS: [&str; 5] = [
     "thread_noise",
     "nmi_noise",
 ];
-/// Buffer size per CPU in KiB. An event has about 60 bytes, and there are about a thousand per
+/// Buffer size per CPU in KiB. Events take about 60 bytes each, and there are about a thousand per
 /// second.
 const ROOM: &str = "8192";
 
-/// Period of osnoise, in µs. Its sums contain complete periods only, so short periods omit little.
+/// Period of osnoise in µs. Its sums cover only complete periods, so a short period omits little.
 const PERIOD: &str = "100000";
 
-/// Runs every tool for `seconds` and leaves the output in the current folder. Continues if a tool
-/// fails.
+/// Runs every tool for `seconds` and leaves the output in the current directory. If a tool fails,
+/// goes on with the next.
 ///
 /// # Errors
-/// This is not a lab guest, where the tools cannot starve a machine's programs. Or the tracer's
-/// events cannot be recorded, or the output cannot be written.
+/// This is not a lab guest (elsewhere, the tools could starve other programs), the tracer's events
+/// cannot be recorded, or the output cannot be written.
 pub fn run(seconds: u32) -> Result<(), PeersError> {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         let why = format!("{VERB} is for a lab's guest alone: run `ticktax-bench peers`");
@@ -65,7 +65,7 @@ fn audit(length: &str) -> Ran {
     command.args(["audit", "--for", length, "--keep", "spans"]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
-    // The location of its files does not matter.
+    // The locations of files do not matter, so show a shorter command.
     ran.command = format!("ticktax audit --for {length}");
     ran
 }
@@ -92,7 +92,7 @@ fn timerlat(length: &str) -> Ran {
     })
 }
 
-/// Uses timerlat's default priority and interval.
+/// cyclictest with timerlat's default priority and interval.
 fn cyclictest(seconds: u32) -> Ran {
     let mut command = tool("cyclictest");
     command.args(["--quiet", "--nsecs", "--mlockall", "--smp"]);
@@ -101,14 +101,14 @@ fn cyclictest(seconds: u32) -> Ran {
     ran(Peer::Cyclictest, &mut command, Some(CYCLICTEST))
 }
 
-/// A program that the host copied into the guest.
+/// A command for a program that the host copied into the guest.
 fn tool(name: &str) -> Command {
     let mut command = Command::new(Path::new(guest::TOOLS).join(name));
     command.env("LD_LIBRARY_PATH", guest::TOOLS);
     command
 }
 
-/// Runs a tool to its end and keeps its output in `file`.
+/// Runs a tool until it exits and saves its output in `file`.
 fn ran(peer: Peer, command: &mut Command, file: Option<&str>) -> Ran {
     let program = Path::new(command.get_program())
         .file_name()
@@ -129,7 +129,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     if let Some(file) = file {
         fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
     }
-    // An audit whose accounts do not balance still leaves a recording.
+    // An audit whose accounts do not balance still leaves a usable recording.
     let unbalanced = peer == Peer::Audit && output.status.code() == Some(UNBALANCED);
     if output.status.success() || unbalanced {
         return Ok(());
@@ -139,7 +139,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
 }
 
-/// Result for rtla if the kernel was built without its tracer.
+/// The result for an rtla tool if the kernel was built without its tracer.
 fn without_tracer(peer: Peer) -> Option<Ran> {
     let name = peer.name();
     let known = fs::read_to_string(format!("{TRACEFS}/available_tracers")).unwrap_or_default();
@@ -154,7 +154,7 @@ fn without_tracer(peer: Peer) -> Option<Ran> {
     })
 }
 
-/// A tracefs instance that records the osnoise tracer's events.
+/// A tracefs instance that records events of the osnoise tracer.
 struct Events(PathBuf);
 
 impl Events {

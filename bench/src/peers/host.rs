@@ -1,4 +1,4 @@
-//! The host's side: boots the guest and builds a statement from its output.
+//! Boots the guest and builds a statement from its output, on the host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,8 @@ pub struct PeersArguments {
     pub guest: GuestArguments,
 }
 
-/// A duration that rtla and cyclictest accept: whole seconds, at most ten minutes. An audit keeps
-/// single spans for that long.
+/// A duration that rtla and cyclictest accept: whole seconds, at most ten minutes. Audits up to
+/// that length keep single spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub u32);
 
@@ -66,11 +66,11 @@ impl FromStr for Seconds {
     }
 }
 
-/// Boots the guest and returns the tools' results. Polls `stop` for a request to stop. Reports slow
+/// Boots the guest and returns the tools' results. Stops when `stop` returns true. Reports slow
 /// steps to `tell`.
 ///
 /// # Errors
-/// A kernel, a tool or ticktax is missing. The guest or its audit fails.
+/// A kernel, a tool or ticktax is missing, or the guest or its audit fails.
 pub fn run(
     typed: &PeersArguments,
     stop: &dyn Fn() -> bool,
@@ -101,7 +101,7 @@ pub fn run(
     Ok(statement)
 }
 
-/// The requested ticktax, or the one next to `own`.
+/// Path of the ticktax to audit with: the one requested, or else the one next to `own`.
 fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
     let file = typed.map_or_else(|| own.with_file_name("ticktax"), Path::to_owned);
     if file.is_file() {
@@ -114,13 +114,13 @@ fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
     )))
 }
 
-/// Builds the statement from a guest's files.
+/// Builds the statement from the files that the guest wrote.
 fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersError> {
     let missing = |name: &str| LabError::NoResult(format!("it wrote no {name}"));
     let runs = outcome.file(RUNS).ok_or_else(|| missing(RUNS))?;
     let runs: Vec<Ran> = serde_json::from_slice(runs)
         .map_err(|error| LabError::NoResult(format!("its {RUNS} cannot be read: {error}")))?;
-    // The other tools are compared with the audit.
+    // All other tools are compared with the audit, so it must not have failed.
     let audit = runs.iter().find(|ran| ran.peer == Peer::Audit);
     if let Some(why) = audit.and_then(|ran| ran.failed.as_ref()) {
         let why = why.trim_start_matches("ticktax: ");
@@ -159,7 +159,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     })
 }
 
-/// The tools that failed in the guest, one line each.
+/// Describes the tools that failed in the guest, one line each.
 pub fn failures(statement: &PeersStatement) -> Vec<String> {
     let failed = statement.tools.iter().filter_map(|tool| {
         let PeerOutcome::Failed(why) = &tool.outcome else {

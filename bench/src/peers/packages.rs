@@ -1,5 +1,5 @@
-//! Third-party programs for a guest: rtla and cyclictest from Debian's packages. They are kept in
-//! the cache with a digest of every file.
+//! Gets third-party programs for a guest (rtla and cyclictest) from Debian's packages. They are
+//! kept in the cache, with a digest of every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,32 +7,32 @@ use std::path::{Path, PathBuf};
 use ticktax_lab::kernel::{Cache, Unpacked, fetch_with_libraries, sha256, sha256_of};
 use ticktax_lab::{LabError, Program};
 
-/// Packages and their programs.
+/// Each package, and the program needed from it.
 const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
-/// Name of the cache folder, and of its lock.
+/// Name of the directory in the cache, and of its lock.
 const NAME: &str = "tools";
-/// File that lists the others.
+/// File in that directory that lists all others.
 const MANIFEST: &str = "manifest";
 
 /// Additional programs for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools {
     folder: PathBuf,
-    /// Packages of origin: name and version.
+    /// The packages that the programs came from: name and version.
     pub packages: Vec<(String, String)>,
 }
 
 impl Tools {
-    /// Finds the programs in the cache, or downloads them. Reports slow steps to `tell`.
+    /// Finds the programs in the cache or downloads them. Reports slow steps to `tell`.
     ///
     /// # Errors
-    /// Apt cannot download them, or the cache was modified.
+    /// Apt cannot download the packages, or the cache was modified.
     pub fn find(cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<Self, LabError> {
         if let Some(tools) = Self::kept(cache)? {
             return Ok(tools);
         }
         let _held = cache.hold(NAME)?;
-        // Another lab might have been faster.
+        // Another process may have stored them in the meantime.
         if let Some(tools) = Self::kept(cache)? {
             return Ok(tools);
         }
@@ -42,7 +42,7 @@ impl Tools {
         Self::kept(cache)?.ok_or_else(gone)
     }
 
-    /// The programs. Their libraries are in the same folder.
+    /// The programs. Their libraries are in the same directory.
     pub fn programs(&self) -> Vec<Program> {
         let program = |(_, name): (&str, &str)| Program {
             name: name.to_owned(),
@@ -52,7 +52,7 @@ impl Tools {
         PROGRAMS.map(program).into()
     }
 
-    /// The programs in the cache, if any.
+    /// Finds the programs in the cache.
     fn kept(cache: &Cache) -> Result<Option<Self>, LabError> {
         let folder = cache.place(NAME);
         if !folder.exists() {
@@ -89,7 +89,7 @@ impl Tools {
     }
 }
 
-/// Stores the programs and libraries of these packages.
+/// Stores the needed programs and libraries from `packages` in the cache.
 fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let fresh = cache.folder("fresh")?.join(NAME);
     drop(fs::remove_dir_all(&fresh));
@@ -101,7 +101,7 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
             let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
                 continue;
             };
-            // Follows links, because a library is stored under the name that programs request.
+            // Follow links, because a library is stored under the name that programs ask for.
             let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
             let to = fresh.join(name);
             fs::write(&to, &bytes).map_err(LabError::file("write", &to))?;
@@ -114,8 +114,8 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
 }
 
-/// Sorted files of a package that a guest needs: its programs in [`PROGRAMS`], and libraries named
-/// `libNAME.so.N`.
+/// The files that a guest needs from a package, sorted: programs in [`PROGRAMS`], and libraries
+/// named `libNAME.so.N`.
 fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     let mine = PROGRAMS.iter().filter(|(name, _)| *name == package.name);
     let mut files: Vec<PathBuf> = mine
@@ -137,7 +137,7 @@ fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a file has a name that programs request: `libNAME.so.N`.
+/// Whether the file has a name that programs ask for: `libNAME.so.N`.
 fn is_library(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let version = name.and_then(|name| Some(name.strip_prefix("lib")?.split_once(".so.")?.1));
@@ -153,7 +153,7 @@ mod tests {
     use ticktax_lab::LabError;
     use ticktax_lab::kernel::{Cache, sha256};
 
-    /// A cache with two fake programs and a fake library.
+    /// Creates a cache with two fake programs and a fake library.
     fn cache_with_tools(root: &Path) -> Cache {
         let folder = root.join(NAME);
         fs::create_dir_all(&folder).unwrap();
@@ -170,7 +170,7 @@ mod tests {
         Cache::at(root.to_owned())
     }
 
-    /// Nothing is downloaded here, so nothing is reported.
+    /// Finds the tools without downloading anything, so nothing may be reported.
     fn find(cache: &Cache) -> Result<Tools, LabError> {
         Tools::find(cache, &mut |words| panic!("{words}"))
     }

@@ -1,4 +1,4 @@
-//! Prints the tools' results as a Markdown table.
+//! Formats the tools' results as a Markdown table.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::statement::{
 };
 use crate::table::Table;
 
-/// The statement as text, with a line break at the end.
+/// The statement as text that ends with a line break.
 pub fn page(statement: &PeersStatement) -> String {
     let machine = &statement.machine;
     let hz = machine
@@ -38,10 +38,10 @@ pub fn page(statement: &PeersStatement) -> String {
     page
 }
 
-/// Formats a cell of a row for a tool. `None` if the tool does not report the figure.
+/// Formats a tool's cell in one row. Returns `None` if the tool does not measure the figure.
 type Show = fn(&PeerOutcome) -> Option<String>;
 
-/// The rows, with the formatter for their cells.
+/// Each row's label and the formatter for its cells.
 const ROWS: [(&str, Show); 25] = [
     ("CPU time watched", |outcome| {
         noise(outcome, |noise| Some(noise.watched.to_string()))
@@ -132,7 +132,7 @@ fn table(tools: &[PeerReport]) -> Table {
     table
 }
 
-/// Reason why a tool's column is empty or incomplete.
+/// Why a tool's column is empty or incomplete.
 fn shortfall(outcome: &PeerOutcome) -> Option<String> {
     match outcome {
         PeerOutcome::Absent(why) => Some(why.clone()),

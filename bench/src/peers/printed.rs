@@ -5,22 +5,22 @@ use ticktax_model::Nanos;
 
 use super::Unreadable;
 
-/// Sums of `rtla osnoise top` over all CPUs.
+/// The sums that `rtla osnoise top` printed, over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// CPU time that its loop measured.
+    /// CPU time in which the loop measured.
     pub(super) runtime: Nanos,
-    /// Time in gaps.
+    /// Total time in gaps.
     pub(super) noise: Nanos,
     /// Longest gap.
     pub(super) longest: Nanos,
-    /// Numbers of interferences.
+    /// Number of interferences of each kind.
     pub(super) counts: Counts,
 }
 
-/// Parses `rtla osnoise top`, which prints one line per CPU, in µs. The columns are: CPU number,
-/// `#` and the number of periods, runtime, noise, available CPU in %, noisiest period, longest gap,
-/// and the interferences by hardware, NMIs, IRQs, softirqs and threads.
+/// Parses the output of `rtla osnoise top`, which has one line per CPU, in µs. The columns are: CPU
+/// number, `#` and the number of periods, runtime, noise, available CPU in %, noisiest period,
+/// longest gap, and the number of interferences from hardware, NMIs, IRQs, softirqs and threads.
 pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     const WHAT: &str = "line of rtla osnoise";
     let mut sums = Sums::default();
@@ -66,9 +66,9 @@ pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     }
 }
 
-/// Parses `rtla timerlat top --nano`, which prints one line per CPU, in ns. The columns are: CPU
-/// number, `#` and the number of cycles, then the last, minimum, mean and maximum latency, of the
-/// interrupt and of the thread.
+/// Parses the output of `rtla timerlat top --nano`, which has one line per CPU, in ns. The columns
+/// are: CPU number, `#` and the number of cycles, then the last, minimum, mean and maximum latency,
+/// first of the interrupt and then of the thread.
 pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of rtla timerlat in ns";
     if !text.is_empty() && !text.contains("(ns)") {
@@ -102,8 +102,8 @@ pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// Parses `cyclictest --quiet --nsecs`: `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:
-/// 14908 Avg:   15480 Max:   20252` for each thread, in ns.
+/// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread, in ns, such as
+/// `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg:   15480 Max:   20252`.
 pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of cyclictest";
     let mut all = Gathered::default();
@@ -130,8 +130,8 @@ pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// The lines of an rtla table that belong to a CPU: they start with its number and a count of
-/// periods after a `#`. Heading lines have escape codes before the first word, and no `#`.
+/// The lines of an rtla table that describe a CPU. They start with its number and, after a `#`, a
+/// count of periods. Headings have escape codes before the first word, and no `#`.
 fn rows(text: &str) -> impl Iterator<Item = &str> {
     let number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     text.lines().filter(move |line| {
@@ -144,7 +144,7 @@ fn micros(word: &str) -> Option<Nanos> {
     Some(Nanos(word.parse::<i64>().ok()?.checked_mul(1_000)?))
 }
 
-/// Latencies of several CPUs.
+/// Latencies combined over several CPUs.
 #[derive(Default)]
 struct Gathered {
     cycles: i64,
@@ -153,8 +153,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a CPU. Returns `None` if the numbers contradict each other. A CPU without cycles adds
-    /// nothing.
+    /// Adds a CPU's latencies, or nothing if it has no cycles. Returns `None` if the numbers
+    /// contradict each other.
     fn add(&mut self, cycles: i64, min: i64, mean: i64, max: i64) -> Option<()> {
         if cycles == 0 {
             return Some(());

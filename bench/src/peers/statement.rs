@@ -1,5 +1,5 @@
-//! Document: third-party tools next to an audit in one guest. It lists what each tool measured, and
-//! how much of it the tool can explain.
+//! A document that compares third-party tools with an audit in one guest: what each tool measured,
+//! and how much of it the tool can explain.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,32 +7,32 @@ use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::World;
 
-/// Results of every tool on the same machine.
+/// Results of all tools on the same machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeersStatement {
-    /// Version of the audit's program.
+    /// Version of the ticktax that made the audit.
     pub tool_version: String,
-    /// Kind of world.
+    /// Kind of machine, such as a lab guest.
     pub world: World,
-    /// The machine.
+    /// The machine on which the tools ran.
     pub machine: Machine,
-    /// Start of the audit, in seconds since 1970 on the machine's wall clock.
+    /// When the audit started, in seconds since 1970 on the machine's wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Packages of the tools: name and version.
+    /// The packages that the tools came from: name and version.
     pub packages: Vec<(String, String)>,
-    /// The tools in run order. They run one after another.
+    /// The tools, in the order in which they ran, one after another.
     pub tools: Vec<PeerReport>,
 }
 
-/// A tool.
+/// A tool that measures noise or latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// `ticktax audit`: a loop of the lowest priority that records gaps, and a trace of everything
-    /// that ran.
+    /// `ticktax audit`: a loop with the lowest priority that records gaps, and a trace of
+    /// everything that ran.
     Audit,
-    /// `rtla osnoise`: a kernel loop that records gaps, and a trace of the interferences.
+    /// `rtla osnoise`: a kernel loop that records gaps, and a trace of interferences.
     Osnoise,
     /// `rtla timerlat`: a kernel thread that sleeps and records its wake-up latency.
     Timerlat,
@@ -41,10 +41,10 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// All tools in run order.
+    /// All tools, in the order in which they run.
     pub const ALL: [Self; 4] = [Self::Audit, Self::Osnoise, Self::Timerlat, Self::Cyclictest];
 
-    /// Name in tables.
+    /// Label for tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Audit => "audit",
@@ -55,18 +55,18 @@ impl Peer {
     }
 }
 
-/// Result of a tool.
+/// A tool's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerReport {
     /// The tool.
     pub peer: Peer,
-    /// Command line in the guest.
+    /// The tool's command line in the guest.
     pub command: String,
-    /// Its figures, or why they are missing.
+    /// The tool's figures, or the reason for having none.
     pub outcome: PeerOutcome,
 }
 
-/// Figures of a tool.
+/// A tool's figures, or the reason for having none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
@@ -74,88 +74,89 @@ pub enum PeerOutcome {
     Noise(Noise),
     /// Wake-up latency of a sleeping thread.
     Latency(Latency),
-    /// No figures: the kernel lacks a feature.
+    /// The kernel lacks a feature that the tool needs.
     Absent(String),
-    /// No figures: the tool failed, or its output cannot be parsed.
+    /// The tool failed, or its output could not be parsed.
     Failed(String),
 }
 
-/// Time that a spinning loop lost, over all CPUs.
+/// Time that a spinning loop lost, summed over all CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// CPU time that it measured.
+    /// CPU time in which the loop measured.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Minimum length of a gap.
+    /// Minimum length of a recorded gap.
     #[serde(rename = "floor_ns")]
     pub floor: Nanos,
-    /// Time in gaps. For the audit, it excludes the time of other programs, because its loop yields
-    /// to them. The loop of osnoise has the priority of ordinary programs, so its noise includes
-    /// their time.
+    /// Total time in gaps. For the audit, it excludes other programs, because the audit's loop
+    /// yields to them. The loop of osnoise has the priority of ordinary programs, so its noise
+    /// includes their time.
     #[serde(rename = "time_ns")]
     pub total: Nanos,
     /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// Time that the loop yielded to programs and to the tool's own threads, if that is not noise.
+    /// Time that the loop yielded to programs and to the tool's own threads, if this is not noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
-    /// Events on the measured CPUs during that time. `None` if nothing was traced.
+    /// Events on the measured CPUs in that time. `None` if nothing was traced.
     pub counts: Option<Counts>,
-    /// Attribution of the gaps. It can cover slightly more time than `total`, because the tool's
-    /// events can continue after its last sum.
+    /// Where the time in gaps went. This may cover slightly more time than `total`, because the
+    /// tool's events may continue after its last sum.
     pub attribution: Option<Attribution>,
 }
 
-/// Numbers of events that interrupt a loop.
+/// Number of events that interrupted a loop, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Interrupts.
     pub irq: u64,
-    /// Softirqs. On kernels that run them in threads, osnoise counts only those threads.
+    /// Softirqs. On kernels that run softirqs in threads, osnoise counts only those threads.
     pub softirq: u64,
-    /// Runs of other threads.
+    /// On-CPU periods of other threads.
     pub thread: u64,
     /// Non-maskable interrupts.
     pub nmi: u64,
-    /// Gaps without any of these, caused by hardware or a hypervisor.
+    /// Gaps that contain none of these events, because hardware or a hypervisor caused them.
     pub outside: u64,
 }
 
-/// Attribution of gaps. `time` is the sum of `named`, `entry_exit`, `outside` and `unexplained`.
+/// Where the time in gaps went. `time` is the sum of `named`, `entry_exit`, `outside` and
+/// `unexplained`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribution {
     /// Number of gaps.
     pub gaps: u64,
-    /// Their total time.
+    /// Total length of the gaps.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time of named sources.
+    /// Time attributed to named sources.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Kernel entry and exit around them. `None` if the tool has no such account. The time is then
-    /// unexplained.
+    /// Time for kernel entry and exit around named sources. `None` if the tool has no such account,
+    /// which makes this time unexplained.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Option<Nanos>,
-    /// Time in gaps without any kernel activity.
+    /// Time in gaps that contain no kernel activity.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
-    /// Remaining time.
+    /// Time that remains.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// Part of `named` that belongs to the tool itself.
+    /// Part of `named` that the tool itself caused.
     #[serde(rename = "own_ns")]
     pub own: Nanos,
 }
 
 impl Attribution {
-    /// Named share of the time, or 1 without gaps.
+    /// Share of time that has a name, or 1 without gaps.
     pub fn named_share(&self) -> f64 {
         self.share(self.named)
     }
 
-    /// Explained share of the time, or 1 without gaps. Explanations are a name, kernel entry and
-    /// exit around a named source, or proof that the kernel ran nothing.
+    /// Share of time that is explained, or 1 if there are no gaps. Time is explained by a name, by
+    /// kernel entry and exit around a named source, or by proof that the kernel ran nothing.
     pub fn coverage(&self) -> f64 {
         self.share(self.time - self.unexplained)
     }
@@ -169,14 +170,14 @@ impl Attribution {
     }
 }
 
-/// Wake-up latency of a thread that sleeps repeatedly, over all CPUs.
+/// Wake-up latency of threads that sleep repeatedly, over all CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// Number of sleeps.
     pub cycles: u64,
     /// Latency of the thread.
     pub thread: Spread,
-    /// Latency of the interrupt that woke it, if reported.
+    /// Latency of the interrupt that woke the thread, if the tool reports it.
     pub irq: Option<Spread>,
 }
 

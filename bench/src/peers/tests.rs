@@ -1,4 +1,5 @@
-//! Real outputs of the tools, from a guest with Debian's rt kernel, and invalid outputs.
+//! Tests with real output of the tools, from a guest with Debian's rt kernel, and with invalid
+//! output.
 
 use ticktax_model::policy::PolicyGrant;
 use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, Row, RowSink, World};
@@ -25,7 +26,7 @@ fn osnoise_sums_up_in_microseconds() {
     let counts = sums.counts;
     assert_eq!((counts.outside, counts.nmi, counts.softirq), (0, 0, 0));
     assert_eq!((counts.irq, counts.thread), (477, 68));
-    // A second CPU adds to the sums. The longest gap is the maximum.
+    // A second CPU increases the sums, but the longest gap remains the maximum.
     let row = OSNOISE_TABLE.lines().last().unwrap();
     let two_cpus = osnoise(&format!(
         "{OSNOISE_TABLE}\n{}",
@@ -97,8 +98,8 @@ fn invalid_output_is_refused() {
     );
 }
 
-/// Computed by hand: gaps of 61 096, 69 724 and 14 472 ns. The first two contain an interrupt and
-/// two threads each, the last one an interrupt.
+/// Expected values computed by hand: gaps of 61 096, 69 724 and 14 472 ns. The first two contain an
+/// interrupt and two threads each, the last one an interrupt.
 #[test]
 fn gaps_are_attributed_to_the_events_inside_them() {
     let sum = attribution(OSNOISE_EVENTS).unwrap().unwrap();
@@ -194,8 +195,8 @@ fn a_tool_without_figures_has_a_reason() {
     assert_eq!(outcome(failed), PeerOutcome::Failed("why".to_owned()));
 }
 
-/// The count excludes functions inside interrupts, and the probe's own thread. It covers only the
-/// time when the probe measured.
+/// Functions inside interrupts and the probe's own thread are not counted. Neither are events that
+/// occur while the probe does not measure.
 #[test]
 fn an_audit_is_counted_as_osnoise_counts() {
     let mut header = Header::new(World::Lab, Level::Kernel, "0");

@@ -1,6 +1,6 @@
-//! Stalls of known time and length, and the program that they delay. Each runs in a separate
-//! process. The program reads the clock continuously, so it knows when it was delayed, regardless
-//! of the cause.
+//! Causes stalls of known time and length, and runs the program that they delay. Each runs in a
+//! separate process. The program reads the clock all the time, so it notices every delay, whatever
+//! the cause.
 
 use std::env;
 use std::error::Error;
@@ -16,17 +16,17 @@ use ticktax_probes::clock::now;
 
 use crate::{Outcome, machine};
 
-/// Hidden verb of this program for the process that makes the stalls.
+/// Hidden verb that makes this program cause the stalls.
 pub(crate) const INJECTOR: &str = "recorder-injector";
-/// Hidden verb of this program for the process that they delay.
+/// Hidden verb that makes this program the delayed one.
 pub(crate) const VICTIM: &str = "recorder-victim";
 
 /// Shortest and longest stall.
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
-/// Minimum time between two stalls, so that each is a separate incident.
+/// Minimum time between two stalls, so that each becomes a separate incident.
 const APART: Nanos = Nanos::from_secs(5);
 
-/// Minimum delay that the delayed program reports. It equals the trigger.
+/// Minimum delay that the delayed program reports, equal to the recorder's trigger.
 pub(super) const LONG: Nanos = Nanos::from_millis(5);
 
 /// Start and end of a stall, on `CLOCK_MONOTONIC`.
@@ -36,12 +36,13 @@ pub(super) struct Stall {
     pub(super) end: Nanos,
 }
 
-/// Number of stalls that fit into `length`, at most `most`.
+/// Number of stalls that fit into `length`, up to `most`.
 pub(super) fn count(length: Nanos, most: i64) -> i64 {
     (length.0 / (2 * APART.0)).clamp(1, most)
 }
 
-/// Start and length of each stall: one at a random time in each of `count` parts of `length`.
+/// Start and length of each stall. `length` is divided into `count` parts, with a stall at a random
+/// time in each.
 pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos)> {
     let mut random = SplitMix64::new(seed);
     let part = Nanos(length.0 / count.max(1));
@@ -54,8 +55,8 @@ pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos
         .collect()
 }
 
-/// A program that always wants the CPU, such as a game that renders or a server under load.
-/// Dropping it ends it.
+/// A program that always wants the CPU, like a game that renders or a server under load. Dropping
+/// this stops it.
 pub(super) struct Victim {
     running: Running,
     gaps: Option<thread::JoinHandle<Vec<Stall>>>,
@@ -86,7 +87,7 @@ impl Victim {
         self.running.pid()
     }
 
-    /// Ends the program. Returns all times of at least [`LONG`] in which it did not run.
+    /// Stops the program. Returns all periods of at least [`LONG`] in which it did not run.
     pub(super) fn gaps(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
         self.running.0.kill()?;
         let gaps = self.gaps.take().map(thread::JoinHandle::join);
@@ -105,11 +106,11 @@ impl Stall {
     }
 }
 
-/// A running child process of this executable. Dropping it ends it.
+/// A child process that runs this executable. Dropping it kills the process.
 pub(super) struct Running(Child);
 
 impl Running {
-    /// Starts the injector, which preempts everything that is not real-time.
+    /// Starts the injector, which preempts every thread that is not real-time.
     pub(super) fn injector(
         cpu: Cpu,
         (count, length, seed): (i64, Nanos, u64),
@@ -138,7 +139,7 @@ impl Running {
         Ok(self.0.try_wait()?.is_some())
     }
 
-    /// Waits for the end. Returns the stalls that it made.
+    /// Waits for the injector to exit. Returns the stalls that it caused.
     pub(super) fn stalls(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
         let status = self.0.wait()?;
         let mut said = String::new();
@@ -155,14 +156,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It might already have ended.
+        // Ignore errors: the process may already have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The delayed program: computes until it is killed or the benchmark has ended, and prints when it
-/// did not run.
+/// Main function of the delayed program: computes until it is killed or the benchmark has ended,
+/// and prints the periods in which it did not run.
 pub(crate) fn hold(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();
@@ -181,7 +182,7 @@ pub(crate) fn hold(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// The injector: makes the stalls and prints their times.
+/// Main function of the injector: causes the stalls and prints when they happened.
 pub(crate) fn inject(cpu: Cpu, (count, length, seed): (i64, Nanos, u64)) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();

@@ -29,7 +29,7 @@
 mod gaps;
 mod header;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use ticktax_model::hook::Hook;
@@ -37,6 +37,7 @@ use ticktax_model::recording::{Effect, Header, Level, Row};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
 
 use self::gaps::{Machine, Run};
+use crate::fast_map::FastMap;
 
 /// The program, thread or cgroup whose time is analysed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,10 +151,10 @@ pub struct Follow {
     /// The subject's processes, if it is given by process id or cgroup.
     pids: Option<BTreeSet<i32>>,
     meanings: Vec<Option<Meaning>>,
-    threads: HashMap<i32, Thread>,
+    threads: FastMap<i32, Thread>,
     /// Wake-ups of all threads, by thread id. A thread's first wake-up can arrive before its first
     /// run.
-    wakes: HashMap<i32, Vec<Nanos>>,
+    wakes: FastMap<i32, Vec<Nanos>>,
     machine: Machine,
     has_sums: bool,
     can_derive: bool,
@@ -190,8 +191,8 @@ impl Follow {
             subject,
             pids,
             meanings: Vec::new(),
-            threads: HashMap::new(),
-            wakes: HashMap::new(),
+            threads: FastMap::default(),
+            wakes: FastMap::default(),
             machine: Machine::new(header),
             has_sums: false,
             can_derive: header.coverage.attached.contains(&Hook::SchedWaking),

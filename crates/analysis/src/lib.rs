@@ -39,6 +39,7 @@ pub mod accounting;
 pub mod advice;
 mod auditor;
 pub mod beats;
+mod fast_map;
 mod figures;
 pub mod findings;
 mod follow;

@@ -100,6 +100,16 @@ impl Limits {
         self.runtime.unwrap_or(Nanos::from_millis(950))
     }
 
+    /// Time per period that threads can leave to others and still have used up their own.
+    fn most_left(&self) -> Nanos {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a share of a period of at most 5 s"
+        )]
+        let used = (self.granted().0 as f64 * USED_UP) as i64;
+        self.period - Nanos(used)
+    }
+
     /// Whether threads with these CPU times in a period have used up their time.
     fn used_up<'a>(&self, times: impl Iterator<Item = &'a Nanos>) -> bool {
         let time: Nanos = times.sum();
@@ -183,16 +193,32 @@ impl Line {
         }
     }
 
-    /// CPU time of each thread from `begin` to `end`, as far as runs are kept.
-    fn by_thread(&self, begin: Nanos, end: Nanos) -> BTreeMap<i32, Nanos> {
+    /// CPU time of each thread but `left_out` from `begin` to `end`, as far as runs are kept.
+    /// `None` if together they left the CPU for more than `most`. Most calls end so after a few
+    /// runs, because the search starts with the latest one.
+    fn by_thread(
+        &self,
+        (begin, end): (Nanos, Nanos),
+        left_out: &BTreeSet<i32>,
+        most: Nanos,
+    ) -> Option<BTreeMap<i32, Nanos>> {
         let mut by_thread = BTreeMap::new();
-        let first = self.long.partition_point(|run| run.end <= begin);
-        let runs = self.long.range(first..).chain(&self.now);
-        for run in runs.take_while(|run| run.start < end) {
-            let time = run.end.min(end) - run.start.max(begin);
-            *by_thread.entry(run.tid).or_default() += time.max(Nanos::ZERO);
+        let mut busy = Nanos::ZERO;
+        let later = self.long.partition_point(|run| run.start < end);
+        let now = self.now.iter().filter(|run| run.start < end);
+        let runs = now.chain(self.long.range(..later).rev());
+        for run in runs.take_while(|run| run.end > begin) {
+            if end - run.end - busy > most {
+                return None;
+            }
+            if !left_out.contains(&run.tid) {
+                let time = run.end.min(end) - run.start.max(begin);
+                let time = time.max(Nanos::ZERO);
+                *by_thread.entry(run.tid).or_default() += time;
+                busy += time;
+            }
         }
-        by_thread
+        Some(by_thread)
     }
 }
 
@@ -290,8 +316,10 @@ impl RealTime {
                 idled += piece.end - piece.start;
             }
         }
-        let mut ran = line.by_thread(end - self.limits.period, end);
-        ran.retain(|tid, _| !during.contains(tid));
+        let begin = end - self.limits.period;
+        let Some(ran) = line.by_thread((begin, end), &during, self.limits.most_left()) else {
+            return;
+        };
         let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
         // If only one thread ran after a wake-up, it may just have been impossible to preempt.
         let passed_over = !woken || idled >= SHORTEST || during.len() > 1;

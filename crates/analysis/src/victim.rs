@@ -29,7 +29,7 @@ mod times;
 mod wakers;
 mod worst;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::beats::BeatLine;
 use ticktax_model::glance::ProgramGlance;
@@ -48,6 +48,7 @@ pub(crate) use self::statement::{named, waker};
 use self::times::Times;
 use self::wakers::Wakers;
 use self::worst::{Candidate, Worst};
+use crate::fast_map::FastMap;
 use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
 use crate::pace::lateness::Outside;
@@ -64,19 +65,17 @@ pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 #[derive(Debug)]
 pub(crate) struct Victim {
     since: Nanos,
-    threads: HashMap<i32, Life>,
+    threads: FastMap<i32, Life>,
     /// Threads that ended, and whose id was given to a new thread.
     past_lives: Vec<Life>,
     /// Interruptions of the thread on each CPU, indexed by slot.
     cpus: Vec<Interruptions>,
     latency: LengthTally,
     migrations: u64,
-    /// Waiting time by the source that ran, and whether the wait ended on another CPU.
-    behind: BTreeMap<(SourceId, bool), Tally>,
-    /// The times of these waits.
-    behind_at: BTreeMap<(SourceId, bool), Times>,
+    /// Waits by the source that ran, and whether they ended on another CPU.
+    behind: FastMap<(SourceId, bool), WaitsBehind>,
     /// Waiting time by the source that ran, and the CPU that was waited for.
-    behind_on: BTreeMap<(SourceId, Cpu), Nanos>,
+    behind_on: FastMap<(SourceId, Cpu), Nanos>,
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
@@ -85,6 +84,13 @@ pub(crate) struct Victim {
     losses: Option<Losses>,
     /// `None` if the machine's settings are unknown, or if they never hold back real-time threads.
     real_time: Option<RealTime>,
+}
+
+/// The waits that one source caused.
+#[derive(Clone, Debug, Default)]
+struct WaitsBehind {
+    sum: Tally,
+    times: Times,
 }
 
 impl Victim {
@@ -98,14 +104,13 @@ impl Victim {
     pub(crate) fn new(since: Nanos) -> Self {
         Self {
             since,
-            threads: HashMap::new(),
+            threads: FastMap::default(),
             past_lives: Vec::new(),
             cpus: Vec::new(),
             latency: LengthTally::default(),
             migrations: 0,
-            behind: BTreeMap::new(),
-            behind_on: BTreeMap::new(),
-            behind_at: BTreeMap::new(),
+            behind: FastMap::default(),
+            behind_on: FastMap::default(),
             worst: Worst::default(),
             wakers: Wakers::default(),
             quota: Quota::default(),
@@ -137,11 +142,11 @@ impl Victim {
             }
         }
         let mut behind: BTreeMap<&str, Nanos> = BTreeMap::new();
-        for (&(id, _), tally) in &self.behind {
+        for (&(id, _), waits) in &self.behind {
             let source = sources.get(id);
             let thread = source.thread.as_ref();
             let name = thread.map_or(&*source.name, |thread| &*thread.program);
-            *behind.entry(name).or_default() += tally.time;
+            *behind.entry(name).or_default() += waits.sum.time;
         }
         let all = behind.into_iter();
         glance.behind = all.map(|(name, time)| (name.to_owned(), time)).collect();
@@ -176,8 +181,8 @@ impl Victim {
     /// CPU time of other threads while the victim waited behind them.
     pub(crate) fn ran_while_waiting(&self, sources: &SourceTable) -> Ran {
         let mut ran = Ran::default();
-        for (&(id, _), tally) in &self.behind {
-            ran.add(sources.get(id), tally.time);
+        for (&(id, _), waits) in &self.behind {
+            ran.add(sources.get(id), waits.sum.time);
         }
         ran
     }
@@ -439,9 +444,8 @@ impl Victim {
         for piece in pieces {
             let length = piece.end - piece.start;
             let behind = self.behind.entry((piece.source, moved)).or_default();
-            behind.add(length, length);
-            let times = self.behind_at.entry((piece.source, moved)).or_default();
-            times.add((piece.start, piece.end));
+            behind.sum.add(length, length);
+            behind.times.add((piece.start, piece.end));
             // If a wait was spent on two CPUs, both count.
             for cpu in on.into_iter().chain([span.cpu]) {
                 *self.behind_on.entry((piece.source, cpu)).or_default() += length;

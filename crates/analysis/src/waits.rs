@@ -26,7 +26,7 @@
 
 mod probe;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use ticktax_model::hook::Hook;
 use ticktax_model::machine::Machine;
@@ -35,6 +35,7 @@ use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::probe::{CpuTimes, Sessions};
+use crate::fast_map::FastMap;
 use crate::ledger::tally::Tally;
 use crate::real_time::{Limits, RealTime};
 use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
@@ -53,7 +54,7 @@ const BEHIND: usize = 4;
 /// Finds the waits in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    threads: HashMap<i32, Recent>,
+    threads: FastMap<i32, Recent>,
     /// Runs whose preceding wait is not resolved yet, in arrival order.
     runs: VecDeque<Run>,
     /// The latest end of a thread's row.

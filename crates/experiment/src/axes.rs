@@ -1,8 +1,8 @@
 //! Parameter grids over a scenario: the axes, and the setup at each point.
 //!
-//! An axis is written as a list, `hz=100,250,1000`, as a range with a step, `hz=100..1000/100`, or
-//! as a mixture of both. A range includes its end if a step reaches it. [`names`] lists the
-//! parameters that can be varied. Times have units, as in a scenario.
+//! An axis is a list of values (`hz=100,250,1000`), a range with a step (`hz=100..1000/100`), or a
+//! mix of both. A range includes its end if a step lands on it. [`names`] lists the parameters that
+//! can be varied. Times have units, as in a scenario.
 //!
 //! ```
 //! use ticktax_experiment::axes::{Axis, Grid};
@@ -45,7 +45,7 @@ use self::values::Item;
 use crate::vary::Vary;
 pub use ticktax_sim::settings::{Kind, Value};
 
-/// Maximum number of points of a grid.
+/// Maximum number of points in a grid.
 pub const MAX_POINTS: u64 = 1_000_000;
 
 /// An invalid axis or grid. The message names the axis and the invalid text.
@@ -58,12 +58,12 @@ pub struct AxisError {
     pub why: String,
 }
 
-/// A point of a grid that has no valid setup.
+/// Error for a grid point whose setup is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PointError(pub String);
 
-/// A parameter of a scenario, and the values it takes.
+/// A scenario parameter and the values it takes.
 #[derive(Clone, Debug)]
 pub struct Axis {
     name: String,
@@ -72,7 +72,6 @@ pub struct Axis {
     items: Vec<Item>,
 }
 
-/// Prints the axis as written.
 impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.text)
@@ -80,13 +79,13 @@ impl fmt::Display for Axis {
 }
 
 impl Axis {
-    /// Parses `name=values` for a scenario.
+    /// Parses `name=values`, an axis over `setup`.
     pub fn parse(text: &str, setup: &Setup) -> Result<Self, AxisError> {
         let vary = text.parse::<Vary>();
         Self::new(&vary.map_err(|why| error(text, why.to_string()))?, setup)
     }
 
-    /// Resolves an axis for a scenario.
+    /// Resolves the parameter that `vary` names in `setup`, and parses its values.
     pub fn new(vary: &Vary, setup: &Setup) -> Result<Self, AxisError> {
         let (name, values) = (vary.name(), vary.list());
         let field = Field::find(name, setup).map_err(|why| error(name, why))?;
@@ -108,19 +107,20 @@ impl Axis {
         Ok(axis)
     }
 
-    /// An axis of `count` seeds, at least one, starting with the scenario's seed.
+    /// Creates an axis of `count` consecutive seeds (at least one), starting with the seed of
+    /// `setup`.
     pub fn seeds(count: u32, setup: &Setup) -> Result<Self, AxisError> {
         let first = setup.seed;
         let last = first.saturating_add(u64::from(count.max(1)) - 1);
         Self::parse(&format!("seed={first}..{last}/1"), setup)
     }
 
-    /// The name as written.
+    /// The parameter's name, as written.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Kind of the values.
+    /// Kind of the parameter's values.
     pub fn kind(&self) -> Kind {
         self.field.kind()
     }
@@ -135,7 +135,7 @@ impl Axis {
         self.len() == 0
     }
 
-    /// The values in written order.
+    /// The values, in the order written.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.items.iter().flat_map(Item::values)
     }
@@ -143,8 +143,8 @@ impl Axis {
 
 /// All combinations of the values of several axes.
 ///
-/// Points are numbered from 0. The last axis changes fastest. The numbering depends on nothing
-/// else.
+/// Points are numbered from 0, and the last axis changes fastest. The number of a point depends
+/// only on the axes and their order.
 #[derive(Clone, Debug)]
 pub struct Grid {
     base: Setup,
@@ -154,7 +154,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Builds the grid. Without axes, its only point is the scenario itself.
+    /// Builds the grid. Without axes, its only point is `base`.
     pub fn new(base: Setup, axes: Vec<Axis>) -> Result<Self, AxisError> {
         for (place, axis) in axes.iter().enumerate() {
             for other in &axes[..place] {
@@ -208,7 +208,7 @@ impl Grid {
         &self.axes
     }
 
-    /// The value of each axis at a point. `point` must be below [`len`](Self::len).
+    /// The value that each axis has at `point`, which must be less than [`len`](Self::len).
     pub fn values(&self, point: usize) -> impl Iterator<Item = Value> + '_ {
         let mut span = self.len;
         self.values.iter().map(move |values| {
@@ -217,8 +217,8 @@ impl Grid {
         })
     }
 
-    /// The validated setup at a point. The number of CPUs and the policy are set first, because
-    /// other parameters depend on them. The order of the axes therefore does not matter.
+    /// The validated setup at `point`. The number of CPUs and the policy are set first, because
+    /// other parameters depend on them, so the order of the axes does not matter.
     pub fn setup(&self, point: usize) -> Result<Setup, PointError> {
         let mut setup = self.base.clone();
         let mut settings: Vec<(&Axis, Value)> = self.axes.iter().zip(self.values(point)).collect();

@@ -1,8 +1,7 @@
-//! Models of the published investigations: in the simulator, and for some cases on real kernels.
+//! Simulator models of published investigations. Some cases can also be run on real kernels.
 //!
-//! A case consists of the file `cases/NAME.toml` and a module here with the same name and a
-//! constant `CASE`. `build.rs` declares a module for each file of
-//! this folder.
+//! A case consists of the file `cases/NAME.toml` and a module in this directory with the same name,
+//! which defines a constant `CASE`. `build.rs` declares a module for each file here.
 
 use ticktax_model::case::{MeasuredRow, Remark};
 use ticktax_model::net::NetStatement;
@@ -18,68 +17,71 @@ list_cases!();
 
 /// A published investigation and its model.
 pub trait Case: Sync {
-    /// Text of the case file. It is the only copy of the published figures.
+    /// Contents of the case file, which is the only copy of the published figures.
     fn text(&self) -> &str;
 
-    /// Name of the case.
     fn name(&self) -> &str;
 
-    /// Runs the model with these constants. Returns the rows of the file that it can reproduce.
+    /// Runs the model with the constants in `values`. Returns the rows of `file` that it can
+    /// reproduce.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
 
-    /// Like [`model`](Self::model), from a shorter run that is accurate enough for fits and sweeps.
+    /// Like [`model`](Self::model), but shorter. Accurate enough for fits and sweeps.
     fn sample(&self, file: &CaseFile, values: &Values) -> Modelled {
         self.model(file, values)
     }
 
-    /// The machine's programs, if real threads can run them too.
+    /// The programs of the modelled machine, if real threads can run them too.
     fn programs(&self, _values: &Values) -> Vec<TaskSpec> {
         Vec::new()
     }
 
-    /// Remarks in addition to the rows.
+    /// Comments on the results, printed after the rows.
     fn remarks(&self, _file: &CaseFile, _values: &Values, _modelled: &Modelled) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// Accuracy of the model on rows that it was not fitted to, if this can be tested.
+    /// Accuracy of the model on rows that it was not fitted to, if there are enough rows for such a
+    /// test.
     fn hold_out(&self, _file: &CaseFile) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// Compares a measurement on this machine with the published figures, if the case has one.
+    /// Measures on this machine and compares with the published figures. `None` if the case has no
+    /// such measurement.
     fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
         None
     }
 
-    /// Rows that measured traffic adds to the tables, and a remark about it, or the reason why it
-    /// does not fit. `None` if the case is not about traffic.
+    /// Rows that a traffic measurement adds to the tables, with a remark about the measurement. An
+    /// error explains why it does not fit the case. `None` if the case is not about traffic.
     fn measured(&self, _: &NetStatement) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
         None
     }
 
-    /// How to run the case on real kernels, if it can.
+    /// How to run the case on real kernels, if that is possible.
     fn kernels(&self) -> Option<&'static dyn KernelCase> {
         None
     }
 
-    /// The parsed case file.
+    /// Parses the case file.
     fn file(&self) -> Result<CaseFile, CaseError> {
         CaseFile::parse(&format!("cases/{}.toml", self.name()), self.text())
     }
 }
 
-/// All cases.
+/// All published cases.
 pub fn all() -> impl Iterator<Item = &'static dyn Case> {
     CASES.iter().copied()
 }
 
-/// Finds a case by name.
+/// Finds the case called `name`.
 pub fn find(name: &str) -> Option<&'static dyn Case> {
     all().find(|case| case.name() == name)
 }
 
-/// Ticks per second that wake programs, given their total `wakeups` per second.
+/// Number of ticks per second that wake a program, if programs wake up `wakeups` times per second
+/// in total.
 pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
     idle_cost_vs_hz::counts(hz, wakeups).woken
 }
@@ -99,7 +101,7 @@ fn millis(ms: f64) -> ticktax_model::Nanos {
     ticktax_model::Nanos((ms * 1e6).round() as i64)
 }
 
-/// Parses the tick rate of a row, such as `1000` or `1000, …`.
+/// Parses the tick rate that a row's label starts with, such as `1000` or `1000, …`.
 fn rate(at: &str) -> Option<u64> {
     at.split(',').next()?.trim().parse().ok()
 }

@@ -1,11 +1,11 @@
-//! Compares two recordings of one machine, or of two: accounts, periodic sources, a program, the
+//! Compares two recordings, from one machine or two: accounts, periodic sources, a program and the
 //! tick.
 //!
-//! A recording is cut into blocks of equal length. The share of an account in a block is one
-//! observation. The interval of a difference of means is Welch's. The confidence level is corrected
-//! for all comparisons together (Bonferroni). Two recordings of an unchanged machine therefore show
-//! any change with a probability of at most [`FAMILY`]. JSON statements contain only totals, so
-//! they have no intervals.
+//! Each recording is cut into blocks of equal length. An account's share of CPU time in a block is
+//! one observation. The interval for a difference of means is Welch's, and the confidence level is
+//! corrected for all comparisons together (Bonferroni). Two recordings of an unchanged machine
+//! therefore show any change with a probability of at most [`FAMILY`]. JSON statements contain only
+//! totals, so their differences have no intervals.
 
 mod judge;
 mod load;
@@ -23,11 +23,11 @@ use judge::{Judge, beats, programs};
 pub use load::CompareError;
 use load::Side;
 
-/// Probability that any change reported as certain is only chance.
+/// Probability that at least one change reported as certain is due to chance.
 pub const FAMILY: f64 = 0.05;
 
-/// Compares two files. Each is a recording or a JSON statement. Searches periodic sources with
-/// `threads` threads.
+/// Compares two files, each a recording or a JSON statement. Uses `threads` threads to search for
+/// periodic sources.
 ///
 /// # Errors
 /// A file cannot be read, or contains nothing to compare.
@@ -91,7 +91,7 @@ fn about(side: &Side) -> ComparedRecording {
     }
 }
 
-/// Accounts of either side.
+/// The accounts that exist on at least one side.
 fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     let mut keys: Vec<(Class, String)> = a.sums.keys().chain(b.sums.keys()).cloned().collect();
     keys.sort();
@@ -118,7 +118,7 @@ fn account(judge: &Judge, a: &Side, b: &Side, class: Class, name: &str) -> Accou
     }
 }
 
-/// Changes of the watched program, if both sides have one.
+/// Compares the watched program, if both sides have one.
 fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
     use ChangeMeasure as M;
     let (Some(_), Some(_)) = (&a.statement.victim, &b.statement.victim) else {
@@ -147,7 +147,7 @@ fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
     measures
 }
 
-/// A figure without an interval, if either side has it.
+/// Compares a figure that has no interval, if at least one side has it.
 fn plain_change(
     measure: ChangeMeasure,
     first: Option<f64>,
@@ -179,7 +179,7 @@ fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
         .into_iter()
         .filter_map(|measure| plain_change(measure, value(measure, a), value(measure, b)))
         .collect();
-    // The tick bill has its own interval.
+    // The tick bill has its own interval, so no blocks are needed.
     let margin = |statement: &Statement| {
         let bill = statement.tick.as_ref()?;
         let cpus = bill.cpus.len().max(1) as f64;

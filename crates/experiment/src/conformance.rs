@@ -1,13 +1,13 @@
 //! Tests whether the simulator reproduces a paced loop measured in the lab: frames, waits and
 //! sampled CPU time.
 //!
-//! The model receives three facts that it cannot know: the real work per frame, the time that code
-//! takes between a timer and a frame ([`code`]), and the time that a hybrid loop spins before a
+//! The model is given three inputs that it cannot compute: the real work per frame, the time that
+//! code takes between a timer and a frame ([`code`]), and how long a hybrid loop spins before a
 //! frame. The loop measures the last one before it starts.
 //!
-//! The model does not receive the moment when the loop started. A loop whose period is a multiple
-//! of a fraction of the tick stays at a few phases of the tick, so its waits and samples depend on
-//! that moment. The model therefore runs from [`PHASES`] start phases and predicts ranges.
+//! The model is not told when the loop started. If a few periods add up to a whole number of ticks,
+//! the loop stays at a few phases of the tick, so its waits and samples depend on the start. The
+//! model therefore simulates [`PHASES`] start phases and predicts ranges.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
@@ -17,23 +17,23 @@ use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, Tic
 
 /// Number of start phases within a tick.
 pub const PHASES: i64 = 16;
-/// Tolerance for rates and sleeps, as a share.
+/// Tolerance for rates and sleeps, as a fraction.
 const SHARE: f64 = 0.01;
 /// Tolerance for the sampled share of a CPU, in percentage points.
 const POINTS: f64 = 0.5;
-/// The tolerances, for reports.
+/// All tolerances, for reports.
 pub const TOLERANCE: Tolerance = Tolerance {
     rate_share: SHARE,
     wait_period_share: SHARE,
     sampled_share: POINTS / 100.0,
 };
-/// Default timer slack of Linux tasks: a timer can fire this much late, together with others.
+/// Default timer slack of Linux tasks. A timer may fire this much late so that timers coalesce.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// Assumed times that code takes between a tick and the frame, if nothing shows the real one. In
-/// the lab's guests with high-resolution timers it takes 11 to 18 µs, or up to 30 µs on arm64.
+/// Code times between a tick and the frame to assume if the measurement does not show them. In the
+/// lab's guests with high-resolution timers, they are 11 to 18 µs, or up to 30 µs on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
-/// The properties of a kernel that affect a paced loop.
+/// Kernel properties that affect a paced loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Tick rate, in Hz.
@@ -45,7 +45,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Reads the properties from a machine's description. Returns `None` if one is missing.
+    /// Reads the properties from the description of a machine. Returns `None` if one is missing.
     pub fn of(machine: &Facts) -> Option<Self> {
         Some(Self {
             hz: machine.hz_configured?,
@@ -54,7 +54,6 @@ impl Kernel {
         })
     }
 
-    /// Length of a tick.
     fn tick(self) -> Nanos {
         Nanos(1_000_000_000 / i64::from(self.hz.max(1)))
     }
@@ -71,32 +70,31 @@ pub struct Loop {
     pub sleep: SleepMethod,
     /// Rule for when frames are due.
     pub rule: PaceRule,
-    /// Time before a frame when a [`SleepMethod::Hybrid`] loop starts to spin.
+    /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
-    /// Time from the end of a sleep's slack to the frame: code of the kernel and of the loop. Used
+    /// Time from the end of a sleep's slack to the frame, spent in kernel and loop code. Used only
     /// if timers expire between ticks.
     pub code: Nanos,
-    /// Length of the run. A short run has few samples, and they depend on the phase of its frames.
+    /// Length of the run. A short run has few samples, which depend on the phase of its frames.
     pub length: Nanos,
 }
 
-/// Figures of one run of a loop.
+/// Figures from one run of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Frames per second.
     pub rate: f64,
     /// Mean lateness of a frame, in ns.
     pub wait: f64,
-    /// Frame slots per second that had no frame in time.
+    /// Frame slots per second in which no frame started in time.
     pub overshot: f64,
-    /// Used share of a CPU, in %.
+    /// CPU share that the loop used, in %.
     pub used: f64,
-    /// Share of a CPU according to sampling at ticks, in %. `None` if the kernel does not report
-    /// it.
+    /// CPU share according to sampling at ticks, in %. `None` if the kernel does not report it.
     pub sampled: Option<f64>,
 }
 
-/// Smallest and largest value of a figure over all phases.
+/// Smallest and largest value of a figure over all start phases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     /// Minimum.
@@ -106,7 +104,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Range of all values.
+    /// The range of all `values`.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         Self {
             min: values.clone().fold(f64::INFINITY, f64::min),
@@ -114,34 +112,33 @@ impl Range {
         }
     }
 
-    /// Distance of a value from the range, or 0 inside it.
+    /// Distance from the range to `value`, or 0 if it lies inside.
     pub fn off(&self, value: f64) -> f64 {
         (self.min - value).max(value - self.max).max(0.0)
     }
 }
 
-/// Figures predicted by the model.
+/// The model's predictions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
     /// Frames per second.
     pub rate: Range,
     /// Mean lateness of a frame, in ns.
     pub wait: Range,
-    /// Frame slots per second without a frame in time.
+    /// Frame slots per second in which no frame started in time.
     pub overshot: Range,
-    /// Sampled share of a CPU, in %.
+    /// CPU share according to sampling at ticks, in %.
     pub sampled: Range,
 }
 
 /// Estimates the time from the end of a sleep's slack to the frame: the median wait minus the
 /// slack.
-///
-/// `rows` are the loops of one guest. Calls that take whole milliseconds show their rounding
-/// instead. For `poll` and `epoll`, the estimate therefore comes from `select`, which takes the
-/// same path through the kernel. It is zero if `select` is not among the loops.
+/// `rows` are all loops measured in the guest. Calls with a resolution of 1 ms show their rounding
+/// instead, so the estimate for `poll` and `epoll` comes from `select`, which takes the same path
+/// through the kernel. It is zero if `select` was not measured.
 ///
 /// These microseconds matter only for a loop with several periods close to a whole number of ticks.
-/// They then decide at which phases of the tick its frames stay.
+/// In that case, they decide at which phases of the tick its frames stay.
 pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     let alike = |other: &&PaceVariant| {
         let (other, row) = (other.spec, row.spec);
@@ -160,7 +157,7 @@ pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     })
 }
 
-/// Slack of a sleep of this kind. A timerfd has none (docs/reference/pace.md).
+/// Timer slack of this sleep method. A timerfd has none (docs/reference/pace.md).
 fn slack(sleep: SleepMethod) -> Nanos {
     if sleep.has_slack() {
         SLACK
@@ -169,7 +166,8 @@ fn slack(sleep: SleepMethod) -> Nanos {
     }
 }
 
-/// The measured loop and its figures, given all loops of its guest. `None` without frames.
+/// The loop that `row` measured, with its figures. `rows` are all loops measured in its guest.
+/// `None` without frame figures.
 pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
@@ -202,12 +200,12 @@ pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figure
     ))
 }
 
-/// Predicts a loop's figures on `kernel`. Returns `None` for a hybrid loop with an unknown margin.
+/// Predicts a loop's figures on `kernel`. Returns `None` for a hybrid loop whose margin is unknown.
 pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     let wait = wait(pace)?;
     let run =
         |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, (wait, code), phase));
-    // A wait that ends on a tick does not show how long the code after it takes.
+    // If waits end on ticks, they do not show how long the code after them takes.
     let codes = if kernel.high_resolution {
         vec![pace.code]
     } else {
@@ -223,7 +221,7 @@ pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     })
 }
 
-/// Figures that differ by more than their tolerance.
+/// Lists the figures that differ by more than their tolerance.
 pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Difference> {
     let mut all = Vec::new();
     if predicted.rate.off(measured.rate) > SHARE * measured.rate {
@@ -240,14 +238,14 @@ pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Ve
 }
 
 /// Whether the start phase matters more than the tolerance: the range of waits or of samples is
-/// wider than twice the tolerance.
+/// more than twice as wide.
 pub fn is_wide(pace: &Loop, predicted: &Predicted) -> bool {
     let width = |range: Range| range.max - range.min;
     width(predicted.wait) > 2.0 * SHARE * pace.period.0 as f64
         || width(predicted.sampled) > 2.0 * POINTS
 }
 
-/// A machine with one CPU and this kernel. Its first tick is at one of [`PHASES`].
+/// A machine with one CPU that runs `kernel`. `phase` (below [`PHASES`]) sets its first tick.
 pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     let mut machine = Machine::new(1, u64::from(kernel.hz), Policy::Fair);
     machine.phases = vec![Nanos(kernel.tick().0 * phase / PHASES)];
@@ -265,7 +263,6 @@ pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     machine
 }
 
-/// The step that waits for the next frame.
 fn wait(pace: &Loop) -> Option<Step> {
     let Some(call) = Call::of(pace.sleep) else {
         return Some(Step::Pace {
@@ -286,7 +283,8 @@ fn wait(pace: &Loop) -> Option<Step> {
     })
 }
 
-/// Runs the loop from one start phase. `wait` is its waiting step, and `code` is the time after it.
+/// Simulates the loop from one start phase. `wait` is the step that waits for the next frame, and
+/// `code` the time spent after it.
 fn simulate(kernel: Kernel, pace: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
     let mut machine = machine(kernel, phase);
     machine.slack = slack(pace.sleep);
@@ -319,7 +317,7 @@ fn simulate(kernel: Kernel, pace: &Loop, (wait, code): (Step, Nanos), phase: i64
     }
 }
 
-/// Frames per second between the first and the last frame.
+/// Mean frames per second, from the first frame to the last.
 fn rate(frames: &[Frame]) -> f64 {
     match (frames.first(), frames.last()) {
         (Some(first), Some(last)) if last.began > first.began => {
@@ -358,10 +356,10 @@ mod tests {
     fn high_resolution_timers_ignore_the_tick() {
         let made = predict(kernel(100, true), &LOOP).unwrap();
         assert!((made.rate.min - 1000.0 / 30.0).abs() < 1e-6);
-        // Timer slack.
+        // The timer slack is the only delay.
         assert!((made.wait.max - 50_000.0).abs() < 1.0, "{:?}", made.wait);
-        // A period is three ticks, so the phase is constant. One of them finds each frame of 1 ms,
-        // or none does.
+        // The period is three ticks, so the phase never changes: one tick in three hits each 1 ms
+        // frame, or none does.
         assert!(made.sampled.min.abs() < 1e-9);
         assert!(
             (made.sampled.max - 100.0 / 3.0).abs() < 0.2,
@@ -373,14 +371,14 @@ mod tests {
     #[test]
     fn low_resolution_sleeps_end_on_ticks_and_samples_miss_them() {
         let made = predict(kernel(100, false), &LOOP).unwrap();
-        // Up to a tick late, depending on the start phase.
+        // Frames are up to a tick late, depending on the start phase.
         assert!(
             made.wait.max < 10e6 && made.wait.max > 9e6,
             "{:?}",
             made.wait
         );
         assert!(made.sampled.max < 1e-9);
-        // A relative sleep of 30 ms after 1 ms of work takes 40 ms.
+        // A relative sleep of 30 ms after 1 ms of work ends 40 ms after the frame started.
         let fixed = Loop {
             rule: PaceRule::Fixed,
             ..LOOP
@@ -437,7 +435,7 @@ mod tests {
         let (stops, goes_on) = (at(false), at(true));
         assert!(stops.wait.max > 50e3, "{stops:?}");
         assert!(goes_on.wait.max < 10e3, "{goes_on:?}");
-        // A tick finds one of seven frames. A late frame starts with the tick and is not found.
+        // One frame in seven is hit by a tick. A late frame starts with the tick and is not hit.
         assert!(stops.sampled.min < 0.5, "{stops:?}");
         assert!(goes_on.sampled.min > 1.9, "{goes_on:?}");
     }
@@ -468,8 +466,8 @@ mod tests {
         let made = at_margin(9);
         assert!(made.wait.min < 1.0, "{:?}", made.wait);
         assert!((0.3e6..1e6).contains(&made.wait.max), "{:?}", made.wait);
-        // With a margin of a whole tick no frame is late. One tick in three finds the loop spinning
-        // or working.
+        // With a margin of a whole tick, no frame is late. One tick in three finds the loop
+        // spinning or working.
         let made = at_margin(10);
         assert!(made.wait.max < 1.0, "{:?}", made.wait);
         assert!((33.0..34.0).contains(&made.sampled.max), "{made:?}");

@@ -1,10 +1,10 @@
 //! Determines which effects a factorial design can estimate.
 //!
-//! Every combination of factor values is a cell. The effect of a value is a comparison of cells,
-//! and an interaction is another: the additional effect of a value together with a value of another
-//! factor. Cells with the same effective settings count as one cell. Some comparisons then vanish,
-//! and some equal a combination of others. This module does not know what the factors mean.
-//! Everything follows from which cells are the same.
+//! Every combination of factor values is a cell. The effect of a value compares cells. An
+//! interaction also compares cells: it is the additional effect of a value when combined with a
+//! value of another factor. Cells with the same effective settings count as one cell. Some
+//! comparisons then vanish, and some equal a combination of others. This module does not know what
+//! the factors mean. It only needs to know which cells are the same.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};
@@ -22,28 +22,29 @@ use ticktax_model::net_experiment::{Alias, AliasPart, DesignCheck, IdleFactor, T
 
 use crate::statistics::dependencies;
 
-/// All combinations of the factors' values.
+/// A design that covers every combination of the factors' values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Factorial {
     levels: Vec<usize>,
 }
 
-/// An estimable effect, and the weight of each cell in it.
+/// An estimable effect and how each cell is weighted in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// One term, or the two terms of an interaction.
+    /// One term for a main effect, two for an interaction.
     pub terms: Vec<Term>,
-    /// Weight of each cell.
+    /// Weight of each cell, in the order of [`Factorial::cells`].
     pub weights: Vec<f64>,
 }
 
 impl Factorial {
-    /// `levels` is the number of values of each factor.
+    /// Creates a design. `levels` is the number of values of each factor.
     pub fn new(levels: Vec<usize>) -> Self {
         Self { levels }
     }
 
-    /// Every combination, starting with all first values. The last factor changes fastest.
+    /// Every combination of value indices, starting with all zeros. The last factor changes
+    /// fastest.
     pub fn cells(&self) -> Vec<Vec<usize>> {
         self.levels.iter().fold(vec![Vec::new()], |cells, &levels| {
             let longer = cells.iter().flat_map(|cell| {
@@ -57,7 +58,7 @@ impl Factorial {
         })
     }
 
-    /// All main effects, then all two-factor interactions.
+    /// All main effects, followed by all two-factor interactions.
     pub fn effects(&self) -> Vec<Vec<Term>> {
         let terms_of = |factor: usize| {
             let values = 1..self.levels[factor];
@@ -78,11 +79,11 @@ impl Factorial {
         all
     }
 
-    /// Weight of each cell in an effect.
+    /// Weight of each cell in the effect of `terms`.
     ///
-    /// A main effect compares the cells with the value to those with the first value, averaged over
-    /// all other factors. An interaction is the first term's effect with the second term, minus the
-    /// effect without it.
+    /// A main effect compares the cells with the term's value to those with its factor's first
+    /// value, averaged over all other factors. An interaction is the first term's effect with the
+    /// second term, minus its effect without it.
     pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
         let is_of = |factor: usize| terms.iter().any(|term| term.factor == factor);
         let others = self.levels.iter().enumerate();
@@ -99,10 +100,10 @@ impl Factorial {
         self.cells().into_iter().map(weight).collect()
     }
 
-    /// Finds the estimable effects when some cells are the same.
+    /// Finds which effects can be estimated when some cells are the same.
     ///
     /// `same[i]` is the index of the first cell equal to cell `i`. Also returns the independent
-    /// comparisons. Equal cells share their weight in them.
+    /// comparisons, in which equal cells share their weight.
     pub fn check(&self, same: &[usize]) -> (DesignCheck, Vec<Comparison>) {
         let effects = self.effects();
         let cells = same.len();
@@ -146,7 +147,7 @@ impl Factorial {
         (check, comparisons)
     }
 
-    /// Factors that change nothing, always or while another factor has some value.
+    /// Lists the factors that have no effect, either always or while another factor has some value.
     fn idle(&self, same: &[usize]) -> Vec<IdleFactor> {
         let cells = self.cells();
         let is_idle = |factor: usize, while_at: Option<Term>| {
@@ -188,14 +189,14 @@ impl Factorial {
     }
 }
 
-/// For each item, the index of the first item with an equal `key`.
+/// For each item of `all`, the index of the first item with an equal `key`.
 pub fn same<T, K: PartialEq>(all: &[T], key: impl Fn(&T) -> K) -> Vec<usize> {
     let keys: Vec<K> = all.iter().map(key).collect();
     let first = |own| keys.iter().position(|key| key == own).unwrap_or_default();
     keys.iter().map(first).collect()
 }
 
-/// Adds the weights of equal cells to the first of them.
+/// Adds up the weights of equal cells. The first of them receives the sum.
 fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     let mut merged = vec![0.0; weights.len()];
     for (weight, &at) in weights.iter().zip(same) {
@@ -204,7 +205,7 @@ fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     merged
 }
 
-/// Distributes merged weights equally among equal cells.
+/// Spreads merged weights evenly over equal cells.
 fn share(merged: &[f64], same: &[usize]) -> Vec<f64> {
     let count = |at: usize| same.iter().filter(|&&first| first == at).count() as f64;
     same.iter().map(|&at| merged[at] / count(at)).collect()
@@ -232,7 +233,7 @@ mod tests {
         let (check, comparisons) = factorial.check(&same);
         assert!(check.is_whole() && check.idle.is_empty());
         assert_eq!(comparisons.len(), 5);
-        // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2). The average effects are known.
+        // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), so the average effects are known.
         let y = |cell: &[usize]| {
             let (a, b) = (cell[0] as f64, f64::from(u8::from(cell[1] == 2)));
             10.0 + 3.0 * a + 5.0 * b + 2.0 * a * b
@@ -250,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Models rfc1323: window scaling and timestamps take effect only while the first switch is on.
+    /// As in RFC 1323: window scaling and timestamps only take effect while the first switch is on.
     #[test]
     fn three_switches_with_four_distinct_cells_are_detected() {
         let factorial = Factorial::new(vec![2, 2, 2]);
@@ -303,7 +304,7 @@ mod tests {
         assert_eq!(check.idle, [idle]);
         assert_eq!(check.nothing, [main(1), interaction(0, 1)]);
         assert_eq!(comparisons.len(), 1);
-        // Both cells of each value count, because more runs reduce the noise.
+        // All cells count, even equal ones, because more runs reduce the noise.
         assert_eq!(comparisons[0].weights, [-0.5, -0.5, 0.5, 0.5]);
     }
 }

@@ -1,4 +1,4 @@
-//! The case file: published figures, derived figures, and the model's parameters and tolerances.
+//! Case files: published figures, derived figures, and the model's parameters and tolerances.
 //! `docs/reference/case.md` describes the format.
 
 mod check;
@@ -22,13 +22,13 @@ pub use formula::Derived;
 pub struct CaseFile {
     /// Name of the case: the file name without `.toml`.
     pub name: String,
-    /// Summary in one line.
+    /// One-line summary.
     pub title: String,
     /// Place and date of publication.
     pub source: String,
-    /// The mechanism, as far as the model explains it.
+    /// The mechanism that the model reproduces.
     pub mechanism: String,
-    /// The scenario that models the case, if it has no module.
+    /// The scenario that models the case. `None` if a module does.
     pub model: Option<ScenarioModel>,
     /// Constants of the model.
     #[serde(default)]
@@ -36,42 +36,42 @@ pub struct CaseFile {
     /// Published figures.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// Switches of a published experiment, and the effects that they enable.
+    /// Switches of a published experiment, and the effects they enable.
     pub design: Option<Design>,
     /// Published observations that the model does not reproduce, and the reasons.
     #[serde(default)]
     pub not_reproduced: Vec<Remark>,
-    /// Inconsistencies of the source.
+    /// Inconsistencies within the source.
     #[serde(default)]
     pub oddities: Vec<Remark>,
 }
 
-/// A model that is a simulator scenario.
+/// A simulator scenario used as a model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioModel {
-    /// Path of the scenario file, relative to the case's folder.
+    /// Path of the scenario file, relative to the case file's directory.
     pub scenario: String,
-    /// Parameter of the scenario that a row's `at` sets, named as in `sweep --vary`. Without it,
-    /// all rows use the same machine.
+    /// Scenario parameter that a row's `at` sets, named as in `sweep --vary`. Without it, all rows
+    /// share one setup.
     pub row: Option<String>,
 }
 
-/// A constant of a model: published, fitted, or assumed.
+/// A model constant: published, fitted or assumed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
-    /// The value. For a fitted constant, the result of the fit.
+    /// The value. For a fitted constant, this is the result of the last fit.
     pub value: f64,
     /// Unit of the value.
     #[serde(default)]
     pub unit: String,
-    /// The published text, for a published constant.
+    /// The published wording, for a published constant.
     pub quote: Option<String>,
-    /// Reason for the value, for an assumed constant.
+    /// Why this value was chosen, for an assumed constant.
     #[serde(default)]
     pub from: String,
-    /// Range of the search, for a fitted constant.
+    /// Range to search, for a fitted constant.
     pub fit: Option<[f64; 2]>,
     /// Number of values tried before the search narrows, from 2 to 1000.
     #[serde(default = "default_steps")]
@@ -82,10 +82,10 @@ pub struct Parameter {
     /// Alternative values for the sensitivity analysis.
     #[serde(default, rename = "try")]
     pub others: Vec<f64>,
-    /// Parameters that are fitted again for each alternative value.
+    /// Parameters to fit again for each alternative value.
     #[serde(default)]
     pub refit: Vec<String>,
-    /// Parameter of the scenario that it sets, named as in `sweep --vary`.
+    /// Scenario parameter that this constant sets, named as in `sweep --vary`.
     pub sets: Option<String>,
 }
 
@@ -93,29 +93,29 @@ fn default_steps() -> u32 {
     11
 }
 
-/// Rows of one quantity.
+/// Rows of one figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Series {
-    /// Name of the quantity.
+    /// Name of the figure.
     pub name: String,
     /// Unit of the values.
     pub unit: String,
-    /// Absolute tolerance of the model.
+    /// Absolute tolerance for the model.
     #[serde(default)]
     pub tolerance: f64,
-    /// Tolerance of the model as a share of the published value. The larger tolerance applies.
+    /// Tolerance for the model as a fraction of the published value. The larger tolerance applies.
     #[serde(default)]
     pub relative: f64,
-    /// Column of a sweep to compare, if the model is a scenario.
+    /// Column of the sweep's results to compare, if the model is a scenario.
     pub measure: Option<String>,
-    /// Factor applied to that column.
+    /// Factor to multiply the column by.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Whether the column is a count to be divided by the simulated seconds.
+    /// Whether the column is a count that must be divided by the simulated seconds.
     #[serde(default)]
     pub per_second: bool,
-    /// The rows.
+    /// The rows, in file order.
     pub rows: Vec<Published>,
 }
 
@@ -123,30 +123,30 @@ fn one() -> f64 {
     1.0
 }
 
-/// One row: published, derived, or only modelled.
+/// A row: published, derived, or filled in only by the model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Key of the row, such as a tick rate or a host. The model parses it.
+    /// Label of the row, such as a tick rate or a host. The model parses it.
     pub at: String,
-    /// The published text.
+    /// The published wording.
     pub quote: Option<String>,
     /// The published value.
     pub value: Option<f64>,
-    /// The published range. Any value within it counts as met.
+    /// The published range. Every value within it matches.
     pub range: Option<[f64; 2]>,
-    /// A value derived from published numbers. It takes precedence as the model's target.
+    /// A value derived from published numbers. If present, the model is judged by it.
     pub derived: Option<Derived>,
-    /// Tolerance of this row. It overrides that of the series.
+    /// Tolerance for this row, which overrides that of the series.
     pub tolerance: Option<f64>,
     /// Whether the row calibrates the model.
     #[serde(default)]
     pub fit: bool,
-    /// Reason, if the model is known to miss the row.
+    /// Why the model misses the row, if it is known to.
     pub fails: Option<String>,
 }
 
-/// An invalid case file.
+/// Error in a case file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {why}")]
 pub struct CaseError {
@@ -159,7 +159,7 @@ pub struct CaseError {
 }
 
 impl CaseFile {
-    /// Parses the text of `file`.
+    /// Parses `text`, the contents of `file`.
     pub fn parse(file: &str, text: &str) -> Result<Self, CaseError> {
         let case: Self = toml::from_str(text).map_err(|error| CaseError {
             file: file.to_owned(),
@@ -174,7 +174,7 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// A copy with only the `wanted` rows.
+    /// A copy with only the rows that `wanted` selects.
     #[must_use]
     pub fn with_rows(&self, wanted: impl Fn(&Published) -> bool) -> Self {
         let mut file = self.clone();
@@ -195,20 +195,20 @@ impl CaseFile {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Finds a row by series and place.
+    /// Finds a row by its series and label.
     pub fn row(&self, series: &str, at: &str) -> Option<&Published> {
         let rows = &self.series(series)?.rows;
         rows.iter().find(|row| row.at == at)
     }
 
-    /// All rows with their series.
+    /// All rows, each with its series.
     pub fn rows(&self) -> impl Iterator<Item = (&Series, &Published)> {
         self.series
             .iter()
             .flat_map(|series| series.rows.iter().map(move |row| (series, row)))
     }
 
-    /// Values of all parameters.
+    /// The values of all parameters.
     pub fn values(&self) -> Values {
         let values = self
             .parameters
@@ -218,12 +218,12 @@ impl CaseFile {
     }
 }
 
-/// Line number of a byte offset, from 1.
+/// Line number (from 1) of a byte offset.
 fn line_of(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).matches('\n').count() + 1
 }
 
-/// Replaces infinite ends by `None`.
+/// Replaces infinite ends with `None`.
 fn ends(range: [f64; 2]) -> Ends {
     range.map(|end| Some(end).filter(|end| end.is_finite()))
 }
@@ -244,7 +244,7 @@ impl Published {
         self.derived.as_ref().map(|derived| ends(derived.range()))
     }
 
-    /// The target of the model: the derived range, or else the published one.
+    /// The range that the model should hit: the derived one, or else the published one.
     pub fn target(&self) -> Option<[f64; 2]> {
         self.derived
             .as_ref()
@@ -252,12 +252,12 @@ impl Published {
             .or_else(|| self.published())
     }
 
-    /// Middle of the target.
+    /// Midpoint of the target range.
     pub fn middle(&self) -> Option<f64> {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
-    /// Error of a modelled figure. It is zero within the target range.
+    /// Distance from the target range to a modelled figure: zero inside, negative below.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))
@@ -265,7 +265,7 @@ impl Published {
 }
 
 impl Series {
-    /// Tolerance of the model in a row.
+    /// Tolerance for the model in `row`.
     pub fn allowed(&self, row: &Published) -> f64 {
         let series_tolerance = || {
             let middle = row.middle().filter(|middle| middle.is_finite());
@@ -276,7 +276,7 @@ impl Series {
     }
 }
 
-/// The constants of a model run.
+/// Constants for a model run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values(pub BTreeMap<String, f64>);
 
@@ -284,7 +284,7 @@ impl Values {
     /// Looks up a constant by name.
     ///
     /// # Panics
-    /// If the case file lacks it. A test runs every case.
+    /// If the case file lacks it. A test runs every case to catch this.
     pub fn get(&self, name: &str) -> f64 {
         match self.0.get(name) {
             Some(&value) => value,
@@ -292,7 +292,7 @@ impl Values {
         }
     }
 
-    /// A copy with one constant changed.
+    /// A copy in which constant `name` is `value`.
     #[must_use]
     pub fn with(&self, name: &str, value: f64) -> Self {
         let mut values = self.clone();

@@ -1,4 +1,4 @@
-//! Calibration: fits free constants of a case file to its calibration rows.
+//! Fits a case file's free constants to its calibration rows.
 
 use ticktax_model::case::FitOutcome;
 
@@ -11,14 +11,14 @@ use crate::judge::misfit;
 pub struct Fitted {
     /// All constants, including the fitted ones.
     pub values: Values,
-    /// Remaining error: see [`misfit`].
+    /// Remaining error. See [`misfit`].
     pub misfit: f64,
-    /// Number of model runs.
+    /// Number of model runs that the fit took.
     pub runs: u64,
 }
 
 impl Fitted {
-    /// Compares the fit with the values in the file, and tests the model on held-out rows.
+    /// Compares the fitted constants with those in `file`, and tests the model on held-out rows.
     pub fn outcome(&self, case: &dyn Case, file: &CaseFile) -> FitOutcome {
         let constants = file.constants().into_iter();
         let fitted = constants
@@ -36,14 +36,14 @@ impl Fitted {
     }
 }
 
-/// Number of refinement rounds. Each halves the search range.
+/// Number of refinement rounds. Each one halves the search range.
 const ROUNDS: u32 = 14;
 /// The fit stops after this many rounds without improvement.
 const PATIENCE: u32 = 4;
 
-/// Fits all constants that have a range in the file.
+/// Fits all constants that have a search range in the file.
 ///
-/// The search is deterministic. It tries every point of a grid over the ranges, then finer grids
+/// The search is deterministic. It tries every point of a grid over the ranges, then of finer grids
 /// around the best point. Returns `None` if the file has nothing to fit.
 pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     let wanted: Vec<FreeParameter<'_>> = file
@@ -90,8 +90,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
                 (middle + width).min(free.range[1]),
             ];
         }
-        // A model that counts whole ticks is flat around its best point, so there is nothing more
-        // to find.
+        // A model that counts whole ticks is flat around its best point, so further rounds would
+        // find nothing.
         let better = before - best.0 > 1e-6 * before.min(1.0);
         idle_rounds = if better { 0 } else { idle_rounds + 1 };
         if idle_rounds == PATIENCE {
@@ -105,7 +105,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
-/// Maximum number of model runs of [`fit`], given the number of first-round values per parameter.
+/// Maximum number of model runs that [`fit`] needs. `steps` is the number of first-round values for
+/// each parameter.
 pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
     let (mut first, mut later) = (1_u64, 1_u64);
     let mut is_any = false;
@@ -122,7 +123,7 @@ pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
     }
 }
 
-/// A parameter to fit.
+/// A parameter that the fit may change.
 struct FreeParameter<'a> {
     name: &'a str,
     range: [f64; 2],
@@ -140,7 +141,8 @@ impl<'a> FreeParameter<'a> {
         })
     }
 
-    /// `steps` values across a range. For integers, those in the range, or else the closest one.
+    /// `steps` evenly spaced values. For an integer parameter, up to `steps` integers from the
+    /// range, or the closest one if the range contains no integer.
     fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();
@@ -159,7 +161,7 @@ impl<'a> FreeParameter<'a> {
     }
 }
 
-/// Every combination of the values.
+/// Every combination of the axes' values.
 fn grid(axes: &[Vec<f64>]) -> Vec<Vec<f64>> {
     axes.iter().fold(vec![Vec::new()], |points, axis| {
         let longer = points.iter().flat_map(|point| {

@@ -8,20 +8,20 @@ use crate::cases::Case;
 use crate::file::{CaseFile, Published, Series, Values};
 use crate::sensitivity;
 
-/// Modelled figures, by series and row.
+/// Modelled figures by series name and row label.
 pub type Modelled = BTreeMap<(String, String), f64>;
 
-/// Comparison of a case.
+/// How a case's model compares with its file.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// All rows.
     pub lines: Vec<Line>,
-    /// Remarks of the model.
+    /// The model's remarks.
     pub remarks: Vec<Remark>,
 }
 
 impl Judgement {
-    /// Finds a row by series and place.
+    /// Finds a row by its series and label.
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
             .iter()
@@ -29,7 +29,7 @@ impl Judgement {
     }
 }
 
-/// Runs a case's model with the constants of its file and compares the results.
+/// Runs the model with the constants in `file` and compares the results.
 pub fn judge(case: &dyn Case, file: &CaseFile) -> Judgement {
     let values = file.values();
     let modelled = case.model(file, &values);
@@ -43,8 +43,8 @@ pub fn judge(case: &dyn Case, file: &CaseFile) -> Judgement {
     }
 }
 
-/// The complete report of a case: the comparison, the held-out predictions, and the sensitivity to
-/// constants.
+/// The complete report on a case: the comparison, the held-out predictions, and how sensitive the
+/// results are to the constants.
 pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
     let Judgement { mut lines, remarks } = judge(case, file);
     let sensitivity = sensitivity::sensitivity(case, file);
@@ -64,7 +64,7 @@ pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
     }
 }
 
-/// Combines the rows of a file with the modelled figures.
+/// Combines the rows of `file` with the modelled figures.
 pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     let line = |(series, row): (&Series, &Published)| {
         let key = (series.name.clone(), row.at.clone());
@@ -93,8 +93,8 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     file.rows().map(line).collect()
 }
 
-/// Sum of squared residuals of the calibration rows, each divided by its tolerance. Infinite if the
-/// model has no value for one of them.
+/// Sum of squares over the calibration rows, each the residual divided by the row's tolerance.
+/// Infinite if the model has no value for one of them.
 pub fn misfit(case: &dyn Case, file: &CaseFile, values: &Values) -> f64 {
     let modelled = case.sample(file, values);
     let miss = |(series, row): (&Series, &Published)| {

@@ -1,6 +1,6 @@
 //! Runs cases on real kernels and compares the results with published and modelled figures.
 //!
-//! These kernels and their clocks differ from those of the publications, so the figures can differ.
+//! These kernels and their clocks differ from the published ones, so the figures may differ too.
 //! The mechanism must agree: a case's claims about ticks and sleeps must hold on any kernel
 //! configured to tick and sleep that way.
 
@@ -15,33 +15,33 @@ use crate::file::CaseFile;
 use crate::judge::Modelled;
 use crate::replay::Replay;
 
-/// A run in a guest.
+/// A run in a guest: how it is booted, how long it takes, and what is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestJob {
     /// Kernel command line.
     pub cmdline: &'static str,
-    /// Duration on the guest's clock.
+    /// Duration, measured with the guest's clock.
     pub length: Nanos,
-    /// Whether the case's programs run. Otherwise the guest is idle.
+    /// Whether to run the case's programs. Otherwise the guest is idle.
     pub programs: bool,
-    /// Whether the guest's instructions are counted.
+    /// Whether to count the guest's instructions.
     pub counted: bool,
 }
 
-/// Result of a job on one kernel.
+/// Result of running a job on one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// Tick rate, in Hz.
     pub hz: u32,
-    /// The job.
+    /// The job that was run.
     pub job: GuestJob,
-    /// Figures of the guest's programs.
+    /// Figures measured by the guest's programs.
     pub replay: Replay,
-    /// Total instructions that the guest executed, if counted.
+    /// Total instructions that the guest executed, if they were counted.
     pub instructions: Option<u64>,
 }
 
-/// A case that can run on real kernels.
+/// A case that can be run on real kernels.
 pub trait KernelCase: Sync {
     /// The jobs to run on each kernel.
     fn jobs(&self) -> Vec<GuestJob>;
@@ -49,33 +49,33 @@ pub trait KernelCase: Sync {
     /// Published tick rates, in Hz.
     fn rates(&self, file: &CaseFile) -> Vec<u32>;
 
-    /// Reports the results. `clock` is the clock of the guests.
+    /// Reports the results. `clock` is the clock that the guests used.
     fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement;
 }
 
-/// Reasons why kernels cannot be compared with published figures.
+/// Reason why kernels cannot be compared with published figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelsError {
-    /// Two kernels have the same tick rate, and a case has one row per rate.
+    /// Two kernels have the same tick rate, but a case has only one row per rate.
     #[error(
         "two of the kernels tick at {0} Hz, but the case has one row per rate: give kernels \
         with different rates"
     )]
     SameRate(u32),
-    /// Neither the configuration nor the guest shows the tick rate.
+    /// Neither the kernel's configuration nor the guest shows the tick rate.
     #[error("cannot find the tick rate of {0} in its configuration or in the guest")]
     NoRate(String),
-    /// The guest's recording contains something else.
+    /// The guest's recording does not contain the case's programs.
     #[error("the guest's recording does not contain the case's programs")]
     NoReplay,
 }
 
 impl Trial {
-    /// Reads the result of a job on `kernel` from the recording's header. `hz` is the tick rate in
-    /// the kernel's configuration, used if the guest does not report one.
+    /// Reads the result of a job on `kernel` from the header of its recording. `hz` is the tick
+    /// rate from the kernel's configuration, used if the guest does not report one.
     ///
     /// # Errors
-    /// The tick rate is unknown, or the recording contains something else.
+    /// The tick rate is unknown, or the recording does not contain the case's programs.
     pub fn new(
         (kernel, hz): (&str, Option<u32>),
         job: GuestJob,
@@ -93,7 +93,7 @@ impl Trial {
     }
 }
 
-/// Rejects two kernels with the same tick rate.
+/// Checks that no two kernels have the same tick rate.
 ///
 /// # Errors
 /// [`KernelsError::SameRate`].
@@ -111,13 +111,13 @@ pub fn names() -> Vec<&'static str> {
     on_kernels.map(cases::Case::name).collect()
 }
 
-/// Tick rates of a series.
+/// Tick rates of the rows in a series.
 pub(crate) fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
     let rows = file.series(series).map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
 }
 
-/// The target range and the modelled figure of a row, given its tick rate.
+/// Looks up a row by its tick rate. Returns its target range and its modelled figure.
 pub(crate) fn published(
     file: &CaseFile,
     modelled: &Modelled,
@@ -139,7 +139,7 @@ pub(crate) fn modelled(file: &CaseFile) -> Modelled {
     case.map_or_else(Modelled::new, |case| case.model(file, &file.values()))
 }
 
-/// Kernel release, if it is the same for all trials.
+/// The kernel release, if all trials ran on the same one.
 pub(crate) fn release(trials: &[Trial]) -> Option<String> {
     let mut releases = trials.iter().map(|trial| &trial.replay.machine.kernel);
     let first = releases.next()?;

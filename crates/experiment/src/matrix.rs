@@ -1,5 +1,5 @@
-//! A matrix of kernels, boot parameters and frame loops: measured in the lab, predicted by the
-//! model, and published.
+//! A matrix of kernels, boot parameters and frame loops, with figures measured in the lab,
+//! predicted by the model, and published.
 
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{
@@ -11,10 +11,11 @@ use ticktax_model::pace::PaceVariant;
 use crate::cases;
 use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
 
-/// The case with the published rows.
+/// Name of the case that has the published rows.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// Converts one guest's document to table cells. Returns `None` if it contains no loops.
+/// Converts the document that one guest produced to table cells. Returns `None` if it contains no
+/// loops.
 pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelCell>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
@@ -27,7 +28,7 @@ pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<K
     Some(cells(kernel, cmdline, &machine, &rows))
 }
 
-/// Cells for the loops of one guest, booted with `cmdline`. Loops without frames are left out.
+/// Makes cells for the loops of a guest booted with `cmdline`. Skips loops without frames.
 fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -> Vec<KernelCell> {
     let facts = Kernel::of(machine);
     let measured = rows.iter();
@@ -35,7 +36,7 @@ fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -
     let cell = |(paced, figures): (Loop, Figures)| {
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
         let differs = predicted.as_ref().map(|predicted| {
-            // Cells without a prediction report no difference, but do not count as agreement.
+            // A cell without a prediction has no differences but does not count as agreeing.
             conformance::differences(&paced, &figures, predicted)
         });
         KernelCell {
@@ -54,8 +55,8 @@ fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -
     measured.map(cell).collect()
 }
 
-/// Combines all cells with the published figures of their tick rates. `verb` is the command run in
-/// each guest.
+/// Combines all cells with the figures published for their tick rates. `verb` is the command that
+/// ran in each guest.
 pub fn comparison(verb: String, clock: GuestClock, cells: Vec<KernelCell>) -> KernelComparison {
     KernelComparison {
         verb,
@@ -87,7 +88,7 @@ fn predicted_cell(paced: &Loop, predicted: &Predicted) -> PredictedCell {
     }
 }
 
-/// Figures that a game server's operators published for the same tick rates.
+/// Figures that a game server's operators published for the tick rates in `cells`.
 fn published(cells: &[KernelCell]) -> Vec<PublishedLoop> {
     let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return Vec::new();
@@ -119,7 +120,7 @@ mod tests {
 
     const PERIOD: Nanos = Nanos::from_millis(30);
 
-    /// A 30 ms loop with `rate` frames per second, each `late` ns late.
+    /// A 30 ms loop that runs `rate` frames per second, each `late` ns late.
     fn row(rate: f64, late: f64) -> PaceVariant {
         let mut stats = FrameStats::new(Terms {
             period: PERIOD,
@@ -180,7 +181,7 @@ mod tests {
         assert!(comparison(cells[..1].to_vec()).agrees());
         let compared = comparison(cells);
         assert!(!compared.agrees());
-        // The case has one row for this rate.
+        // There is one published row per tick rate.
         assert_eq!(compared.published.len(), 1);
         assert_eq!(
             (

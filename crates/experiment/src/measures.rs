@@ -1,13 +1,13 @@
-//! Figures of the watched program from a statement. Comparisons of recordings and trials share
-//! them.
+//! Extracts figures about the watched program from a statement. Used to compare recordings and
+//! trials.
 
 use ticktax_model::Nanos;
 use ticktax_model::changes::ChangeMeasure;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, VictimStatement};
 
-/// One figure of the watched program, observed for `wall`. Returns `None` without a program, or if
-/// the figure was not measured.
+/// A figure of the watched program, observed for `wall`. `None` without a watched program or if the
+/// figure was not measured.
 pub(crate) fn of_program(
     statement: &Statement,
     wall: Nanos,
@@ -33,17 +33,17 @@ pub(crate) fn of_program(
     }
 }
 
-/// Total time that the program's threads spent in a state.
+/// Total time that the program's threads spent in `state`.
 pub(crate) fn time(victim: &VictimStatement, state: ThreadState) -> Option<Nanos> {
     sum(victim, |other| other == state)
 }
 
-/// Share of a state in the time that the program needed the CPU.
+/// Time in `state` as a share of the time in which the program needed the CPU.
 pub(crate) fn share(victim: &VictimStatement, state: ThreadState) -> Option<f64> {
     Some(time(victim, state)?.share_of(sum(victim, ThreadState::is_wanted)?))
 }
 
-/// Total time in all states that `of` selects.
+/// Total time in all states for which `is_selected` returns true.
 pub(crate) fn sum(
     victim: &VictimStatement,
     is_selected: impl Fn(ThreadState) -> bool,

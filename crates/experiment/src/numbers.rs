@@ -17,13 +17,13 @@ use crate::trial::compare_lists;
 const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of values.
 const MAX_VALUES: usize = 1_000_000;
-/// Permitted magnitudes of nonzero values. Their ratios and squares stay finite.
+/// Permitted magnitudes of nonzero values, so that ratios and squares stay finite.
 const SIZES: RangeInclusive<f64> = 1e-100..=1e100;
 
-/// Reasons why two files cannot be compared as numbers.
+/// Reason why two files cannot be compared as numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum NumbersError {
-    /// A file cannot be read, or contains something else.
+    /// A file cannot be read, or its contents are invalid.
     #[error("cannot compare {file}: {why}")]
     File {
         /// The file.
@@ -31,7 +31,7 @@ pub enum NumbersError {
         /// Reason and remedy.
         why: String,
     },
-    /// A file contains several lists, and the user chose none of them.
+    /// A file contains several lists, and the user did not choose one.
     #[error("cannot compare {file}: {why}")]
     Choice {
         /// The file.
@@ -52,47 +52,46 @@ pub enum NumbersError {
     },
 }
 
-/// Options of a comparison.
+/// Options for a comparison of two lists.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// CSV column, by name or by number from 1. One entry for both files, or one for each.
+    /// CSV column, by name or by number (from 1): one entry for both files, or one for each.
     pub columns: Vec<String>,
-    /// Result of a hyperfine export, by command or by number from 1. One entry for both files, or
+    /// Result in a hyperfine export, by command or by number (from 1): one entry for both files, or
     /// one for each.
     pub results: Vec<String>,
-    /// The better direction, if the user named one.
+    /// Whether lower or higher values are better, if the user said so.
     pub better: Option<Better>,
-    /// Largest effect that counts as no difference, as a share of the first list's mean.
+    /// Largest effect that counts as no difference, as a fraction of the first list's mean.
     pub difference: f64,
 }
 
-/// Two files with lists of numbers.
+/// Two files that contain lists of numbers.
 #[derive(Debug)]
 pub struct NumberFiles {
     first: Source,
     second: Source,
 }
 
-/// One file of numbers.
 #[derive(Debug)]
 struct Source {
-    /// Name as typed.
+    /// Path as typed.
     file: String,
     content: Content,
 }
 
-/// Contents of a file.
+/// A file's contents, by format.
 #[derive(Debug)]
 enum Content {
     /// One number per line.
     Plain(String),
-    /// A table.
+    /// A CSV or TSV table.
     Table { text: String, delimiter: u8 },
-    /// Results of a hyperfine export.
+    /// The results in a hyperfine export.
     Hyperfine(serde_json::Value),
 }
 
-/// A parsed list.
+/// A list of numbers and its description.
 #[derive(Debug)]
 struct List {
     about: Numbers,
@@ -102,11 +101,11 @@ struct List {
 }
 
 impl NumberFiles {
-    /// Opens two files. Returns `None` if neither is a list of numbers. Reads each file only once,
-    /// so pipes work too.
+    /// Opens two files. Returns `None` if neither contains numbers. Each file is read only once, so
+    /// pipes work too.
     ///
     /// # Errors
-    /// Only one file is a list of numbers, or a file cannot be read.
+    /// Only one of the files contains numbers, or a file cannot be read.
     pub fn open(first: &Path, second: &Path) -> Result<Option<Self>, NumbersError> {
         let shown = |path: &Path| path.display().to_string();
         match (Source::open(first)?, Source::open(second)?) {
@@ -123,10 +122,10 @@ impl NumberFiles {
         }
     }
 
-    /// Compares the lists. `version` is the version of this program.
+    /// Compares the lists. `version` is ticktax's version.
     ///
     /// # Errors
-    /// A file contains no list, or several and none is chosen.
+    /// A file contains no list, or it contains several and the user did not choose one.
     pub fn compare(
         &self,
         question: &Question,
@@ -156,8 +155,8 @@ impl NumberFiles {
 }
 
 impl Source {
-    /// Opens a file. Returns `None` if its extension, first bytes or JSON contents show that it is
-    /// not a list of numbers.
+    /// Opens a file. Returns `None` if its extension, first bytes or JSON contents show that it
+    /// does not contain numbers.
     fn open(path: &Path) -> Result<Option<Self>, NumbersError> {
         let ending = path.extension().and_then(|extension| extension.to_str());
         let ending = ending.unwrap_or_default().to_ascii_lowercase();
@@ -178,8 +177,8 @@ impl Source {
         Ok(content.map(|content| Self { file, content }))
     }
 
-    /// The file's only list, or the chosen one. `side` is 0 for the first file and 1 for the
-    /// second.
+    /// Extracts the file's only list, or the one the user chose. `side` is 0 for the first file and
+    /// 1 for the second.
     fn list(&self, question: &Question, side: usize) -> Result<List, NumbersError> {
         let chosen = |all: &[String]| all.get(side).or(all.last()).cloned();
         let found = match &self.content {
@@ -229,7 +228,7 @@ impl Source {
     }
 }
 
-/// Contents of one list, from any format.
+/// A list as found in a file of any format.
 #[derive(Debug)]
 struct Found {
     values: Vec<f64>,
@@ -240,7 +239,7 @@ struct Found {
 }
 
 impl Found {
-    /// Numbers without metadata.
+    /// A list without metadata other than a name.
     fn plain(values: Vec<f64>, name: Option<String>) -> Self {
         Self {
             values,
@@ -252,7 +251,7 @@ impl Found {
     }
 }
 
-/// Reasons why a file has no usable list.
+/// Why a file has no usable list.
 #[derive(Debug)]
 enum Problem {
     /// The contents are not a list.
@@ -261,7 +260,7 @@ enum Problem {
     Choice(String),
 }
 
-/// Reads a text file. Returns `None` for a recording, recognized by its first bytes.
+/// Reads a text file. Returns `None` for a recording, which is recognized by its first bytes.
 fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     let file_error = |why: String| NumbersError::File {
         file: path.display().to_string(),
@@ -283,7 +282,7 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     Ok(Some(text))
 }
 
-/// Parses a number. Errors name the line.
+/// Parses a number. Errors name its line.
 fn number(text: &str, line: u64) -> Result<f64, Problem> {
     let found: Option<f64> = text.parse().ok();
     let why = match found {
@@ -295,7 +294,7 @@ fn number(text: &str, line: u64) -> Result<f64, Problem> {
     Err(Problem::Content(format!("line {line}: `{shown}` {why}")))
 }
 
-/// The first `most` characters, without control characters, for a one-line error.
+/// The first `most` characters of `text`, without control characters, for a one-line error message.
 fn excerpt(text: &str, most: usize) -> String {
     let shown = text.chars().take(most);
     shown
@@ -309,7 +308,7 @@ fn excerpt(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Index of the chosen name, or of the chosen number from 1.
+/// Finds the index of `chosen`, which is a name or a number counted from 1.
 fn place(chosen: &str, names: &[String]) -> Option<usize> {
     let by_name = names.iter().position(|name| name == chosen);
     by_name.or_else(|| {

@@ -1,7 +1,7 @@
-//! User-defined cases. The case file names a simulator scenario as its model.
+//! User-defined cases, whose case file names a simulator scenario as its model.
 //!
-//! The place of a row and the parameters of the case set anything that `sweep --vary` can set. A
-//! series is compared with a column of the sweep's results. `docs/reference/case.md` has an
+//! The labels of rows and the parameters of the case can set anything that `sweep --vary` can set.
+//! Each series is compared with a column of the sweep's results. `docs/reference/case.md` has an
 //! example.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ mod effort;
 
 pub use effort::Asked;
 
-/// A case modelled by a scenario.
+/// A user's case, modelled by a scenario.
 #[derive(Debug)]
 pub struct OwnCase {
     /// Path as typed.
@@ -33,17 +33,17 @@ pub struct OwnCase {
     setup: Setup,
 }
 
-/// A problem with a user's case, in one line that names the file and the location.
+/// Error in a user's case: one line that names the file and the location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OwnCaseError(String);
 
 impl OwnCase {
-    /// Loads the case at `path` and its scenario. Checks that every row can run with the file's
-    /// constants.
+    /// Loads the case at `path` and its scenario. Checks that every row can be simulated with the
+    /// file's constants.
     ///
     /// # Errors
-    /// A file is unreadable or invalid, or the case uses something that the scenario lacks.
+    /// A file is unreadable or invalid, or the case refers to something that the scenario lacks.
     pub fn open(path: &Path) -> Result<Self, OwnCaseError> {
         let shown = path.display().to_string();
         let text = text::read(path, "case").map_err(OwnCaseError)?;
@@ -55,7 +55,7 @@ impl OwnCase {
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
-        // A case from elsewhere could name a pipe, which blocks, or a device.
+        // A case file from someone else could name a device, or a pipe, which would block.
         if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
             let place = place.display();
             return Err(OwnCaseError(format!(
@@ -81,7 +81,7 @@ impl OwnCase {
         OwnCaseError(format!("{}: {why}", self.shown))
     }
 
-    /// Reports uses of anything that the scenario lacks.
+    /// Rejects a case that refers to something the scenario lacks.
     fn check(&self) -> Result<(), String> {
         let columns = columns(&self.setup);
         for series in &self.file.series {
@@ -124,8 +124,8 @@ impl OwnCase {
         Ok(())
     }
 
-    /// Checks every alternative value in one row. The page would have no rows if the scenario
-    /// rejected one.
+    /// Checks the fit bounds and the alternative values in one row. If the scenario rejected one,
+    /// the sensitivity analysis would have no rows.
     fn check_values(&self, at: &str, values: &Values) -> Result<(), String> {
         for (name, parameter) in self
             .file
@@ -143,7 +143,7 @@ impl OwnCase {
         Ok(())
     }
 
-    /// The setup of the scenario for a row.
+    /// The scenario's setup for the row labelled `at`.
     fn point(&self, at: &str, values: &Values) -> Result<Setup, String> {
         let row = self
             .file
@@ -162,13 +162,13 @@ impl OwnCase {
         grid.setup(0).map_err(|why| why.to_string())
     }
 
-    /// The axis that sets a parameter to a value. Durations need a unit.
+    /// An axis that sets parameter `name` to `value`. Durations need a unit.
     fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, String> {
         let parse = |text: &str| {
             let axis = Axis::parse(&format!("{name}={text}"), &self.setup);
             axis.map_err(|why| why.to_string())
         };
-        // The value does not matter here. Only a duration accepts `1ns`.
+        // Only a duration accepts `1ns`. The value itself does not matter.
         let is_time = parse("1ns").is_ok_and(|axis| axis.kind() == Kind::Duration);
         if !is_time {
             return parse(&value.to_string());
@@ -180,7 +180,7 @@ impl OwnCase {
         parse(&format!("{}ns", (value * scale.0 as f64).round()))
     }
 
-    /// Simulates a row. Returns numbers by sweep column.
+    /// Simulates the row labelled `at`. Returns its figures by sweep column.
     fn simulate(&self, at: &str, values: &Values) -> Option<BTreeMap<String, f64>> {
         let setup = self.point(at, values).ok()?;
         let report = run(&setup).ok()?;
@@ -273,12 +273,12 @@ mod tests {
         let case = open(CASE, SCENARIO).unwrap();
         let file = case.file().unwrap();
         let fitted = fit(&case, &file).unwrap();
-        // 5 ms of work, then a 20 ms sleep that ends on a 10 ms tick: 30 ms per frame.
+        // 5 ms of work and a 20 ms sleep that ends on a 10 ms tick make 30 ms per frame.
         assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
         let statement = statement(&case, &file);
         let frames = statement.lines.iter().find(|line| line.series == "frames");
         assert_eq!(frames.unwrap().met(), Some(true), "{statement:#?}");
-        // With 4 ms, the share is 13.3 %, unlike the published one.
+        // The file's 4 ms give a share of 13.3 %, which does not match the published one.
         assert_eq!(statement.lines[0].met(), Some(false));
         assert_eq!(statement.sensitivity[0].points.len(), 3);
     }

@@ -1,7 +1,7 @@
-//! Runs a scenario's programs on real threads: the same steps as in the simulator, with the same
+//! Runs a scenario's programs on real threads, with the same steps as in the simulator and the same
 //! random draws from the same seed.
 //!
-//! This module only decides which step follows and how long it sleeps or works. The kernel
+//! This module only decides which step comes next and how long it sleeps or works. The kernel
 //! determines everything else.
 
 mod threads;
@@ -15,36 +15,37 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// The platform of a replay thread.
+/// The platform on which a replay thread reads the clock, sleeps and works.
 pub trait Performer {
-    /// Present time, from an arbitrary origin.
+    /// Current time, from an arbitrary origin.
     fn now(&mut self) -> Nanos;
 
-    /// Sleeps once for `time`.
+    /// Makes one call that sleeps for `time`.
     ///
     /// # Errors
-    /// The reason, if the kernel refuses.
+    /// If the kernel refuses, the reason.
     fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String>;
 
-    /// Works for this much CPU time.
+    /// Uses `time` of CPU time.
     fn work(&mut self, time: Nanos);
 }
 
-/// Results of all threads, and of the kernel's counters.
+/// Results of all threads, with the kernel's counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// The machine.
+    /// The machine that ran the threads.
     pub machine: Machine,
     /// Elapsed time.
     pub elapsed: Nanos,
-    /// Time that tick sampling counted as busy, over all CPUs (`/proc/stat`).
+    /// CPU time that tick sampling counted as busy, summed over all CPUs (`/proc/stat`).
     pub sampled: Nanos,
-    /// One entry per task.
+    /// Results of each task.
     pub tasks: Vec<ReplayedTask>,
 }
 
 impl Replay {
-    /// Reads the results from a recording's header. Returns `None` if it is not from a replay.
+    /// Reads the results from a recording's header. Returns `None` if the recording is not of a
+    /// replay.
     pub fn of(header: &Header) -> Option<Self> {
         let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
         let [before, after]: [Nanos; 2] = [busy(&header.before), busy(&header.after)];
@@ -57,18 +58,18 @@ impl Replay {
     }
 }
 
-/// A step that threads cannot perform, because only the simulated machine supports it.
+/// The program has a step that threads cannot perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotReplay {
-    /// Index of the step.
+    /// The step at this index exists only in the simulator.
     #[error("only the simulator can run step {0} of the program")]
     Step(usize),
 }
 
-/// Checks that a thread can perform this program.
+/// Checks that a thread can perform the program of `task`.
 ///
 /// # Errors
-/// The first unsupported step.
+/// The first step that only the simulator supports.
 pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
     let can = |step: &Step| {
         matches!(
@@ -84,12 +85,12 @@ pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
     unsupported.map_or(Ok(()), |place| Err(CannotReplay::Step(place)))
 }
 
-/// Performs `task`, number `place` of its setup, until `length` has passed.
+/// Performs `task` until `length` has passed. `place` is its index in the setup.
 ///
-/// The caller must fill in the CPU time ([`ReplayedTask::ran`]).
+/// The caller must fill in the CPU time used ([`ReplayedTask::ran`]).
 ///
 /// # Errors
-/// The program has an unsupported step, or the kernel refuses to sleep.
+/// The program has a step that only the simulator supports, or the kernel refuses to sleep.
 pub fn replay(
     task: &TaskSpec,
     place: usize,
@@ -99,7 +100,7 @@ pub fn replay(
 ) -> Result<ReplayedTask, String> {
     check(task).map_err(|error| error.to_string())?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
-    // The simulator uses the same stream for this task.
+    // The simulator draws from the same stream for this task.
     let mut chance = Stream::new(seed, 2 * number);
     let begin = performer.now();
     let mut notes = ReplayedTask::default();
@@ -154,7 +155,7 @@ mod tests {
 
     use super::{CannotReplay, Performer, check, replay};
 
-    /// A machine where only sleep and work take time.
+    /// A machine without overhead: time passes only while the thread sleeps or works.
     #[derive(Default)]
     struct Ideal(Nanos);
 
@@ -177,7 +178,7 @@ mod tests {
         Nanos::from_millis(ms)
     }
 
-    /// A game server's loop on a machine that is sometimes too slow.
+    /// A game server's loop that sometimes takes longer than its period.
     fn server() -> TaskSpec {
         let step = Step::Every {
             period: Nanos(33_333_333),
@@ -192,7 +193,7 @@ mod tests {
         TaskSpec::new("server", vec![Step::Frame, step, rest, work])
     }
 
-    /// On a machine without overhead, the simulator and the thread do the same.
+    /// On a machine without overhead, the thread must do exactly what the simulator does.
     #[test]
     fn a_thread_does_what_the_simulator_does() {
         let length = Nanos::from_secs(60);

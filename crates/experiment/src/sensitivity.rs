@@ -1,4 +1,4 @@
-//! Computes how a case's rows depend on its free parameters.
+//! Computes how much the results of a case depend on its free parameters.
 
 use ticktax_model::case::{Line, Remark, Sensitivity, SensitivityPoint};
 
@@ -7,12 +7,12 @@ use crate::file::{CaseFile, Design, Parameter};
 use crate::fit::fit;
 use crate::judge::lines;
 
-/// Fewer values cannot show a dependence.
+/// Minimum number of values tried. Fewer cannot show whether a row depends on the parameter.
 const MIN_POINTS: usize = 3;
 
-/// Varies each parameter that has alternative values in the file, one at a time.
+/// Varies one parameter at a time: each one that has alternative values in the file.
 pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
-    // Rows without a target are left out, because no outcome can change.
+    // A row without a target can neither match nor fail, so it is skipped.
     let rows = file.with_rows(|row| row.target().is_some());
     let swept = file
         .parameters
@@ -78,7 +78,7 @@ fn vary(case: &dyn Case, file: &CaseFile, name: &str, varied: &Parameter) -> Sen
     }
 }
 
-/// Marks the rows that only a single value meets.
+/// Marks the rows that match for only one of the values tried.
 pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
     if sensitivity.points.len() < MIN_POINTS {
         return;
@@ -99,7 +99,7 @@ pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
     }
 }
 
-/// Summarizes which effects a design can distinguish.
+/// Summarizes which effects an experiment with this design can distinguish.
 pub(crate) fn design_remark(design: &Design) -> Remark {
     let cells = design.cells();
     let name = |effects: &[&str]| {

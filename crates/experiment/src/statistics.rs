@@ -30,13 +30,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// All ways to choose `k` of `n` items as bit sets. `n` is at most 20.
+/// All ways to choose `k` of `n` items (at most 20), as bit sets.
 pub fn choices(n: usize, k: usize) -> impl Iterator<Item = u32> {
     let all = 1_u32 << n.min(20);
     (0..all).filter(move |bits| bits.count_ones() as usize == k)
 }
 
-/// Least-squares line through points. Returns its value at 0 and its slope.
+/// Fits a least-squares line to the points. Returns its value at 0 and its slope.
 pub fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let xs: Vec<f64> = points.iter().map(|point| point.0).collect();
     let ys: Vec<f64> = points.iter().map(|point| point.1).collect();

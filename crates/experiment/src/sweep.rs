@@ -1,8 +1,8 @@
-//! Sweeps: run a scenario at every point of a grid, on all CPUs, and write one table.
+//! Sweeps run a scenario at every point of a grid, using all CPUs, and write one table.
 //!
-//! Finished points go to a journal next to the results immediately, so a killed sweep can resume.
-//! When all points are done, the table is written in point order. It is identical, byte for byte,
-//! for any number of threads and interruptions.
+//! Each finished point is written to a journal next to the results at once, so a killed sweep can
+//! be resumed. When all points are done, the table is written in point order. It is the same, byte
+//! for byte, regardless of threads and interruptions.
 
 mod journal;
 pub(crate) mod outcome;
@@ -20,7 +20,7 @@ pub use self::plan::{Plan, PlanError};
 pub use self::results::{Ran, statement};
 pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 
-/// Reasons why a sweep cannot start or continue, in one line.
+/// Reason why a sweep cannot start or continue. Displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
     /// Another process is writing the same results.
@@ -37,7 +37,7 @@ pub enum SweepError {
     Other {
         /// The results file or the journal.
         path: PathBuf,
-        /// The mismatch.
+        /// How it differs from this sweep.
         what: String,
     },
     /// The journal cannot be written or read. Its contents are kept.
@@ -75,7 +75,7 @@ pub enum SweepError {
     Table(#[from] TableError),
 }
 
-/// Path of the journal: `NAME.journal`, next to the results.
+/// Path of the journal: the results file's path with `.journal` appended.
 fn journal_of(results: &Path) -> PathBuf {
     let mut name = results.as_os_str().to_owned();
     name.push(".journal");

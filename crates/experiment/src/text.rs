@@ -1,26 +1,26 @@
-//! Reads files that people write (cases and scenarios), and ticktax documents.
+//! Reads files written by people (cases and scenarios), and ticktax documents.
 
 use std::path::Path;
 
 use ticktax_store::disk::read_input;
 
-/// Maximum size of a file that people write, in MiB.
+/// Maximum size of a file written by a person, in MiB.
 pub const MAX_MIB: u32 = 1;
-/// Maximum size of a ticktax document as JSON, in MiB.
+/// Maximum size of a ticktax document in JSON, in MiB.
 const MAX_DOCUMENT_MIB: u32 = 64;
 
-/// Reads a JSON document that ticktax wrote.
+/// Reads a JSON document written by ticktax.
 ///
 /// # Errors
-/// The reason: the file is unreadable or longer than 64 MiB.
+/// The reason: the file is unreadable, or longer than 64 MiB.
 pub fn read_document(path: &Path) -> Result<Vec<u8>, String> {
     read_input(path, MAX_DOCUMENT_MIB)
 }
 
-/// Reads a text file. `what` names its type in errors: `case` or `scenario`.
+/// Reads a text file. `what` is its type in error messages: `case` or `scenario`.
 ///
 /// # Errors
-/// One line that names the file: it is unreadable, longer than 1 MiB, or not UTF-8.
+/// One line that names the file and the reason: it is unreadable, longer than 1 MiB, or not UTF-8.
 pub fn read(path: &Path, what: &str) -> Result<String, String> {
     let text = read_input(path, MAX_MIB)
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned()));

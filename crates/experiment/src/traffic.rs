@@ -1,8 +1,7 @@
-//! Factorial experiments with network traffic: their factors, the figures of their runs, and the
-//! verdicts.
+//! Factorial experiments with network traffic: factors, measured figures, and verdicts.
 //!
-//! This module sends nothing. The caller sends traffic with the setup of each cell and passes the
-//! figures to [`judge`].
+//! This module sends no traffic. The caller sends it with each cell's setup and passes the figures
+//! to [`judge`].
 
 mod costs;
 mod effects;
@@ -11,11 +10,11 @@ mod factors;
 pub use effects::{Judged, MeasuredRun, RunFigures, blocks_to_resolve, judge, needed, spread};
 pub use factors::{FACTORS, Factor, Factors, Setup, delay, loss, rate};
 
-/// Maximum number of runs of an experiment. With pauses of one second they take about an hour.
+/// Maximum number of runs in an experiment, which take about an hour with pauses of one second.
 pub const MOST_RUNS: u64 = 3_000;
 
-/// Maximum number of cells of an experiment.
+/// Maximum number of cells in an experiment.
 pub const MOST_CELLS: usize = 256;
 
-/// Number of blocks of a pilot. Only their spread is used.
+/// Number of blocks in a pilot, which is only used to estimate the spread.
 pub const PILOT_BLOCKS: u64 = 3;

@@ -1,8 +1,8 @@
-//! Trials: A/B tests with interleaved arms.
+//! Trials are A/B tests with interleaved arms.
 //!
 //! This module plans the order of runs, predicts the smallest detectable effect, and judges the
 //! results. Everything outside [`run`] is a pure function of numbers. The benchmark
-//! `trial_benchmark` measures the rate of false verdicts.
+//! `trial_benchmark` measures how often the verdicts are false.
 
 mod blocks;
 mod checks;
@@ -20,9 +20,9 @@ pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};
 pub use plan::{Slot, plan};
 
-/// Maximum probability that any comparison of a document reports a difference that is only chance.
+/// Maximum probability that a document reports at least one difference that is only chance.
 pub const FALSE_VERDICTS: f64 = 0.05;
-/// Probability of finding an effect of the detectable size.
+/// Probability of finding an effect that has the detectable size.
 pub const POWER: f64 = 0.8;
-/// Largest effect that counts as no difference by default, as a share.
+/// Default for the largest effect that counts as no difference, as a fraction.
 pub const DIFFERENCE: f64 = 0.05;

@@ -1,4 +1,4 @@
-//! Parses `NAME=LIST`, the notation for varied parameters.
+//! Parses `NAME=LIST`, the notation for a parameter and the values to try.
 //!
 //! ```
 //! use ticktax_experiment::vary::Vary;
@@ -18,35 +18,35 @@ use std::str::FromStr;
 
 pub use loops::LoopVariants;
 
-/// A name and its list of values.
+/// A parameter's name and its list of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
     name: String,
     list: String,
 }
 
-/// An invalid [`Vary`] or list of values, in one line.
+/// Error in a [`Vary`] or its values. Displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VaryError(String);
 
 impl Vary {
-    /// Name of the parameter.
+    /// The parameter's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The values as typed.
+    /// The list of values, as typed.
     pub fn list(&self) -> &str {
         &self.list
     }
 
-    /// An error about the values, prefixed with the name.
+    /// Creates an error about the values, prefixed with the parameter's name.
     pub fn error(&self, why: &dyn Display) -> VaryError {
         VaryError(format!("{}: {why}", self.name))
     }
 
-    /// Parses the values, separated by commas.
+    /// Parses the comma-separated values.
     ///
     /// # Errors
     /// A value is invalid or repeated.
@@ -69,7 +69,7 @@ impl Vary {
     /// Parses the values into `list`.
     ///
     /// # Errors
-    /// Those of [`Vary::values`]. `list` already has values.
+    /// Same as for [`Vary::values`]. Also fails if `list` already has values.
     pub fn fill<T>(&self, list: &mut Vec<T>) -> Result<(), VaryError>
     where
         T: FromStr + PartialEq,
@@ -103,7 +103,6 @@ impl FromStr for Vary {
     }
 }
 
-/// Prints the notation that was parsed.
 impl Display for Vary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.list)

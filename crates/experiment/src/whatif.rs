@@ -1,9 +1,11 @@
-//! Predictions under other settings: runs the work of a recording, or a scenario, in the model.
+//! Predicts the effect of other settings by running a recording's work, or a scenario, in the
+//! model.
 //!
-//! Each setting is run several times. For a recording, each run resamples the work in blocks, so
-//! that correlated work stays together. For a scenario, each run uses another seed. The interval of
-//! a figure uses only the order of these runs. One more run lies between the k-th smallest and the
-//! k-th largest of n runs with probability (n + 1 - 2k)/(n + 1), for any distribution.
+//! Each setting is simulated several times. For a recording, each run resamples the work in blocks,
+//! so that correlated work stays together. For a scenario, each run uses a different seed. The
+//! interval of a figure depends only on the order of these runs. For any distribution, another run
+//! lies between the k-th smallest and the k-th largest of n runs with probability (n + 1 - 2k)/(n +
+//! 1).
 
 mod calibrate;
 mod draw;
@@ -27,13 +29,13 @@ pub use judge::rows;
 pub use load::{Load, LoadError, Loaded, load};
 pub use machine::machine;
 
-/// Target coverage of an interval.
+/// Target coverage of the intervals.
 pub const COVERAGE: f64 = 0.95;
 
-/// Number of runs whose minimum and maximum cover one more run with [`COVERAGE`].
+/// Number of runs whose minimum and maximum cover another run with probability [`COVERAGE`].
 pub const RUNS: u32 = 39;
 
-/// Reasons why a prediction fails.
+/// Reason why a prediction fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// An axis is invalid.
@@ -42,7 +44,7 @@ pub enum WhatIfError {
     /// The settings are inconsistent.
     #[error(transparent)]
     Point(#[from] PointError),
-    /// Another pacing was requested, but the program has no frames.
+    /// The user asked for another pacing, but the program has no frames.
     #[error("cannot change the rate, rule or sleep: {0}")]
     Pacing(&'static str),
     /// The work does not form a valid machine.
@@ -50,20 +52,20 @@ pub enum WhatIfError {
     Setup(#[from] SetupError),
 }
 
-/// Changes to the pacing of a recorded program.
+/// Changes to a recorded program's pacing. `None` keeps the recorded value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pacing {
     /// Frames per second.
     pub rate: Option<f64>,
     /// Rule for when frames are due.
     pub rule: Option<PaceRule>,
-    /// Sleep method. The model considers only its resolution and whether it spins.
+    /// Sleep method. Only its resolution and whether it spins affect the model.
     pub sleep: Option<SleepMethod>,
 }
 
 impl Pacing {
-    /// All combinations of these values. An empty list keeps the recorded value. Returns nothing if
-    /// all lists are empty.
+    /// All combinations of the given values. An empty list keeps the recorded value. Returns
+    /// nothing if all lists are empty.
     pub fn combinations(rates: &[f64], rules: &[PaceRule], sleeps: &[SleepMethod]) -> Vec<Self> {
         fn or_none<T: Copy>(list: &[T]) -> Vec<Option<T>> {
             match list {
@@ -83,7 +85,7 @@ impl Pacing {
         all
     }
 
-    /// The settings as `NAME=VALUE` words.
+    /// The changes as `NAME=VALUE` words.
     fn words(&self) -> Vec<String> {
         let rate = self.rate.map(|rate| format!("rate={rate}"));
         let rule = self.rule.map(|rule| format!("rule={rule}"));
@@ -92,42 +94,42 @@ impl Pacing {
     }
 }
 
-/// A prediction to make.
+/// A prediction to compute.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Parameters of the machine and its load. All combinations are run.
+    /// Parameters of the machine and its load to vary. All combinations are run.
     pub vary: Vec<Vary>,
-    /// Pacings. Each is combined with every point of `vary`.
+    /// Pacings to try, each combined with every point of `vary`.
     pub pacings: Vec<Pacing>,
-    /// Number of runs per setting, at least 1.
+    /// Number of runs per setting (at least 1).
     pub runs: u32,
-    /// Seed of the first run. It increases by one with each run.
+    /// Seed of the first run. Each further run increments it.
     pub seed: u64,
-    /// Length of a run. `None` means the length of the recording or the scenario.
+    /// Length of each run, or `None` for the length of the recording or scenario.
     pub length: Option<Nanos>,
-    /// Whether to predict other settings even if the [control](Control) failed.
+    /// Whether to predict other settings even if the [control](Control) fails.
     pub force: bool,
 }
 
 /// Result of a plan.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// All rows.
+    /// The document with all rows.
     pub statement: PredictionStatement,
-    /// Setup of the first run of the last setting, and its observed task.
+    /// Setup of the last setting's first run, and the task it observes.
     pub last: (Setup, Option<TaskId>),
 }
 
-/// A setting: a pacing, and a point of the grid. `None` is the file's own setup.
+/// A setting to run: a pacing and a grid point. `None` is the file's own setup.
 type Place = (Pacing, Option<usize>);
 
 impl Plan {
-    /// Predicts each setting. The file's own setting comes first. If it fails as a
+    /// Predicts every setting, starting with the file's own. If that one fails as a
     /// [control](Control), the others are skipped. `progress` receives the number of finished runs
     /// and the total.
     ///
     /// # Errors
-    /// An axis, a combination of settings or the work is invalid. Errors are found before any run,
+    /// An axis, a combination of settings or the work is invalid. Errors are found before any run
     /// if possible.
     pub fn predict(
         &self,
@@ -184,7 +186,7 @@ impl Plan {
         })
     }
 
-    /// The settings to run. Validates every point before any run.
+    /// Lists the settings to run. Validates every grid point first.
     fn places(&self, grid: &Grid) -> Result<Vec<Place>, PointError> {
         for point in 0..grid.len() {
             grid.setup(point)?;
@@ -199,7 +201,7 @@ impl Plan {
             pacings => pacings,
         };
         for pacing in pacings {
-            // Points without any change equal the file's own setting, which is already listed.
+            // A point without changes equals the file's own setting, which is already listed.
             let differs =
                 |point: &usize| *pacing != own || grid.setup(*point).as_ref() != Ok(grid.base());
             let points = (0..grid.len()).filter(differs);
@@ -234,7 +236,6 @@ impl Plan {
     }
 }
 
-/// The work of a plan, resampled for each run.
 struct Work<'a> {
     plan: &'a Plan,
     loaded: &'a Loaded,
@@ -242,7 +243,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The base setup of run `number` with this pacing, as recorded or as written.
+    /// The base setup for run `number` with this pacing: resampled from the recording, or as the
+    /// scenario defines it.
     fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
         let seed = self.plan.seed.wrapping_add(u64::from(number));
         match &self.loaded.load {
@@ -256,8 +258,8 @@ impl Work<'_> {
         }
     }
 
-    /// Figures of all runs of a setting, and the setup of its first run. `report_done` receives the
-    /// number of finished runs.
+    /// Runs a setting `plan.runs` times. Returns the figures of each run, and the setup of the
+    /// first one. `report_done` receives the number of finished runs.
     fn runs(
         &self,
         place: &Place,
@@ -279,7 +281,7 @@ impl Work<'_> {
         Ok((runs, first))
     }
 
-    /// The setup of run `number` of a setting.
+    /// The setup for run `number` of a setting.
     fn setup(
         &self,
         number: u32,
@@ -292,7 +294,7 @@ impl Work<'_> {
             None => base,
         };
         if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
-            // Calibrated per setting, because the settings determine how late its sleeps end.
+            // Calibrate for each setting, because the settings determine how late sleeps end.
             calibrate::calibrate(&mut setup, task)?;
         }
         Ok((setup, task))
@@ -302,7 +304,7 @@ impl Work<'_> {
 /// A setup and its observed task.
 type Drawn = (Setup, Option<TaskId>);
 
-/// A setting as `NAME=VALUE` words.
+/// Formats a setting as `NAME=VALUE` words.
 fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
     let mut words = pacing.words();
     if let Some(point) = point {
@@ -312,7 +314,7 @@ fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
     words
 }
 
-/// The observed task of a scenario: the named task, or the first one with frames.
+/// The task to observe in a scenario: the one called `name`, or else the first one with frames.
 pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
     let place = setup.tasks.iter().position(|task| match name {
         Some(name) => task.name == name,
@@ -323,7 +325,7 @@ pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
         .map(TaskId)
 }
 
-/// Medians and intervals over several runs.
+/// Computes the median and the interval of each figure over several runs.
 fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
     Measure::ALL
         .into_iter()
@@ -334,7 +336,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
                 .filter(|figure| figure.measure == measure)
                 .map(|figure| figure.value)
                 .collect();
-            // A figure that only some runs have would be biased.
+            // If only some runs have the figure, its median would be biased.
             if values.len() < runs.len() || values.is_empty() {
                 return None;
             }
@@ -369,7 +371,7 @@ fn cut(runs: usize) -> usize {
     max.max(1) - 1
 }
 
-/// Probability that one more run lies within an interval from `runs` runs.
+/// Probability that another run lies within the interval computed from `runs` runs.
 pub fn coverage(runs: u32) -> f64 {
     let n = f64::from(runs.max(1));
     let kept = 1.0 + cut(runs as usize) as f64;

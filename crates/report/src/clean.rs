@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use ticktax_model::hidden::is_hidden;
 
-/// Appends a character. A hidden one is named instead: `⟨U+001B⟩`.
+/// Appends `c` to `out`. A hidden character is written as its code point: `⟨U+001B⟩`.
 pub(crate) fn name_hidden(out: &mut String, c: char) {
     if is_hidden(c) {
         // Writing to a `String` cannot fail.
@@ -17,7 +17,7 @@ pub(crate) fn name_hidden(out: &mut String, c: char) {
     }
 }
 
-/// Replaces each hidden character by U+FFFD.
+/// Replaces each hidden character with U+FFFD.
 pub fn clean(text: &str) -> String {
     let shown = |c: char| {
         if is_hidden(c) {
@@ -29,8 +29,8 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The same for several lines. Colour codes stay: only pages contain them, because names are
-/// cleaned before they are put on a page.
+/// Like [`clean`], but keeps line breaks and colour codes. The colour codes are the page's own:
+/// names are cleaned before they are put on a page.
 pub fn clean_page(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -48,7 +48,7 @@ pub fn clean_page(text: &str) -> String {
     out
 }
 
-/// The length of the colour code at the start of the text: `ESC [`, digits and `;`, `m`.
+/// Length in bytes of the colour code at the start of `text`: `ESC [`, digits and `;`, `m`.
 fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| c != ';' && !c.is_ascii_digit())?;

@@ -14,18 +14,18 @@ pub(crate) trait DocumentSink: Sync {
     /// The format's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// A description for the help.
+    /// A description of the format for the help.
     fn about(&self) -> &'static str;
 
-    /// Whether the format can represent documents of this kind.
+    /// Whether the format can represent documents of `kind`.
     fn takes(&self, kind: DocumentKind) -> bool;
 
-    /// Renders the whole document. It ends with a line break. `style` only affects formats that
-    /// people read.
+    /// Renders the whole document, ending with a line break. Only formats meant for people use
+    /// `style`.
     fn write(&self, document: &Document, style: &TextStyle) -> String;
 }
 
-/// All formats. The first one takes every document.
+/// All formats. The first one supports every kind of document.
 const SINKS: &[&dyn DocumentSink] = &[&Text, &Json, &OpenMetrics];
 
 /// An output format of documents.
@@ -33,7 +33,7 @@ const SINKS: &[&dyn DocumentSink] = &[&Text, &Json, &OpenMetrics];
 pub struct Format(&'static dyn DocumentSink);
 
 impl Format {
-    /// The formats that can represent documents of this kind.
+    /// The formats that can represent documents of `kind`.
     pub fn all(kind: DocumentKind) -> impl Iterator<Item = Self> {
         let sinks = SINKS.iter().copied();
         sinks.filter(move |sink| sink.takes(kind)).map(Self)
@@ -50,7 +50,7 @@ impl Format {
         self.0.name()
     }
 
-    /// A description for the help.
+    /// A description of the format for the help.
     pub fn about(self) -> &'static str {
         self.0.about()
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for Format {
     }
 }
 
-/// Renders a document. The result is empty if the format cannot represent the document.
+/// Renders a document, or returns an empty string if the format cannot represent it.
 pub fn render(document: &Document, format: Format, style: &TextStyle) -> String {
     if format.0.takes(document.kind()) {
         format.0.write(document, style)
@@ -95,7 +95,7 @@ mod tests {
 
     const HEAD: &str = "| document | printed by | formats |\n|---|---|---|\n";
 
-    /// A row for each document.
+    /// The documentation's table of formats, with a row for each kind of document.
     fn table() -> String {
         let mut table = HEAD.to_owned();
         for &kind in DocumentKind::ALL {

@@ -31,7 +31,7 @@ impl DocumentSink for Json {
     }
 }
 
-/// A document, preceded by the fields that all documents have.
+/// The fields that all documents have, followed by those of one document.
 #[derive(Serialize)]
 struct Envelope<'a> {
     document: &'static str,
@@ -40,9 +40,9 @@ struct Envelope<'a> {
     content: &'a Document,
 }
 
-/// Renders a document as indented JSON. It ends with a line break.
+/// Renders a document as indented JSON, ending with a line break.
 ///
-/// Non-finite numbers become `null`. Only a clock's frequency could be one.
+/// Non-finite numbers become `null`. Only a clock's frequency could be non-finite.
 pub fn json(document: &Document) -> String {
     let envelope = Envelope {
         document: document.kind().name(),
@@ -55,7 +55,7 @@ pub fn json(document: &Document) -> String {
     escape_in_json(&json)
 }
 
-/// The JSON Schema (draft 2020-12) of the documents of this kind, as [`json()`] writes them.
+/// The JSON Schema (draft 2020-12) of documents of `kind`, as written by [`json()`].
 pub fn schema(kind: DocumentKind) -> Value {
     let mut schema = kind.content_schema().to_value();
     let common = [

@@ -1,12 +1,12 @@
-//! Output of [`Document`](ticktax_model::document::Document)s: text and HTML for people, JSON and
-//! metrics for programs, and traces of rows.
+//! Renders [`Document`](ticktax_model::document::Document)s: as text and HTML for people, as JSON
+//! and metrics for programs, and as traces built from a recording's rows.
 //!
-//! Every number shown is in the document, or is a sum, share or rate of its numbers. This crate
-//! neither prints nor reads its environment. The caller chooses the page width and colours, and
-//! gets a `String`, or names a writer.
+//! Every number shown is either in the document or a sum, share or rate of numbers in it. This
+//! crate neither prints anything nor reads its environment: the caller chooses the page width and
+//! colours, and gets a `String` or passes a writer.
 //!
-//! Each document format is a module and a line in [`format`](Format). [`HtmlPage`] and [`Perfetto`]
-//! also receive rows.
+//! Each document format has a module and an entry in the list behind [`Format`]. [`HtmlPage`] and
+//! [`Perfetto`] also take the recording's rows.
 #![forbid(unsafe_code)]
 
 mod clean;

@@ -4,11 +4,11 @@ use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
 
-/// A limitation in words: the missing information, and the reason. Both are clauses without a full
+/// A limitation in words: the missing information and the reason. Both are clauses without a full
 /// stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
-    /// The missing information: an account, an event, a CPU.
+    /// The missing information, such as an account, an event or a CPU.
     pub what: String,
     /// The reason, and the remedy if there is one.
     pub why: String,
@@ -79,10 +79,10 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
     LimitationWords { what, why }
 }
 
-/// The reason of a variant that its function does not handle. A test finds these.
+/// The reason given for a variant that its function does not handle. A test finds such variants.
 const UNWORDED: &str = "this version has no description for it";
 
-/// The clauses of [`LimitationWords`]: the thing not seen, and the reason.
+/// The two clauses of [`LimitationWords`]: the missing information and the reason.
 type Words = Option<(String, String)>;
 
 #[expect(
@@ -93,7 +93,7 @@ fn clauses(what: impl Into<String>, why: impl Into<String>) -> Words {
     Some((what.into(), why.into()))
 }
 
-/// Formats a count with the singular or plural noun.
+/// Formats a count with its noun: `one` is the singular and `more` the plural.
 fn several(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
@@ -195,7 +195,7 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// A program whose run time `ran` was traced except for `missing`.
+/// Words for a program that ran for `ran`. The trace lacks `missing` of that time.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     clauses(
         format!("{missing} of the {ran} that {who} ran, according to the scheduler"),
@@ -204,7 +204,7 @@ fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     )
 }
 
-/// Events lost between the kernel and the recording.
+/// Limitations from events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::ThreadsNotFollowed { threads } => clauses(
@@ -345,7 +345,7 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// Limitations of recordings that only keep sums.
+/// Limitations of recordings that keep only sums.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::SourcesFolded { intervals } => clauses(

@@ -1,8 +1,8 @@
 //! A statement as OpenMetrics text (<https://openmetrics.io>), for Prometheus and compatible tools.
 //!
 //! Times are in seconds. Totals count from the start of the recording, so each statement is a
-//! separate series. Its start, `ticktax_began_timestamp_seconds`, distinguishes it from the
-//! previous one.
+//! separate series. The recording's start, `ticktax_began_timestamp_seconds`, distinguishes it from
+//! the previous one.
 
 mod families;
 mod incidents;
@@ -70,7 +70,7 @@ impl DocumentSink for OpenMetrics {
     }
 }
 
-/// Writes the recorded machine and the start of the recording.
+/// Adds the recorded machine and the start of the recording.
 fn about(all: &mut Families, statement: &Statement) {
     let world = serde_word(&statement.world);
     let level = serde_word(&statement.level);
@@ -93,7 +93,7 @@ fn about(all: &mut Families, statement: &Statement) {
     .value(&[], statement.began_unix as f64);
 }
 
-/// The CPU time of each CPU.
+/// Adds each CPU's time.
 fn cpus(all: &mut Families, statement: &Statement) {
     let family = all.counter(
         "recorded_seconds",
@@ -122,7 +122,7 @@ fn cpus(all: &mut Families, statement: &Statement) {
     .value(&[], f64::from(u8::from(statement.balance.balances())));
 }
 
-/// Every account, summed over all CPUs.
+/// Adds every account, summed over all CPUs.
 fn accounts(all: &mut Families, accounts: &[Account]) {
     let labels = |account: &Account| {
         vec![
@@ -151,7 +151,6 @@ fn accounts(all: &mut Families, accounts: &[Account]) {
     }
 }
 
-/// The gaps of a probe.
 fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     let probe = serde_word(&gaps.probe);
     all.counter("probe_watched_seconds", "Time that the probes watched.")
@@ -193,7 +192,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     }
 }
 
-/// The parts of the gaps' time, by explanation.
+/// Splits gap time by how it is explained.
 fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     [
         ("named", gaps.named),
@@ -203,7 +202,7 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     ]
 }
 
-/// Programs throttled by a quota, and pressure stalls.
+/// Adds the programs throttled by a quota, and pressure stalls.
 fn throttled(all: &mut Families, statement: &Statement) {
     let family = all.counter(
         "throttled_seconds",
@@ -231,7 +230,6 @@ fn throttled(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// The watched program.
 fn victim_of(all: &mut Families, victim: &VictimStatement) {
     let Some(times) = &victim.threads else {
         return;
@@ -263,7 +261,7 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
     }
 }
 
-/// The culprits that kept the program from running.
+/// Adds the culprits that kept the program from running.
 fn interferers(all: &mut Families, times: &ThreadTimes, with: &dyn Fn(&[Label]) -> Vec<Label>) {
     let lists: [(&str, &str, &[Interferer]); 2] = [
         (
@@ -286,7 +284,6 @@ fn interferers(all: &mut Families, times: &ThreadTimes, with: &dyn Fn(&[Label]) 
     }
 }
 
-/// The periodic sources.
 fn beats_of(all: &mut Families, beats: &[BeatLine]) {
     let labels = |beat: &BeatLine| {
         vec![
@@ -315,7 +312,7 @@ fn beats_of(all: &mut Families, beats: &[BeatLine]) {
     }
 }
 
-/// The cost of the tick.
+/// Adds the cost of the timer tick.
 fn ticks(all: &mut Families, bill: &TickBill) {
     if let Some(hz) = bill.hz_configured {
         all.gauge(
@@ -348,7 +345,7 @@ fn ticks(all: &mut Families, bill: &TickBill) {
     }
 }
 
-/// The kernel's own counters next to the traced time.
+/// Adds the kernel's own counters next to the traced times.
 fn accounting(all: &mut Families, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
@@ -365,12 +362,12 @@ fn accounting(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// Limitations, lost events, findings and the cost of observing.
+/// Adds limitations, lost events, findings and the cost of observing.
 fn quality(all: &mut Families, statement: &Statement) {
     all.gauge("limitations", "How many things could not be seen.")
         .value(&[], statement.coverage.limitations.len() as f64);
     let family = all.counter("lost_events", "Events that were lost, their time counted.");
-    // The number of events lost within a part of a recording is unknown.
+    // It is unknown how many events were lost within a part of a recording.
     for loss in statement
         .coverage
         .lost
@@ -406,12 +403,12 @@ fn quality(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// The name of a class in JSON.
+/// The JSON name of a class.
 fn class_word(class: Class) -> String {
     class.name().to_owned()
 }
 
-/// The name of a unit variant in JSON.
+/// The JSON name of an enum variant without fields.
 fn serde_word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -419,7 +416,8 @@ fn serde_word(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// A pid as a label. Without a pid it is empty, which Prometheus treats as absent.
+/// Formats a pid as a label value. `None` becomes an empty label, which Prometheus treats as
+/// absent.
 fn pid(pid: Option<i32>) -> String {
     pid.map_or_else(String::new, |pid| pid.to_string())
 }
@@ -432,7 +430,7 @@ fn borrowed(labels: &[Label]) -> Vec<(&'static str, &str)> {
 }
 
 impl Family {
-    /// Adds the median, 99th percentile and maximum, as far as they are known.
+    /// Adds the median, 99th percentile and maximum, if known.
     fn lengths(&mut self, labels: &[(&'static str, &str)], intervals: &Intervals) {
         for (quantile, value) in [
             ("0.5", intervals.median),

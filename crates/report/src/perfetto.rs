@@ -1,12 +1,12 @@
-//! A recording as a trace for [Perfetto](https://ui.perfetto.dev). Each CPU and thread has a track,
-//! and spans are slices. Wake-ups have a flow to the run of the woken thread. Periodic sources and
-//! limitations are events with annotations.
+//! Converts a recording to a trace for [Perfetto](https://ui.perfetto.dev). Each CPU and each
+//! thread has a track, and spans are slices. A flow leads from each wake-up to the slice of the
+//! woken thread. Periodic sources and limitations are events with annotations.
 //!
-//! Rows of a CPU arrive in the order of their ends, so an interrupt arrives before the span that it
-//! interrupted. Perfetto sorts events by time, but keeps the order of events with equal times. Rows
-//! of a CPU are therefore held until the thread or idle span below them ends, and then written from
-//! the outermost to the innermost. The number of held rows is bounded. Times are on
-//! `CLOCK_MONOTONIC` of the recorded machine.
+//! A CPU's rows arrive ordered by end time, so an interrupt arrives before the span that it
+//! interrupted. Perfetto sorts events by time, but keeps the order of events with equal times. A
+//! CPU's rows are therefore held until the thread or idle span that they interrupted has arrived,
+//! and then written from the outermost to the innermost. The number of held rows is bounded. Times
+//! are on the recorded machine's `CLOCK_MONOTONIC`.
 
 mod proto;
 #[cfg(test)]
@@ -30,12 +30,12 @@ use proto::{
     TrackDescriptor, TrackEvent,
 };
 
-/// The parent of the CPU tracks.
+/// The parent track of the CPU tracks.
 const CPUS: u64 = 1;
-/// The track of events about the whole recording.
+/// The track for events about the whole recording.
 const RECORDING: u64 = 2;
-/// Maximum number of held rows per CPU. Beyond it, they are written early. Perfetto may then show
-/// slices that start at the same nanosecond in the wrong order.
+/// Maximum number of held rows per CPU. When it is reached, they are written early, and Perfetto
+/// may show slices that start at the same nanosecond in the wrong order.
 const HELD: usize = 1 << 16;
 /// Number of bytes to buffer before a write.
 const BUFFER: usize = 1 << 16;
@@ -45,18 +45,18 @@ const BUFFER: usize = 1 << 16;
 pub struct Perfetto<W> {
     out: W,
     buffer: Vec<u8>,
-    /// The first error. Nothing is written after it.
+    /// The first write error. Nothing is written after it.
     error: Option<io::Error>,
     declared: HashSet<u64>,
-    /// For each CPU, the rows above a thread or idle span that has not ended.
+    /// For each CPU, the NMIs, interrupts and softirqs since its last thread or idle span.
     held: HashMap<Cpu, Vec<Span>>,
-    /// For each thread, its last wait, until the thread's next span arrives.
+    /// Each thread's latest wait, until the thread's next span arrives.
     waits: HashMap<i32, Span>,
     wake_ups: WakeUps,
     flows: u64,
-    /// Start of the first row.
+    /// The earliest start of any row so far.
     begin: Option<Nanos>,
-    /// Number of sums that no slice represents.
+    /// Number of sums, which have no slices.
     sums: u64,
 }
 
@@ -77,11 +77,11 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the held rows, and what the document says about the whole recording. Returns the
-    /// number of sums that no slice represents: recordings that keep sums have few or no spans.
+    /// Writes the held rows and the events about the whole recording. Returns the number of sums,
+    /// which have no slices: a recording that keeps sums has few or no spans.
     ///
     /// # Errors
-    /// Fails with the first error that writing met.
+    /// Returns the first write error.
     pub fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
         let held = std::mem::take(&mut self.held);
         for (cpu, spans) in held {
@@ -128,10 +128,10 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes spans of a CPU, outer spans first.
+    /// Writes a CPU's spans, outer ones first.
     fn nested(&mut self, sources: &SourceTable, cpu: Cpu, mut spans: Vec<Span>) {
         let track = self.cpu_track(cpu);
-        // If two spans have equal times, the one that arrived later was interrupted by the other.
+        // Two spans can have equal times. The one that arrived later was interrupted by the other.
         spans.reverse();
         spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end())));
         let mut open: Vec<Nanos> = Vec::new();
@@ -155,8 +155,8 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the wake-up that led to a thread's `span`, on the track of the CPU where it happened.
-    /// Returns its flow.
+    /// Writes the wake-up that led to a thread's `span` on the track of the CPU where it happened.
+    /// Returns the id of its flow, or `None` if no wake-up is known.
     fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
         let by = self.wake_ups.take_waker(thread.tid, span)?;
         self.flows += 1;
@@ -176,9 +176,9 @@ impl<W: Write> Perfetto<W> {
         Some(flow)
     }
 
-    /// Also writes a thread's run on the thread's track, after the wait that preceded it. Returns
-    /// the flow to the CPU's track: that of the wake-up if there was one, otherwise that of the
-    /// wait.
+    /// Writes a thread's span on the thread's own track as well, after the wait that preceded it.
+    /// Returns the id of the flow that leads to the slice on the CPU's track. The flow starts at
+    /// the wake-up, or at the wait if no wake-up is known.
     fn ran(&mut self, sources: &SourceTable, span: &Span) -> Option<u64> {
         let source = sources.get(span.source);
         let thread = source
@@ -206,7 +206,7 @@ impl<W: Write> Perfetto<W> {
         flow
     }
 
-    /// Writes a wait on the track of its thread.
+    /// Writes a wait on its thread's track.
     fn wait(&mut self, sources: &SourceTable, span: &Span, flow: Option<u64>) {
         let source = sources.get(span.source);
         let Some(thread) = &source.thread else {
@@ -228,7 +228,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a gap or stolen time on a separate track, because it overlaps the spans of the CPU.
+    /// Writes a gap or stolen time on a separate track, because it overlaps the CPU's spans.
     fn aside(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         let cpu = u64::from(span.cpu.0);
@@ -248,8 +248,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a frame of a paced loop on a separate track, because it overlaps the spans of the
-    /// CPU.
+    /// Writes a paced loop's frame on a separate track, because it overlaps the CPU's spans.
     fn frame(&mut self, sources: &SourceTable, frame: &PacedFrame) {
         let span = &frame.span;
         self.begin = Some(self.begin.map_or(span.start, |begin| begin.min(span.start)));
@@ -272,7 +271,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes the events about the whole recording, at its start.
+    /// Writes the events about the whole recording, at the recording's start.
     fn about(&mut self, document: &Document) {
         self.declare(TrackDescriptor {
             uuid: Some(RECORDING),
@@ -389,7 +388,8 @@ impl<W: Write> Perfetto<W> {
             trusted_packet_sequence_id: Some(1),
             ..packet
         };
-        // A trace with one packet. Concatenated traces form one trace, and a `Vec` grows as needed.
+        // Concatenated traces form one trace, so each packet is written as a separate trace.
+        // Encoding cannot fail, because a `Vec` grows as needed.
         let trace = Trace {
             packet: vec![packet],
         };
@@ -420,7 +420,7 @@ impl<W: Write> RowSink for Perfetto<W> {
     }
 }
 
-/// The part of a document about the whole recording: periodic sources and limitations.
+/// The document's periodic sources and limitations, which are about the whole recording.
 fn recording_wide(document: &Document) -> (&[BeatLine], &[Limitation]) {
     match document {
         Document::Statement(content) => {

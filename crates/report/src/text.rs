@@ -1,8 +1,7 @@
 //! Renders documents as pages of text.
 //!
-//! The first screen of a statement is the answer (`screen`). The other sections are the evidence:
-//! the CPU time by account and by CPU, the gaps of a probe, the limitations, and the balance of the
-//! accounts.
+//! The first screen of a statement (`screen`) gives the answer. The sections give the evidence: CPU
+//! time by account and by CPU, a probe's gaps, limitations, and whether the accounts balance.
 
 mod accounting;
 mod accounts;
@@ -71,16 +70,16 @@ impl DocumentSink for Text {
 
 /// A document that can be rendered as a page of text.
 trait Paged {
-    /// Renders the page. It ends with a line break.
+    /// Renders the document's page, ending with a line break.
     fn page(&self, style: &TextStyle) -> Written;
 }
 
-/// Declares a module of pages for each module of documents, and the function [`page`].
+/// Declares a page module for each module of documents, and the function [`page`].
 macro_rules! pages {
     ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
         $(mod $module;)+
 
-        /// Renders any document as a page of text.
+        /// Renders any document as a page.
         pub(crate) fn page(document: &Document, style: &TextStyle) -> Written {
             match document {
                 $($(Document::$kind(document) => document.page(style),)+)+
@@ -105,7 +104,7 @@ pub struct TextStyle {
     /// Whether the first screen explains its terms.
     pub explain: bool,
     /// Whether the document describes another machine, or a time before this machine last booted.
-    /// If so, advice does not print commands that name processes.
+    /// If so, advice contains no commands that name processes.
     pub elsewhere: bool,
 }
 
@@ -151,7 +150,7 @@ impl Topic {
     }
 }
 
-/// The groups of accounts on a page, in page order.
+/// Groups of accounts, in page order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Programs,
@@ -203,7 +202,7 @@ impl Group {
     }
 }
 
-/// Wall-clock length of the recording: the longest observation of any CPU.
+/// Wall-clock length of the recording: the longest time that any CPU was observed.
 fn wall(statement: &Statement) -> Nanos {
     statement
         .cpus

@@ -71,10 +71,10 @@ impl Section {
     /// Sections of a page about a paced loop.
     const PACE: &[Self] = &[Self::Frames, Self::Accounting, Self::Limits, Self::Legend];
 
-    /// Sections of a page about changes.
+    /// Sections of a page about the differences between two recordings.
     const CHANGES: &[Self] = &[Self::Time, Self::Repeats, Self::Tick, Self::Legend];
 
-    /// The sections of documents of this kind. Empty if their page has only one.
+    /// The sections of documents of this kind, or none if their page is not divided into sections.
     pub fn of(kind: DocumentKind) -> &'static [Self] {
         match kind {
             DocumentKind::Statement => Self::STATEMENT,
@@ -104,7 +104,7 @@ impl Section {
         }
     }
 
-    /// A description of the section, for the help.
+    /// A description of the section for the help.
     pub fn about(self) -> &'static str {
         match self {
             Self::Time => {
@@ -128,7 +128,7 @@ impl Section {
 pub struct Sections(u16);
 
 impl Sections {
-    /// The first of these sections that documents of this kind do not have.
+    /// The first section in this set that documents of `kind` do not have.
     pub fn missing_in(self, kind: DocumentKind) -> Option<Section> {
         let available = Section::of(kind);
         let mut all = Section::ALL.iter().copied();
@@ -184,7 +184,7 @@ impl View {
         }
     }
 
-    /// Only legends, as shown below a first screen.
+    /// Shows only legends, for use below a first screen.
     pub(crate) fn legends() -> Self {
         Self::Only(Sections::from_iter([Section::Legend]))
     }

@@ -89,7 +89,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     agent.finish((&accounts, &lost), terminal)
 }
 
-/// The metrics page, in the format that the scraper accepts.
+/// Renders the metrics in the format that the scraper accepts.
 fn page(shown: &Shown, format: PageFormat) -> Vec<u8> {
     let totals = shown.lock().map(|shown| Arc::clone(&shown));
     let Ok(totals) = totals else {

@@ -81,9 +81,9 @@ Exit codes:
   128+N  signal N ended COMMAND, or the audit while COMMAND goes on
   130  a second Ctrl-C ended the run";
 
-/// The hidden verb that becomes the command of a trial.
+/// Hidden verb that becomes the command of a trial.
 pub(crate) const TRY_START: &str = "try-start";
-/// The hidden verb that undoes a killed trial.
+/// Hidden verb that undoes a killed trial.
 pub(crate) const TRY_WATCHDOG: &str = "try-watchdog";
 
 const EXAMPLES: &str = "\
@@ -343,7 +343,7 @@ pub(crate) struct AuditArguments {
 }
 
 impl AuditArguments {
-    /// Whether the subject is a program rather than the machine.
+    /// Whether the audit is about a program rather than the machine.
     pub(crate) fn watches_a_program(&self) -> bool {
         let named = self.comm.is_some() || self.cgroup.is_some();
         named || !self.pid.is_empty() || !self.command.is_empty()
@@ -395,7 +395,7 @@ pub(crate) struct BeatsArguments {
     pub(crate) page: PageArguments,
 }
 
-/// A length of time as typed, between 10 ms and 7 days.
+/// A duration as typed, between 10 ms and 7 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(pub(crate) Nanos);
 
@@ -417,7 +417,7 @@ impl FromStr for Length {
     }
 }
 
-/// Parses a duration. A plain number is in seconds, as for `sleep` and `timeout`.
+/// Parses a duration. A plain number is in seconds, as with `sleep` and `timeout`.
 fn seconds_or_units(text: &str) -> Result<Nanos, String> {
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
     let has_digit = text.chars().any(|letter| letter.is_ascii_digit());
@@ -444,7 +444,8 @@ impl FromStr for ProcessId {
     }
 }
 
-/// Parses one of `all` by name. The help lists the names with their descriptions.
+/// Parses a value of type `T` by its name in `all`. The help lists the names with their
+/// descriptions.
 fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,

@@ -19,10 +19,11 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Default length.
+/// Default length of an audit without a command.
 const LENGTH: Nanos = Nanos::from_secs(20);
 
-/// Longer audits keep sums. Their spans would fill the disk, or take minutes to read again.
+/// Audits longer than this keep sums, because spans would fill the disk or take minutes to read
+/// back.
 const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 
 /// Interval between updates of the live figures. An update takes a few tenths of a millisecond.
@@ -74,7 +75,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         None => None,
     };
     let keep = typed.keep.unwrap_or(match length {
-        // A packet's path consists of single spans.
+        // Reconstructing a packet's path needs individual spans.
         _ if program.is_some() || typed.net => Keep::Spans,
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ => Keep::Spans,
@@ -129,8 +130,8 @@ fn program(typed: &AuditArguments) -> Option<Program> {
     }
 }
 
-/// The processes of this name. A single one is watched like one that is named by its PID, which
-/// also finds its frames.
+/// Selects the processes with this name. If there is only one, it is watched as if given by PID,
+/// which also finds its frames.
 fn named(name: &str) -> Program {
     match *Proc::default().processes_named(name) {
         [pid] => Program::Process(pid),
@@ -153,7 +154,7 @@ fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
     auditor
 }
 
-/// Live output on the terminal, with the time of each last update.
+/// Live output on the terminal, and when each part was last updated.
 struct Screen<'a> {
     terminal: &'a Terminal,
     bar: Bar,
@@ -201,7 +202,8 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Adds the ticks' cost for a host of `guests` such machines, if the user asked for it.
+/// Adds to `bill` what the ticks would cost a host with `guests` guests like this machine, if
+/// requested.
 pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, terminal: &Terminal) {
     let Some(guests) = guests else {
         return;

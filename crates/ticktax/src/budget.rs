@@ -18,27 +18,27 @@ const MIB: u64 = 1 << 20;
 const TO_SHOW: u64 = 64 * MIB;
 /// Memory allowance for a prediction from an empty file: each simulated thread and CPU needs some.
 const TO_PREDICT: u64 = 1024 * MIB;
-/// Additional bytes of memory allowed per byte of the files.
+/// Additional memory allowed per byte of the files, in bytes.
 const EACH: u64 = 20;
 /// Memory that the process can allocate between two checks.
 const SLACK: u64 = 4 * MIB;
 /// Time between two checks. A check takes two microseconds.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Threads that search a small file. Each needs several MiB.
+/// Maximum number of threads that search a small file. Each needs several MiB.
 const THREADS: u64 = 4;
 
-/// The budget of a run that reads files. It applies until it is dropped.
+/// Memory limit of a command that reads files. It applies until dropped.
 pub(crate) struct Budget {
     size: u64,
     /// Allowance for an empty file.
     base: u64,
-    /// The guard stops when this is dropped.
+    /// The guard thread stops when this is dropped.
     _held: Arc<()>,
 }
 
 impl Budget {
-    /// Watches a run that shows files. If it exceeds its allowance, the process ends with a
-    /// one-line error. A folder counts with all its files.
+    /// Limits the memory of a command that shows `paths`. If the command exceeds its allowance, the
+    /// process ends with a one-line error. A directory counts as the sum of its files.
     pub(crate) fn begin(paths: &[&Path], terminal: &Terminal) -> Self {
         let advice = "show a part of it (--from, --to), or record for a shorter time";
         Self::watch(paths, TO_SHOW, advice, terminal)
@@ -82,7 +82,7 @@ impl Budget {
             }
             end(&terminal, &files, most, advice);
         };
-        // Without this thread, the reader's own limits still apply.
+        // Without the guard thread, the reader's own limits still apply.
         drop(
             thread::Builder::new()
                 .name("budget".to_owned())
@@ -138,7 +138,7 @@ impl Memory {
         Some(Self { statm, page_size })
     }
 
-    /// Resident bytes.
+    /// Resident memory, in bytes.
     fn resident(&self) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.read_at(&mut text, 0).ok()?;

@@ -16,7 +16,7 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs the verb. The exit code is 1 if a row unexpectedly fails or unexpectedly passes.
+/// Runs `ticktax case`. The exit code is 1 if a row unexpectedly fails or unexpectedly passes.
 pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut code = ExitCode::SUCCESS;
     let html = output::begin_page(question.html())?;
@@ -80,7 +80,7 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
     Ok(code)
 }
 
-/// Measures what the case supports on this machine.
+/// Runs the case's own measurement on this machine.
 fn measure_here(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
     let measured = case.measure_here().ok_or_else(|| {
         let name = case.name();
@@ -91,7 +91,7 @@ fn measure_here(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
     Ok(measured?)
 }
 
-/// Rows that a file of `ticktax net` adds to a case.
+/// Reads the measured rows for a case from a JSON file of `ticktax net`.
 fn read_traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remark), Failure> {
     let refused = |why: String| {
         Failure::Case(format!(

@@ -99,13 +99,13 @@ pub(crate) enum Failure {
     /// The comparison failed.
     #[error(transparent)]
     Compare(#[from] CompareError),
-    /// The comparison of lists of numbers failed.
+    /// The comparison of two lists of numbers failed.
     #[error(transparent)]
     Numbers(#[from] NumbersError),
     /// The recorder failed, or an incident does not exist.
     #[error("{0}")]
     Incidents(String),
-    /// A folder of incidents is unusable.
+    /// The incidents directory is unusable.
     #[error(transparent)]
     IncidentStore(#[from] IncidentStoreError),
     /// A setting cannot be read or restored.
@@ -119,7 +119,8 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
 }
 
-/// Hides the messages of panics in the decoding of damaged files. They become one-line errors.
+/// Suppresses panic messages from decoding damaged files, because these panics become one-line
+/// errors.
 pub(crate) fn hide_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -157,7 +158,7 @@ impl Failure {
 
 fn observation_code(error: &ObserveError) -> ExitCode {
     match error {
-        // The codes of a shell.
+        // Same exit codes as a shell's.
         ObserveError::Command { kind, .. } => ExitCode::from(match kind {
             io::ErrorKind::NotFound => NOT_FOUND,
             _ => NOT_EXECUTABLE,

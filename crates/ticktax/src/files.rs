@@ -1,7 +1,7 @@
 //! Files that are written while rows arrive: recordings, traces and HTML pages.
 //!
-//! A new format is a module with a [`RowFile`] and a line in [`FORMATS`]. Every verb that has rows
-//! then gets an option for it.
+//! A new format is a module with a [`RowFile`] and an entry in [`FORMATS`]. Every verb that has
+//! rows then gets an option for it.
 
 mod page;
 mod recording;
@@ -23,7 +23,7 @@ pub(crate) use page::HtmlFile;
 /// All formats, in the order of their options.
 const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlFormat];
 
-/// A file format for rows.
+/// A file format that rows can be written in.
 pub(crate) trait FileFormat: Sync {
     /// The option on the command line, without the dashes.
     fn option(&self) -> &'static str;
@@ -51,7 +51,7 @@ pub(crate) struct Finished {
     pub(crate) warning: Option<String>,
 }
 
-/// Why a file of rows could not be written, as one line that names the file.
+/// Why a row file could not be written. The text is one line and names the file.
 #[derive(Debug)]
 pub(crate) struct RowFileError(String);
 
@@ -60,7 +60,8 @@ impl RowFileError {
         Self(line.to_string())
     }
 
-    /// The error for `-`: the option needs a file that can be renamed to its final path.
+    /// The error for `-`. The option needs a file, because a finished file is renamed to its final
+    /// path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
             "--{option} needs a file, which standard output is not; one that is called - is ./-"
@@ -76,7 +77,7 @@ impl fmt::Display for RowFileError {
 
 impl std::error::Error for RowFileError {}
 
-/// A file format for rows.
+/// A registered file format.
 #[derive(Clone, Copy)]
 pub(crate) struct RowFormat(&'static dyn FileFormat);
 
@@ -121,7 +122,7 @@ impl RowFiles {
         Ok(())
     }
 
-    /// Finishes all files. An error of one does not affect the others.
+    /// Finishes all files. A failure of one file does not affect the others.
     pub(crate) fn finish(self, ended: &RowsEnded<'_>) -> Vec<Result<Finished, RowFileError>> {
         let files = self.0.into_iter();
         files.map(|file| file.finish(ended)).collect()

@@ -1,5 +1,5 @@
-//! `ticktax incidents` and `ticktax mark`: list and explain what flight recorders caught, and ask a
-//! recorder to keep the current moment.
+//! `ticktax incidents` and `ticktax mark`: list and explain the delays that flight recorders
+//! caught, and ask a recorder to keep the current moment.
 
 use std::fmt::Display;
 use std::fs;
@@ -33,7 +33,7 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// Name of the recorder's socket in its folder of incidents.
+/// Name of the recorder's socket in its incidents directory.
 pub(crate) const SOCKET: &str = "mark.sock";
 /// Time limit for a recorder to accept a mark.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -97,7 +97,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
     }
 }
 
-/// Prints an incident, and writes an HTML page with the timeline of its recording.
+/// Prints an incident, and writes an HTML page with the timeline of the incident's recording.
 fn put_with_rows(
     document: &Document,
     mut page: HtmlFile,
@@ -125,7 +125,7 @@ fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {
     ))
 }
 
-/// Reads the index, and adds incidents whose recordings it lacks.
+/// Reads the index, and adds incidents from recordings that it does not list yet.
 fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
     let (mut index, unindexed) = folder.read()?;
     for found in &unindexed {
@@ -138,7 +138,8 @@ fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, F
     Ok(index)
 }
 
-/// The incident of an unindexed recording, or `None` if no trigger caused the recording.
+/// Explains the incident in an unindexed recording. Returns `None` if no trigger caused the
+/// recording.
 pub(crate) fn explained(
     folder: &IncidentFolder,
     found: &Unindexed,
@@ -155,7 +156,7 @@ pub(crate) fn explained(
     )))
 }
 
-/// Sends a mark to a folder's recorder.
+/// Sends a mark to the recorder that uses the directory.
 pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     let socket = folder(&typed.folder)?.join(SOCKET);
     let words = typed.words.join(" ");
@@ -192,22 +193,23 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends a datagram. A recorder reads it at once, but the socket may belong to a program that never
-/// reads.
+/// Sends a datagram, with a time limit: a recorder reads it at once, but the socket may belong to a
+/// program that never reads.
 fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
     let own = UnixDatagram::unbound()?;
     own.set_write_timeout(Some(PATIENCE))?;
     own.send_to(words, socket)
 }
 
-/// Error message for a folder without a running recorder.
+/// Error message for a directory without a running recorder.
 fn no_recorder(socket: &impl Display) -> String {
     format!(
         "no recorder listens at {socket}: start `ticktax record`, or choose its folder with --dir"
     )
 }
 
-/// The folder to read: the one named, or the recorder's. If only the agent's exists, the agent's.
+/// The directory to read: the one given, else the recorder's, or the agent's if only that one
+/// exists.
 fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
     if let Some(dir) = &typed.dir {
         return Ok(dir.clone());

@@ -36,13 +36,14 @@ impl Interrupt {
             .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), value))
             .map_err(failed)?;
         }
-        // A child inherits an ignored SIGCHLD, and the end of the audited command would then go
+        // ticktax may have inherited an ignored SIGCHLD. The audited command's exit would then go
         // unnoticed. Any handler prevents this.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
         Ok(Self { signal })
     }
 
-    /// The signals listened for: all that were not ignored at the start.
+    /// Signals that `listen` handles: those of SIGINT, SIGTERM and SIGHUP that were not ignored at
+    /// the start.
     pub(crate) fn heard() -> Vec<i32> {
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
         all.filter(|&number| !is_ignored(number)).collect()

@@ -1,5 +1,5 @@
-//! `ticktax knob` and `ticktax undo`: settings of this machine, and restoring what a killed run
-//! changed.
+//! `ticktax knob` and `ticktax undo`: read this machine's settings, and restore those that a killed
+//! `try` left changed.
 
 use std::process::ExitCode;
 
@@ -60,7 +60,7 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     Ok(readings)
 }
 
-/// Restores what killed runs changed. The exit code is 0 if nothing is left to restore and every
+/// Restores what killed trials changed. The exit code is 0 if nothing is left to restore and every
 /// line of the journal was readable.
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;

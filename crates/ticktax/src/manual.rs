@@ -50,7 +50,7 @@ fn page(verb: &[String]) -> Result<String, Failure> {
     Ok(roff(command))
 }
 
-/// The command, with the manual page of each verb named as `man` expects: `ticktax-audit`.
+/// The command, with each verb's manual page named as `man` expects: `ticktax-audit`.
 fn named() -> Command {
     let mut command = for_manual(Arguments::command().disable_help_subcommand(true));
     command.build();
@@ -75,8 +75,8 @@ fn roff(mut command: Command) -> String {
     with_sections(&String::from_utf8_lossy(&roff), &usage)
 }
 
-/// Replaces the synopsis by clap's usage line, which names the values, and gives the examples and
-/// the exit codes separate sections with their line breaks.
+/// Replaces the synopsis with clap's usage line, which names the values. Moves the examples and the
+/// exit codes to separate sections, with their line breaks.
 fn with_sections(roff: &str, usage: &str) -> String {
     let mut page: Vec<String> = Vec::new();
     let mut lines = roff.lines();
@@ -125,7 +125,7 @@ fn write_all(folder: &Path) -> Result<(), Failure> {
         let name = command.get_display_name().unwrap_or(command.get_name());
         let name = format!("{name}.1");
         let page = roff(command);
-        // Replaces links and pipes of that name.
+        // This also replaces a link or a pipe of that name.
         put_file(&open, &name, page.as_bytes())
             .map_err(|error| cannot_write(&folder.join(&name), &error))?;
     }

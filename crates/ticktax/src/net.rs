@@ -59,7 +59,7 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// Creates the traffic. The link is unknown until a remote peer connects.
+/// Creates the traffic. Returns no link for a remote peer, because the peer has not connected yet.
 fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     Ok(match task {
         NetTask::Pair(typed) => {
@@ -78,8 +78,8 @@ fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>),
     })
 }
 
-/// Traffic with both ends here: between namespaces, or over loopback if namespaces cannot be
-/// created.
+/// Creates traffic with both ends on this machine: between network namespaces, or over loopback if
+/// they cannot be created.
 fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), Failure> {
     let (mtu, link) = (typed.link.mtu(), typed.link.spec());
     let spec = typed.traffic.spec(Some(mtu));
@@ -90,7 +90,7 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
             let shaping = traffic.shaping();
             Ok((traffic, Link::Veth { mtu, shaping }))
         }
-        // Loopback cannot apply the requested limits, so it would be another experiment.
+        // Loopback cannot apply the requested limits, so it would be a different experiment.
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
             if link.is_plain() =>
         {
@@ -146,8 +146,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Starts observing, lets the traffic run and waits for its end. Messages go to `terminal` if
-    /// it is given.
+    /// Starts observing, lets the traffic run and waits for its end. Messages go to `terminal`, if
+    /// given.
     fn run(
         traffic: &mut Traffic,
         ends: &[Prepared],
@@ -216,7 +216,7 @@ impl Watched {
         })
     }
 
-    /// The statement about the traffic and the observation.
+    /// Builds the statement from the traffic's outcome and the observation.
     fn statement(self, outcome: Outcome, ends: &[Prepared], link: Option<Link>) -> NetStatement {
         let here: Vec<End> = ends.iter().map(|end| end.end).collect();
         let spec = ends.first().map(|end| end.spec);
@@ -331,7 +331,7 @@ fn drive(
     }
 }
 
-/// Ends the traffic on Ctrl-C, and updates the progress bar.
+/// Stops the traffic after Ctrl-C, and updates the progress bar.
 pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     if interrupt.signal().is_some() {
         traffic.stop();

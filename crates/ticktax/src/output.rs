@@ -1,4 +1,5 @@
-//! Output of a verb: its document, printed or written to a file, and files of its rows.
+//! Output of a verb: prints its document or writes it to a file, and finishes the files of its
+//! rows.
 
 use std::path::Path;
 

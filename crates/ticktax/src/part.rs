@@ -1,4 +1,4 @@
-//! Selection from a saved recording: a part of its time, and whose time to report.
+//! Selection from a saved recording: a time range and a subject.
 
 use ticktax_analysis::{Cut, CutError, Follow, FollowError, Followed, Subject};
 use ticktax_model::recording::{Header, Row};
@@ -22,7 +22,7 @@ pub(crate) struct Selected<'a> {
 }
 
 impl Selection {
-    /// Applies the selection. A subject takes one pass over the rows.
+    /// Applies the selection. If there is a subject, this reads all rows once.
     pub(crate) fn apply(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
         let followed = self.subject.map(|subject| follow(recording, subject));
         let followed = followed.transpose()?;
@@ -47,7 +47,7 @@ fn follow(recording: &mut RecordingReader, subject: Subject) -> Result<Followed,
 }
 
 impl Selected<'_> {
-    /// Header of the recording, about the subject if there is one.
+    /// The recording's header, rewritten for the subject if there is one.
     pub(crate) fn header(&self) -> &Header {
         let followed = self.followed.as_ref();
         followed.map_or(self.recording.header(), Followed::header)

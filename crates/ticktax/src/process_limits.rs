@@ -32,8 +32,8 @@ const SMALLEST_STACK: u64 = 1 << 20;
 /// Exit code after an abort, whose reason is already on standard error.
 const ABORTED: i32 = 1;
 
-/// Makes an abort exit with code 1. A failed allocation prints its size and aborts. Without this
-/// handler, a shell reports a crash.
+/// Makes an abort exit with code 1. A failed allocation prints its size and aborts, which a shell
+/// would otherwise report as a crash.
 pub(crate) fn exit_on_abort() {
     let always = Arc::new(AtomicBool::new(true));
     // Without the handler, an abort still ends the process.
@@ -78,8 +78,8 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     }
 }
 
-/// Address space that a verb needs beyond the loaded program. `None` for small verbs such as
-/// `undo`, which always start.
+/// Address space that a verb needs in addition to the loaded program. `None` for small verbs such
+/// as `undo`, which always start.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)

@@ -8,7 +8,7 @@ use ticktax_report::clean_page;
 
 /// Maximum width of the bar, in columns.
 const BAR: usize = 30;
-/// Narrower bars are left out.
+/// Bars narrower than this are not drawn.
 const SHORTEST: usize = 5;
 
 /// The amount of work.
@@ -25,7 +25,7 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Template for a line of `width` columns with a message of `message` columns. On a narrow
+    /// Template for a line `width` columns wide, whose message takes `message` columns. On a narrow
     /// screen, the numbers take precedence over the bar.
     fn template(self, width: usize, message: usize) -> String {
         // Elapsed times have one unit, such as `12s`.

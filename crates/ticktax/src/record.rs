@@ -62,7 +62,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
             ignore,
         ))
     });
-    // Close the index also after an error, so that it holds the end time.
+    // Close the index even after an error, so that it contains the end time.
     let incidents = keeper.count();
     let lost = keeper.close(terminal);
     let (elapsed, status) = recorded?;
@@ -75,11 +75,12 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
 
 /// Conditions that end a recorder.
 pub(crate) struct Ends<'a> {
-    /// A signal.
+    /// Ends the recorder on a signal.
     pub(crate) interrupt: &'a Interrupt,
-    /// A time of `CLOCK_MONOTONIC`.
+    /// Ends the recorder at this time of `CLOCK_MONOTONIC`.
     pub(crate) until: Option<Nanos>,
-    /// The end of all watched programs, if only frames of programs are watched.
+    /// Whether to stop once all watched programs have exited. Set if only frames of programs are
+    /// watched.
     pub(crate) with_programs: bool,
 }
 
@@ -91,7 +92,7 @@ impl Ends<'_> {
     }
 }
 
-/// Progress of a driven recorder, passed to the caller.
+/// Progress of a running recorder, reported to the caller.
 pub(crate) enum Step<'a> {
     /// A window of sums has ended.
     Sums(&'a SumsWindow),
@@ -99,8 +100,8 @@ pub(crate) enum Step<'a> {
     Kept(&'a [IncidentEntry]),
 }
 
-/// Runs a recorder until one of `ends` is met, and keeps and explains its windows. Returns the
-/// elapsed time and the recorder's final status.
+/// Runs a recorder until one of `ends` applies. Keeps and explains its windows. Returns the elapsed
+/// time and the recorder's final status.
 pub(crate) fn drive(
     recorder: &mut Recorder,
     (asks, ends): (&Asks, &Ends<'_>),

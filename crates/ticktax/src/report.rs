@@ -43,7 +43,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
 pub(crate) struct Showing<'a> {
     /// Show all CPU time, even if the recording was made for a loop's frames.
     pub(crate) audit: bool,
-    /// Number of such machines on a host to extrapolate to.
+    /// Extrapolate the cost of ticks to a host with this many guests like this machine.
     pub(crate) fleet_of: Option<u32>,
     pub(crate) format: Format,
     /// Output file instead of standard output.
@@ -63,7 +63,8 @@ pub(crate) fn show(
     let mut files = output::begin(showing.files, showing.output)?;
     let is_part = showing.selection.part.is_some();
     let selected = std::mem::take(&mut showing.selection).apply(&mut recording)?;
-    // Lost datagrams are known for the whole recording only; a part of it has CPU time.
+    // Lost datagrams are known only for the recording as a whole, so a part of it is reported as
+    // CPU time.
     let is_of_packets = matches!(selected.header().paced, Some(Paced::Packets(_)));
     let mut analysis = if is_part && is_of_packets {
         RecordingAnalysis::audit(selected.header())

@@ -78,7 +78,7 @@ fn plan(typed: &SimArguments) -> Result<Plan, Failure> {
     })
 }
 
-/// Runs the last setting once more and saves its rows.
+/// Simulates the last setting once more and saves the rows.
 fn save(
     (setup, task): (ticktax_sim::Setup, Option<ticktax_sim::TaskId>),
     mut file: RecordingWriter,

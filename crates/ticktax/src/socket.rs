@@ -1,4 +1,4 @@
-//! Unix sockets whose files are created, given away and removed relative to a folder's handle,
+//! Unix sockets whose files are created, given away and removed relative to a directory's handle,
 //! never through a symbolic link.
 
 use std::ffi::OsStr;
@@ -24,8 +24,8 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds a new socket to a file in the folder. The file has exactly this mode from the start;
-    /// under a strict umask, it first has a stricter one.
+    /// Binds a new socket to a file in the directory. The file has exactly this mode from the
+    /// start; under a strict umask, it first has a stricter one.
     ///
     /// # Errors
     /// I/O errors; `AddrInUse` if the name is taken.
@@ -37,7 +37,7 @@ impl SocketFile {
     ) -> io::Result<(OwnedFd, Self)> {
         let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let mode = Mode::from_bits_truncate(mode);
-        // Linux gives the file the mode of the socket minus the umask. The umask belongs to all
+        // The mode of the file is that of the socket minus the umask. The umask applies to all
         // threads, so it cannot be changed here.
         fchmod(&socket, mode)?;
         let address = UnixAddr::new(&through_handle(&folder, name))?;
@@ -77,7 +77,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let facts = socket_facts(&self.folder, &self.name);
         if facts.is_some_and(|facts| self.is_same(&facts)) {
-            // If it cannot be removed, the next process that listens there removes it.
+            // Ignore errors: the next process that listens on this path removes the file.
             let _ = self.folder.remove(&self.name);
         }
     }
@@ -91,7 +91,7 @@ pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     Ok((path.parent().unwrap_or(Path::new("")), name))
 }
 
-/// Removes a socket of this name. Other files stay.
+/// Removes the file `name` if it is a socket. Other files stay.
 pub(crate) fn remove(folder: &Folder, name: &OsStr) {
     if socket_facts(folder, name).is_some() {
         // If it cannot be removed, binding reports it.
@@ -123,8 +123,8 @@ fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// A path to the file through the folder's handle, because no system call binds relative to a
-/// folder. It always fits the 107 bytes of a socket's path, however deep the folder is.
+/// A path to the file through the directory's handle, because no system call binds relative to a
+/// directory. It always fits the 107 bytes of a socket's path, however deep the directory is.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())
@@ -176,7 +176,7 @@ mod tests {
         assert!(path.is_symlink() && victim.exists());
         let refused = bound(place.path(), 0o600).err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        // Another process swaps the file while the socket is bound.
+        // Another process replaces the file while the socket is bound.
         fs::remove_file(&path).unwrap();
         let (_socket, file) = bound(place.path(), 0o600).unwrap();
         fs::remove_file(&path).unwrap();

@@ -1,7 +1,8 @@
-//! Folders for files that outlive a run.
+//! Directories for files that outlive the process.
 //!
-//! Each has a separate owner and parent, so no run has to trust a folder that another user can
-//! write to. Paths are below `/var/lib` for root, and below `~/.local/state` for other users:
+//! Each has a separate owner and parent, so ticktax never has to trust a directory that another
+//! user can write to. Paths are below `/var/lib` for root, and below `~/.local/state` for other
+//! users:
 //!
 //! | contents | path | owner |
 //! |---|---|---|
@@ -15,7 +16,7 @@ use nix::unistd::geteuid;
 
 use crate::failure::Failure;
 
-/// File name of the journal of changed settings, in [`StateFolder::Knobs`].
+/// File name of the journal that lists changed settings, in [`StateFolder::Knobs`].
 const KNOB_JOURNAL: &str = "knobs.journal";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub(crate) enum StateFolder {
 }
 
 impl StateFolder {
-    /// Path below the state folder.
+    /// Path below the state directory.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",
@@ -38,7 +39,7 @@ impl StateFolder {
         }
     }
 
-    /// The default path. `option` is the option that overrides it, for the error message.
+    /// The default path. `option` is the option that overrides the path, for the error message.
     ///
     /// # Errors
     /// An ordinary user has no home directory.
@@ -59,7 +60,7 @@ impl StateFolder {
     }
 }
 
-/// Path of the journal of changed settings: the one named, or the default.
+/// Path of the journal that lists changed settings: the one given, or the default.
 ///
 /// # Errors
 /// Those of [`StateFolder::path`].

@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// Applies page options.
+    /// Applies the options that select what to print.
     pub(crate) fn viewing(&self, typed: &PageArguments) -> Self {
         Self {
             style: TextStyle {
@@ -68,14 +68,15 @@ impl Terminal {
         }
     }
 
-    /// Applies page and grouping options.
+    /// Applies the options that select what to print and how to group rows.
     pub(crate) fn grouping(&self, typed: &ViewArguments) -> Self {
         let mut this = self.viewing(&typed.page);
         this.style.grouping = typed.grouping();
         this
     }
 
-    /// Marks pages as being about this machine since its boot, or about another machine or boot.
+    /// Marks the output as being about this machine since its last boot, or about another machine
+    /// or boot.
     pub(crate) fn about(&self, is_here: bool) -> Self {
         Self {
             style: TextStyle {

@@ -35,7 +35,7 @@ use crate::progress::{Extent, Progress};
 use crate::state;
 use crate::terminal::{Terminal, require_writable};
 
-/// Default length of a run that watches a process.
+/// Default length of a run when a process is watched.
 const RUN_LENGTH: Nanos = Nanos::from_secs(5);
 
 pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -164,7 +164,8 @@ pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// Surroundings of a trial. This program also serves as its watchdog and becomes its command.
+/// Describes the trial's surroundings. ticktax's own binary also serves as the watchdog, and
+/// becomes the command.
 fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {
@@ -212,8 +213,7 @@ fn drive(
     }
 }
 
-/// Announces which differences the blocks can resolve, if the user asked for runs that measure the
-/// noise.
+/// Announces how small a difference the blocks can resolve, if noise runs were requested.
 fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     if trial.design.noise_runs == 0 {
         return;
@@ -227,7 +227,7 @@ fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     }
 }
 
-/// The resolution of each metric, from the machine's noise.
+/// Formats the smallest difference that each metric can resolve, given the machine's noise.
 fn resolution_lines(trial: &Trial) -> Vec<String> {
     let others = trial.arms.len().saturating_sub(1);
     let comparisons = others * trial.metrics.len();
@@ -304,7 +304,7 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
         parent.read_exact(&mut [0])
     };
     if wait_for_parent().is_err() {
-        // The parent has ended or given up.
+        // The parent has exited or given up.
         return Ok(ExitCode::FAILURE);
     }
     if let Some(limit) = typed.open_files {
@@ -320,16 +320,17 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Runs as the watchdog: waits for the end of the run that started it, and restores what that run
-/// left changed.
+/// Runs as the watchdog: waits until the `try` that started it exits, and restores what it left
+/// changed.
 pub(crate) fn stand_by(
     typed: &WatchdogArguments,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
-    // Leave the session, so that signals of the run's terminal or process group do not arrive here.
+    // Start a new session, so that signals to the terminal or the process group of `try` do not
+    // arrive here.
     let detached = nix::unistd::setsid().map_err(|errno| io::Error::from(errno).kind());
     let ready = detached.and_then(|_| {
-        // Keep no file system from being unmounted.
+        // Do not keep a file system from being unmounted.
         let _ = env::set_current_dir("/");
         let mut output = io::stdout();
         let written = output.write_all(b"\n").and_then(|()| output.flush());
@@ -339,7 +340,7 @@ pub(crate) fn stand_by(
         why: kind.to_string(),
     })?;
     match ticktax_knobs::stand_by(io::stdin(), &System::default(), &typed.journal) {
-        // Another run holds the journal, and restored everything when it started.
+        // Another ticktax process holds the journal, and restored everything when it started.
         Err(KnobError::Busy { .. }) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.into()),
         Ok(undone) => {

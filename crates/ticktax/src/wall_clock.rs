@@ -15,7 +15,7 @@ pub(crate) fn unix_ms() -> i64 {
 }
 
 /// Wall-clock time of a `CLOCK_MONOTONIC` time, in milliseconds since 1970. Assumes that the clock
-/// was not set since.
+/// has not been set since then.
 pub(crate) fn unix_ms_at(at: Nanos) -> i64 {
     let ago = clock::now() - at;
     unix_ms().saturating_sub(ago.0 / 1_000_000)

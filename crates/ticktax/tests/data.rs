@@ -1,8 +1,8 @@
-//! Runs the queries of `docs/reference/data.md` on a recording, with the programs that they are
+//! Runs the queries of `docs/reference/data.md` on a recording, each in the program that it is
 //! written for.
 //!
-//! They need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are missing
-//! are reported as ignored.
+//! The queries need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are
+//! missing are reported as ignored.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod common;
@@ -52,7 +52,7 @@ print(len(scope['result']))
 print(scope['result'])
 ";
 
-/// Runs every code block of a language on the page; each must return at least one row.
+/// Runs every code block of `language` in the document. Each must return at least one row.
 fn run(language: &str, runner: &str) -> Result<(), Failed> {
     let queries = blocks(language);
     assert_eq!(queries.len(), 5, "{language}");
@@ -75,14 +75,14 @@ fn run(language: &str, runner: &str) -> Result<(), Failed> {
             return Err(format!("{query}\n{printed}{}", text(&output.stderr)).into());
         }
         if query.contains("AS seconds") {
-            // One CPU for 30 s.
+            // The recording is of one CPU for 30 s.
             assert!(printed.contains("(0, 30.0)"), "{printed}");
         }
     }
     Ok(())
 }
 
-/// A simulated recording, as `lag.parquet`.
+/// Simulates a recording and saves it as `lag.parquet`.
 fn record(folder: &Path) -> Result<(), Failed> {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (scenario, recording) = (path("game.toml"), path("lag.parquet"));

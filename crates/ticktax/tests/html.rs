@@ -74,7 +74,7 @@ fn trial(name: &str, run: fn()) -> Trial {
     })
 }
 
-/// A folder with the input files of all verbs.
+/// A directory with the input files of all verbs.
 struct Things {
     folder: tempfile::TempDir,
     incidents: tempfile::TempDir,
@@ -97,7 +97,7 @@ impl Things {
         self.folder.path().join(name)
     }
 
-    /// The command lines, with the document that each prints.
+    /// Command lines, each with the name of the document that it prints.
     fn commands(&self) -> Vec<(&'static str, Vec<String>)> {
         let line = |name, line: &str| {
             let word = |word: &str| match word.strip_prefix('@') {
@@ -244,7 +244,7 @@ const LOOPS: &str = r#"{
     "published": [{"hz": 200, "rate_hz": 29.0, "shown_share": 0.005}]
 }"#;
 
-/// Results of a case on kernels, in the unit of the publication and in another.
+/// Results of a case on kernels, in the publication's unit and in another one.
 const ON_KERNELS: &str = r#"{
     "head": {"name": "frames", "title": "Frames", "source": "a page", "mechanism": "rounding"},
     "release": "6.1.0", "clock": {"kind": "instructions", "each_ns": 4},
@@ -261,7 +261,7 @@ const ON_KERNELS: &str = r#"{
     "remarks": []
 }"#;
 
-/// One kernel that was compiled, and one from the cache.
+/// A kernel that was compiled, and one that was in the cache.
 const BUILT: &str = r#"{
     "source": "<b>linux-source", "config": "rt.config",
     "kernels": [
@@ -385,8 +385,9 @@ fn run_check(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     }
 }
 
-/// Threads and interrupts of two CPUs with a million spans. The lengths vary as in a real
-/// recording. With equal lengths, the file is so small that its page exceeds the memory budget.
+/// Checks the page for a million spans, of threads and interrupts on two CPUs. Their lengths vary
+/// as in a real recording. With equal lengths, the recording would be so small that its page
+/// exceeds the memory budget.
 fn large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (recording, page) = (

@@ -1,7 +1,7 @@
 //! Runs `docs/tutorial.md` as a reader would: runs every block, and checks that the output names
 //! the culprit.
 //!
-//! It traces the kernel and needs two CPUs; otherwise it is reported as ignored.
+//! The test traces the kernel and needs two CPUs. Without them, it is reported as ignored.
 
 use std::env;
 use std::fs;
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         "root::the_tutorial_names_the_culprit_and_proves_it",
         tutorial,
     );
-    // It judges how long a server waits, so other load changes its result.
+    // The tutorial measures how long a server waits, so other load changes the result.
     let left_out = ticktax_fixture::left_out("live");
     let ignored = !can || left_out.is_some();
     let trial = trial.with_kind(left_out.unwrap_or_default());
@@ -72,8 +72,8 @@ fn tutorial() -> Result<(), Failed> {
     if let Some(line) = blamed {
         return Err(format!("still blamed after it was moved: {line}\n{calm}").into());
     }
-    // If others keep every CPU busy, the server also waits for them, and they come first on the
-    // page.
+    // If other programs keep every CPU busy, the server also waits for them, and they come first in
+    // the output.
     if others_run()? {
         return Ok(());
     }
@@ -88,7 +88,7 @@ fn tutorial() -> Result<(), Failed> {
     }
 }
 
-/// Bounds of the 95 % interval of the change in waiting per second, in percentage points.
+/// The 95 % interval for the change in waiting per second, in percentage points.
 fn interval(proof: &str) -> Option<(f64, f64)> {
     let mut lines = proof.lines();
     let line = lines.find(|line| line.contains("waited, per second"))?;
@@ -98,7 +98,7 @@ fn interval(proof: &str) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// Whether about as many threads as CPUs wanted to run recently.
+/// Whether about as many threads as there are CPUs recently wanted to run.
 fn others_run() -> Result<bool, Failed> {
     let load = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = load.split_whitespace().next().unwrap_or_default().parse()?;

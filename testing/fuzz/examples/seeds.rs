@@ -1,5 +1,6 @@
-//! Writes initial inputs for all targets: `cargo run --example seeds -- FOLDER` creates
-//! `FOLDER/TARGET`. They come from the repository's fixtures and from this machine's files.
+//! Writes initial inputs for all fuzz targets. `cargo run --example seeds -- DIRECTORY` creates
+//! `DIRECTORY/TARGET` for each. The inputs come from the repository's fixtures and from this
+//! machine's files.
 
 use std::error::Error;
 use std::fs;
@@ -16,7 +17,7 @@ use ticktax_model::{Owner, SourceTable};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Arguments, one per input.
+/// Command-line arguments, each of them an input.
 const ARGUMENTS: &[&str] = &[
     "0-3,8",
     "20s",
@@ -57,7 +58,7 @@ const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost:9113\r\nAccept: 
 const HYPERFINE: &str =
     r#"{"results":[{"command":"make","mean":1.5,"times":[1.4,1.5,1.6,1.5,1.45,1.55]}]}"#;
 
-/// Input folder of a target.
+/// Directory with the inputs for one target.
 struct Corpus(PathBuf);
 
 impl Corpus {
@@ -71,7 +72,7 @@ impl Corpus {
         Ok(fs::write(self.0.join(name), bytes)?)
     }
 
-    /// Adds all files of a repository folder with this extension.
+    /// Copies all files with the extension `ending` from a directory of the repository.
     fn copy(&self, folder: &str, ending: &str) -> Outcome {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
@@ -185,7 +186,7 @@ fn lists(corpus: &Corpus) -> Outcome {
     Ok(())
 }
 
-/// This machine's files, each as an input, and all together.
+/// Adds each of this machine's files as an input, and all of them together as another.
 fn machine(corpus: &Corpus) -> Outcome {
     let mut all = Vec::new();
     for (number, name) in MACHINE_FILES.iter().enumerate() {

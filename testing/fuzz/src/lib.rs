@@ -1,4 +1,4 @@
-//! Shared helpers of the fuzz targets.
+//! Helpers that the fuzz targets share.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
-/// Permits panics of the Parquet library on damaged bytes. They are caught and become errors, but
-/// libFuzzer's panic hook would abort.
+/// Lets the Parquet library panic on damaged bytes. Its panics are caught and turned into errors,
+/// but libFuzzer's panic hook would abort first.
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -19,11 +19,11 @@ pub fn allow_caught_panics() {
     }));
 }
 
-/// Separates the files in an input with several.
+/// Separates the files in an input that contains several.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// Machine files that the target `proc` replaces. The first byte of each part of its input selects
-/// one.
+/// System files that the target `proc` replaces. The first byte of each part of its input selects
+/// one of them.
 pub const MACHINE_FILES: &[&str] = &[
     "proc/1/autogroup",
     "proc/1/cgroup",
@@ -61,10 +61,10 @@ pub const MACHINE_FILES: &[&str] = &[
     "sys/fs/cgroup/a/cpu.stat",
 ];
 
-/// A folder for files that a target reads, in memory if possible.
+/// Creates a directory for the files that a target reads, in memory if possible.
 ///
 /// # Panics
-/// It cannot be created.
+/// The directory cannot be created.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() {
@@ -75,10 +75,10 @@ pub fn scratch() -> TempDir {
     made.expect("a temporary folder can be made")
 }
 
-/// Writes a file of a target's input.
+/// Writes a file from a target's input.
 ///
 /// # Panics
-/// It cannot be written.
+/// The file cannot be written.
 pub fn put(folder: &Path, name: &str, contents: &[u8]) -> PathBuf {
     let path = folder.join(name);
     if let Some(parent) = path.parent() {
@@ -88,7 +88,7 @@ pub fn put(folder: &Path, name: &str, contents: &[u8]) -> PathBuf {
     path
 }
 
-/// Writes a document in every format, as the first screen and in full.
+/// Renders a document in every format, both as the first screen and in full.
 pub fn write_down(document: &Document) {
     for format in Format::all(document.kind()) {
         for view in [View::default(), View::Full] {

@@ -1,4 +1,4 @@
-//! Arguments that users type: times, CPU lists, policies, triggers, rates, conditions.
+//! Parses arguments that users type: times, CPU lists, policies, triggers, rates, conditions.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A case file that a user wrote.
+//! Parses a user's case file.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The header of a recording without rows, and the pages made from it.
+//! Reads the header of a recording without rows and renders it.
 
 #![no_main]
 

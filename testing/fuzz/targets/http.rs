@@ -1,5 +1,5 @@
-//! The first bytes of a connection to the agent, all together and one by one. Tests an agent that
-//! accepts any `Host`, and one that accepts only loopback names.
+//! Feeds the agent the first bytes of a connection, all at once and one by one. Tests an agent that
+//! accepts any `Host` and one that accepts only loopback names.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The index of a folder of incidents, read by `incidents`.
+//! Reads the index of a directory of incidents, as `incidents` does.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
-//! The journal of changed settings, read by `undo`. The target adds the lines' checksums.
+//! Reads the journal of changed settings, as `undo` does. The target adds the checksums of the
+//! lines.
 //!
-//! Undoing writes. The target must not run as root: it writes below a temporary folder, but sets
-//! the policies of threads on this machine.
+//! Undoing writes settings, so the target must not run as root. Files are written below a temporary
+//! directory, but thread policies are set on the machine itself.
 
 #![no_main]
 
@@ -42,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let journal = put(folder, "knobs.journal", &journal);
     undo(folder, &journal);
-    // A second run finds nothing to do, or the same damage.
+    // The second call must find nothing to do, or the same damage.
     undo(folder, &journal);
 });
 

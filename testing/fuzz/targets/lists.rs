@@ -1,4 +1,4 @@
-//! Two lists of numbers, as `compare` reads them: text, CSV, TSV or an export of hyperfine.
+//! Reads two lists of numbers, as `compare` does: text, CSV, TSV or a hyperfine export.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Files of a machine below `/proc` and `/sys`. Programs choose part of their text: names, cgroups,
-//! mount points.
+//! Reads system files below `/proc` and `/sys`. Programs choose parts of their text, such as names,
+//! cgroups and mount points.
 
 #![no_main]
 

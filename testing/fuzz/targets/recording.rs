@@ -1,4 +1,4 @@
-//! A recording: its header and all rows.
+//! Reads a recording: its header and all rows.
 
 #![no_main]
 

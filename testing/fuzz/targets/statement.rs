@@ -1,4 +1,4 @@
-//! A recording, and the pages made from it.
+//! Reads a recording and renders its statement.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A table in a Parquet file: facts of an agent, results of a sweep.
+//! Reads a table from a Parquet file, such as an agent's facts or a sweep's results.
 
 #![no_main]
 

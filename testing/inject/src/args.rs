@@ -1,4 +1,4 @@
-//! Command-line arguments, and the plan they describe.
+//! Parses command-line arguments into a plan.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! A cgroup with a CPU quota, created for one disturbance and removed after it.
+//! Creates a cgroup with a CPU quota for one disturbance and removes it afterwards.
 //!
-//! The group's name contains the PID of its creator. A later run can therefore remove the group of
-//! a killed process.
+//! A group's name contains the PID of its creator, so that a later run can remove the group if the
+//! creator was killed.
 
 use std::fs;
 use std::io;
@@ -13,34 +13,33 @@ use ticktax_model::Nanos;
 use crate::clock;
 use crate::error::InjectError;
 
-/// Prefix of each group's name. The PID of its creator follows.
+/// Prefix of each group's name. Its creator's PID follows.
 const PREFIX: &str = "ticktax-inject-";
 
-/// Interface version of a hierarchy.
+/// Cgroup version of a hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
     V2,
 }
 
-/// A hierarchy in which groups with a CPU quota can be created.
+/// A cgroup hierarchy in which groups can have a CPU quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
     root: PathBuf,
 }
 
-/// A group of processes that share a CPU quota. It must be empty when it is dropped, which removes
-/// it.
+/// A group of processes that share a CPU quota. Dropping it removes the group, which must be empty.
 #[derive(Debug)]
 pub(crate) struct Group {
     path: PathBuf,
     version: Version,
-    /// The file in which the `cpu` controller was enabled for the group.
+    /// The file in which the `cpu` controller was enabled for this group, to be disabled again.
     switched_on: Option<PathBuf>,
 }
 
-/// The kernel's throttling statistics of a group.
+/// A group's throttling statistics, as counted by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) periods: u64,
@@ -49,7 +48,7 @@ pub(crate) struct Stat {
 }
 
 impl Group {
-    /// Creates this process's group, with `quota` in each `period`.
+    /// Creates the group of this process, with `quota` in each `period`.
     pub(crate) fn make(quota: Nanos, period: Nanos) -> Result<Self, InjectError> {
         remove_stale();
         let hierarchy = hierarchies()
@@ -75,7 +74,7 @@ impl Group {
         if let Err(error) = made {
             let hint = "end the other throttle of this process first, or allow cgroups";
             let failed = InjectError::io(format!("make {}", group.path.display()), &error, hint);
-            // If another group has this name, keep it but disable the controller again.
+            // If a group with this name already exists, keep it, but disable the controller again.
             group.switch_off();
             std::mem::forget(group);
             return Err(failed);
@@ -91,12 +90,12 @@ impl Group {
         Ok(group)
     }
 
-    /// Moves a process to the group.
+    /// Moves `process` into the group.
     pub(crate) fn add(&self, process: Pid) -> Result<(), InjectError> {
         self.write("cgroup.procs", &process.to_string())
     }
 
-    /// Total throttling so far.
+    /// The group's throttling so far.
     pub(crate) fn stat(&self) -> Result<Stat, InjectError> {
         let file = self.path.join("cpu.stat");
         let text = fs::read_to_string(&file).map_err(|e| {
@@ -109,7 +108,7 @@ impl Group {
         Ok(parse_stat(&text))
     }
 
-    /// The directory, for display.
+    /// The group's directory, for display.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -125,7 +124,8 @@ impl Group {
 
     fn switch_off(&self) {
         if let Some(file) = &self.switched_on {
-            // This fails only if another process now uses the controller. It then stays enabled.
+            // Fails only if another process has started to use the controller, which then stays
+            // enabled.
             let _ = fs::write(file, "-cpu");
         }
     }
@@ -133,7 +133,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel can take a moment to release a process that was just reaped. If it takes
+        // The kernel may take a moment to release a process that was just reaped. If it takes
         // longer, the next run removes the group.
         let patience = clock::now() + Nanos::from_millis(500);
         while let Err(error) = fs::remove_dir(&self.path) {
@@ -146,8 +146,8 @@ impl Drop for Group {
     }
 }
 
-/// Removes the groups of ended processes. Returns their number. Groups with processes stay, because
-/// the kernel refuses to remove them.
+/// Removes the groups of processes that have exited. Returns how many. The kernel refuses to remove
+/// groups that still contain processes.
 pub(crate) fn remove_stale() -> usize {
     hierarchies()
         .iter()
@@ -164,7 +164,7 @@ pub(crate) fn remove_stale() -> usize {
         .count()
 }
 
-/// PID of the creator of a group with this name, if it is one of ours.
+/// PID in the name of a group that an injector created, or `None` for other groups.
 fn maker(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
@@ -173,7 +173,7 @@ fn has_ended(process: u32) -> bool {
     !Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Hierarchies with the `cpu` controller, in order of preference.
+/// Hierarchies that have the `cpu` controller, in order of preference.
 fn hierarchies() -> Vec<Hierarchy> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut found = mounted(&mounts);
@@ -185,7 +185,7 @@ fn hierarchies() -> Vec<Hierarchy> {
     found
 }
 
-/// Hierarchies in a mount table that could have the `cpu` controller.
+/// Hierarchies in a mount table that may have the `cpu` controller.
 fn mounted(mounts: &str) -> Vec<Hierarchy> {
     let hierarchy = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -203,7 +203,7 @@ fn mounted(mounts: &str) -> Vec<Hierarchy> {
     mounts.lines().filter_map(hierarchy).collect()
 }
 
-/// Enables the `cpu` controller for groups below the root, if necessary. Returns the file that it
+/// Enables the `cpu` controller for groups below the root if necessary. Returns the file that was
 /// changed.
 fn switch_on(hierarchy: &Hierarchy) -> Result<Option<PathBuf>, InjectError> {
     let file = hierarchy.root.join("cgroup.subtree_control");
@@ -223,7 +223,7 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|other| other == word)
 }
 
-/// Parses `cpu.stat`. The two versions use different units.
+/// Parses `cpu.stat`, whose units depend on the cgroup version.
 fn parse_stat(text: &str) -> Stat {
     let mut stat = Stat::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {

@@ -1,4 +1,4 @@
-//! Runs a schedule in real time. Other threads can stop it.
+//! Runs a schedule in real time, until it ends or another thread stops it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::error::InjectError;
 use crate::plan::Plan;
 use crate::truth::{Event, EventLog, Truth};
 
-/// Stops a disturbance early, from any thread.
+/// Handle to stop a disturbance early, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<Stop>);
 
 #[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
-    /// Stays readable once a stop was requested.
+    /// Becomes readable when a stop is requested, and stays readable.
     wake: EventFd,
 }
 
@@ -38,10 +38,10 @@ impl Stopper {
         })))
     }
 
-    /// Stops the disturbance at the end of its present event.
+    /// Stops the disturbance once its current event is over.
     pub fn stop(&self) {
         self.0.asked.store(true, Ordering::Release);
-        // This fails only if the counter is full, and then all waiters are already awake.
+        // Ignore errors: they mean that the counter is full, so all waiters are already awake.
         let _ = self.0.wake.write(1);
     }
 
@@ -51,16 +51,16 @@ impl Stopper {
     }
 }
 
-/// Whether the timer is set even for events that are already due.
+/// When the timer is used to wait for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
-    /// Only to sleep.
+    /// Only if the event is not due yet.
     WhenEarly,
-    /// For each event, because the expiry of the timer is the event.
+    /// For every event, because the timer's expiry is the event.
     Always,
 }
 
-/// A schedule that has run.
+/// Events and CPU time of a schedule that was run.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) start: Nanos,
@@ -68,17 +68,17 @@ pub(crate) struct Walk {
     pub(crate) stopped: bool,
     pub(crate) planned: u64,
     pub(crate) log: EventLog,
-    /// Total CPU time of the scheduling thread, including sleeping and waking.
+    /// Total CPU time of the scheduling thread, including the cost of sleeping and waking up.
     pub(crate) thread_cpu: Nanos,
 }
 
-/// Timer and stop signal of a disturbance.
+/// A disturbance's timer and stop signal.
 #[derive(Debug)]
 pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
-    /// A private timer has neither slack nor rounding. `clock_nanosleep` cannot be stopped, and the
-    /// kernel rounds up timeouts of `poll`.
+    /// Has neither slack nor rounding. `clock_nanosleep` cannot be stopped, and the kernel rounds
+    /// up the timeouts of `poll`.
     timer: TimerFd,
 }
 
@@ -97,7 +97,7 @@ impl Control {
     /// Reports that the disturbance starts now. Returns the start time.
     pub(crate) fn begin(&self) -> Nanos {
         let start = clock::now();
-        // The parent might be gone. It then stops the disturbance in another way.
+        // Ignore errors: the parent may be gone, and then it stops the disturbance in another way.
         let _ = self.started.send(start);
         start
     }
@@ -115,8 +115,8 @@ impl Control {
         }
     }
 
-    /// Sets the timer to `time`, even if it has passed, and waits for it. Returns `false` if a stop
-    /// was requested.
+    /// Sets the timer to `time`, even if that has passed, and waits for it to expire. Returns
+    /// `false` if a stop was requested.
     fn expire_at(&self, time: Nanos) -> Result<bool, InjectError> {
         let failed = |e| InjectError::system("wait on a timer", e, "allow timerfd and poll");
         let at = TimeSpec::new(time.0 / 1_000_000_000, time.0 % 1_000_000_000);
@@ -140,8 +140,8 @@ impl Control {
         Ok(!self.stopped())
     }
 
-    /// Runs the plan's schedule on the calling thread, with a call of `act` for each event. `act`
-    /// receives the due time and the planned length.
+    /// Runs the schedule of `plan` on the calling thread. Calls `act` for each event, with its due
+    /// time and planned length.
     pub(crate) fn walk(
         &self,
         plan: &Plan,
@@ -162,7 +162,7 @@ impl Control {
         for event in plan.schedule.events(plan.duration) {
             let due = first + event.at;
             if clock::now() >= end {
-                // Too late, but the event was due.
+                // Too late to run, but the event was due before the end.
                 planned += 1;
                 continue;
             }

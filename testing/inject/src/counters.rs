@@ -1,4 +1,4 @@
-//! The kernel's own counters: interrupts, softirqs, and run times of kernel threads.
+//! Reads the kernel's own counters: interrupts, softirqs, and run times of kernel threads.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use crate::truth::Count;
 
-/// A counter of one CPU, and its initial value.
+/// A counter on one CPU, with its initial value.
 #[derive(Debug)]
 pub(crate) struct Watched {
     file: &'static str,
@@ -16,13 +16,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// A row of `/proc/interrupts`, such as `CAL`, or the description after its counts. On arm64,
-    /// the names of inter-processor interrupts are numbers that differ between kernels.
+    /// Watches a row of `/proc/interrupts`, given by its name, such as `CAL`, or by the description
+    /// after its counts. On arm64, inter-processor interrupts are named by numbers that differ
+    /// between kernels.
     pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/interrupts", row, cpu)
     }
 
-    /// A row of `/proc/softirqs`, such as `NET_RX`.
+    /// Watches a row of `/proc/softirqs`, such as `NET_RX`.
     pub(crate) fn softirqs(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/softirqs", row, cpu)
     }
@@ -36,7 +37,7 @@ impl Watched {
         }
     }
 
-    /// Increase of the counter. `None` if the kernel lacks it.
+    /// How much the counter rose. `None` if the kernel lacks it.
     pub(crate) fn end(&self) -> Option<Count> {
         let after = read(self.file, self.row, self.cpu)?;
         let value = after.wrapping_sub(self.before?);
@@ -51,8 +52,8 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cell(&fs::read_to_string(file).ok()?, row, cpu)
 }
 
-/// The cell for `row` and `cpu`. `row` is a name or the description after the counts. The table's
-/// first line names the online CPUs.
+/// Finds the cell for `row` and `cpu` in a table whose first line names the online CPUs. `row` is a
+/// name or the description after the counts.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -69,7 +70,7 @@ fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cells.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// PID of the kernel thread named `comm`.
+/// PID of the kernel thread called `comm`.
 pub fn kernel_thread(comm: &str) -> Option<i32> {
     fs::read_dir("/proc")
         .ok()?
@@ -81,7 +82,7 @@ pub fn kernel_thread(comm: &str) -> Option<i32> {
         })
 }
 
-/// Run time of a thread, and the number of its runs, from its `schedstat`.
+/// A thread's total run time and number of on-CPU periods, from its `schedstat`.
 pub fn run_time(pid: i32) -> Option<(Nanos, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut words = text.split_whitespace();

@@ -1,4 +1,4 @@
-//! Errors of disturbances, with messages for users.
+//! Errors of disturbances, with messages for the user.
 
 use std::io;
 
@@ -7,26 +7,26 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::schedule::ScheduleError;
 
-/// Reasons why a disturbance fails.
+/// Reason why a disturbance fails.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InjectError {
-    /// The kind requires a privilege that the process lacks.
+    /// The kind requires root, but the process is not root.
     #[error("`{kind}` needs root, to {why}: run it as root, or choose a kind that needs none")]
     NeedsRoot {
         /// The requested kind.
         kind: &'static str,
-        /// The reason for requiring root.
+        /// The operation that needs root.
         why: &'static str,
     },
-    /// This process cannot run on the CPU.
+    /// The CPU does not exist, or this process must not run on it.
     #[error("CPU {cpu} does not exist or this process may not run there: choose one of {allowed}")]
     NoSuchCpu {
         /// The requested CPU.
         cpu: Cpu,
-        /// The permitted CPUs.
+        /// The CPUs on which this process may run.
         allowed: CpuList,
     },
-    /// The kind disturbs one CPU from another.
+    /// The kind disturbs one CPU from another, but this process may run on only one.
     #[error(
         "`{kind}` disturbs a CPU from another one, and this process may only run on CPU {cpu}: \
          allow it a second CPU"
@@ -34,7 +34,7 @@ pub enum InjectError {
     NeedsSecondCpu {
         /// The requested kind.
         kind: &'static str,
-        /// The only CPU.
+        /// The only CPU on which this process may run.
         cpu: Cpu,
     },
     /// The schedule is invalid.
@@ -45,17 +45,17 @@ pub enum InjectError {
     Refused {
         /// The requested kind.
         kind: &'static str,
-        /// The unsupported part, and a remedy.
+        /// The unsupported part of the plan, with a remedy.
         why: String,
     },
-    /// The system refused a request.
+    /// The system refused a request by the injector.
     #[error("cannot {tried}: {why}; {hint}")]
     System {
-        /// The request and its object.
+        /// The operation that the injector tried.
         tried: String,
-        /// The system's reason.
+        /// The system's description of the error.
         why: String,
-        /// A remedy.
+        /// A remedy for the user.
         hint: String,
     },
     /// A thread of the injector panicked. All its changes have been undone.
@@ -64,7 +64,7 @@ pub enum InjectError {
 }
 
 impl InjectError {
-    /// A failed system call.
+    /// Creates an error for a failed system call.
     pub(crate) fn system(tried: impl Into<String>, errno: Errno, hint: impl Into<String>) -> Self {
         Self::System {
             tried: tried.into(),
@@ -73,7 +73,7 @@ impl InjectError {
         }
     }
 
-    /// A failed call of the standard library.
+    /// Creates an error for a failed call of the standard library.
     pub(crate) fn io(tried: impl Into<String>, error: &io::Error, hint: impl Into<String>) -> Self {
         let why = match error.raw_os_error() {
             Some(errno) => Errno::from_raw(errno).desc().to_owned(),

@@ -1,12 +1,12 @@
-//! Disturbances of known size and time, to test what ticktax reports about them.
+//! Causes disturbances of known size and time, to test what ticktax reports about them.
 //!
-//! Describe a disturbance with a [`Plan`]: the [`Disturbance`], its CPU, its [`Schedule`], and its
-//! duration. [`run`] it, or [`spawn`] it to observe the machine at the same time. The result is a
-//! [`Truth`]: the events, their times, and their cost in CPU time, as far as the injector can know
-//! it, with the method of measurement.
+//! A [`Plan`] describes a disturbance: the [`Disturbance`] itself, the CPU, the [`Schedule`] and
+//! the duration. [`run`] performs it. [`spawn`] does so in the background, so that the machine can
+//! be observed at the same time. The result is a [`Truth`]: when the events happened and how much
+//! CPU time they took, as far as the injector can know, and how that was measured.
 //!
-//! All changes that a disturbance makes to the machine are undone at its end, even after a failure:
-//! a cgroup, a network namespace, or the scheduling of its threads. This library prints nothing.
+//! All changes that a disturbance makes to the machine, such as a cgroup, a network namespace or
+//! thread priorities, are undone when it ends, even if it fails. This library prints nothing.
 
 pub mod error;
 pub mod plan;
@@ -36,13 +36,13 @@ pub use truth::{Count, Event, Measured, Truth};
 
 use control::Control;
 
-/// Runs one disturbance to its end.
+/// Runs one disturbance and waits for it to end.
 pub fn run(plan: &Plan) -> Result<Truth, InjectError> {
     spawn(plan)?.finish()
 }
 
-/// Starts a disturbance. Returns after its preparation, including the control time that some kinds
-/// measure first.
+/// Starts a disturbance. Returns once it is prepared, which includes the control time that some
+/// kinds measure first.
 pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     plan.check()?;
     let stopper = Stopper::new()?;
@@ -53,7 +53,7 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
         .name(plan.disturbance.comm().to_owned())
         .spawn(move || kinds::run(&plan, &control))
         .map_err(|e| InjectError::io("start a thread", &e, "raise the limit of threads"))?;
-    // A disturbance that fails before it starts drops the sender.
+    // Fails if the disturbance failed before it started, because that drops the sender.
     let began = started.recv();
     let mut running = Running {
         start: Nanos::ZERO,
@@ -67,17 +67,17 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     Err(running.join().err().unwrap_or(InjectError::Panicked))
 }
 
-/// CPUs that this process can disturb.
+/// CPUs that this process may disturb.
 pub fn allowed_cpus() -> Result<ticktax_model::CpuList, InjectError> {
     place::allowed_cpus()
 }
 
-/// Removes cgroups of killed injectors. Returns their number.
+/// Removes cgroups that killed injectors left behind. Returns how many.
 pub fn remove_stale_groups() -> usize {
     cgroup::remove_stale()
 }
 
-/// A running disturbance. Dropping it stops it.
+/// A disturbance in progress. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     start: Nanos,
@@ -86,23 +86,23 @@ pub struct Running {
 }
 
 impl Running {
-    /// Start time, on `CLOCK_MONOTONIC`.
+    /// When the disturbance started, on `CLOCK_MONOTONIC`.
     pub fn start(&self) -> Nanos {
         self.start
     }
 
-    /// A handle to stop it early, from any thread.
+    /// Returns a handle that any thread can use to stop the disturbance early.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Stops the disturbance now and returns its truth.
+    /// Stops the disturbance now and returns the truth about it.
     pub fn stop(mut self) -> Result<Truth, InjectError> {
         self.stopper.stop();
         self.join()
     }
 
-    /// Waits for the end and returns the truth.
+    /// Waits for the disturbance to end and returns the truth about it.
     pub fn finish(mut self) -> Result<Truth, InjectError> {
         self.join()
     }
@@ -119,13 +119,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
-            // Nobody needs its result, but wait for its end.
+            // Wait for the thread to finish, but ignore its result.
             let _ = thread.join();
         }
     }
 }
 
-/// The default CPU: the last permitted one, because the first one is usually the busiest.
+/// The CPU to disturb by default: the last permitted one, because the first is usually the busiest.
 pub fn default_cpu() -> Result<Cpu, InjectError> {
     place::allowed_cpus().map(|cpus| cpus.iter().last().unwrap_or(Cpu(0)))
 }

@@ -38,9 +38,9 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the disturbance. Signals that would kill it stop it in an orderly way.
+/// Runs the disturbance. Signals that would kill the process stop it in an orderly way instead.
 fn inject(args: &Args) -> Result<Truth, InjectError> {
-    // Before any thread starts, so that all threads inherit the mask.
+    // Block the signals before any thread starts, so that all threads inherit the mask.
     let ending: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
         .into_iter()
         .collect();
@@ -57,7 +57,7 @@ fn inject(args: &Args) -> Result<Truth, InjectError> {
     running.finish()
 }
 
-/// Starts a thread that waits for the signals while the process lives.
+/// Starts a thread that stops the disturbance whenever one of `signals` arrives.
 fn stop_upon(signals: SigSet, stopper: Stopper) {
     std::thread::spawn(move || {
         while signals.wait().is_ok() {
@@ -66,7 +66,7 @@ fn stop_upon(signals: SigSet, stopper: Stopper) {
     });
 }
 
-/// The truth in a few lines for people.
+/// Describes the truth in a few lines of text.
 fn describe(truth: &Truth) -> String {
     let early = if truth.stopped { ", stopped early" } else { "" };
     let mut lines = vec![format!(

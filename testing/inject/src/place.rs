@@ -6,10 +6,10 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::error::InjectError;
 
-/// The calling thread, for scheduler calls.
+/// The calling thread, for scheduler system calls.
 pub(crate) const SELF: Pid = Pid::from_raw(0);
 
-/// CPUs that the calling thread can run on.
+/// CPUs that the calling thread may run on.
 pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
     let set = sched_getaffinity(SELF).map_err(|e| {
         InjectError::system("ask which CPUs are allowed", e, "allow sched_getaffinity")
@@ -21,7 +21,7 @@ pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
         .collect())
 }
 
-/// Checks that threads of this process can run on `cpu`.
+/// Checks that threads of this process may run on `cpu`.
 pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     let allowed = allowed_cpus()?;
     if allowed.contains(cpu) {
@@ -31,13 +31,13 @@ pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     }
 }
 
-/// Another CPU, to disturb `cpu` from.
+/// Finds another CPU from which to disturb `cpu`.
 pub(crate) fn other_than(cpu: Cpu, kind: &'static str) -> Result<Cpu, InjectError> {
     let other = allowed_cpus()?.iter().find(|other| *other != cpu);
     other.ok_or(InjectError::NeedsSecondCpu { kind, cpu })
 }
 
-/// A set that contains only `cpu`.
+/// A CPU set that contains only `cpu`.
 pub(crate) fn only(cpu: Cpu) -> Result<CpuSet, InjectError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())
@@ -45,7 +45,7 @@ pub(crate) fn only(cpu: Cpu) -> Result<CpuSet, InjectError> {
     Ok(set)
 }
 
-/// Pins a thread to `cpu`.
+/// Pins `thread` to `cpu`.
 pub(crate) fn pin(thread: Pid, cpu: Cpu) -> Result<(), InjectError> {
     sched_setaffinity(thread, &only(cpu)?).map_err(|e| {
         InjectError::system(

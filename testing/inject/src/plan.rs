@@ -1,4 +1,4 @@
-//! The kinds of disturbance, and a plan for one.
+//! The kinds of disturbance, and plans for running them.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use crate::error::InjectError;
 use crate::place;
 use crate::schedule::Schedule;
 
-/// A disturbance to run on one CPU.
+/// A plan for one disturbance on one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The disturbance.
+    /// The kind of disturbance, with its parameters.
     pub disturbance: Disturbance,
-    /// The disturbed CPU.
+    /// The CPU to disturb.
     pub cpu: Cpu,
-    /// The times of its events.
+    /// The times of the events.
     pub schedule: Schedule,
-    /// Its duration.
+    /// Duration of the disturbance.
     pub duration: Nanos,
 }
 
@@ -31,52 +31,53 @@ pub enum Disturbance {
         /// Real-time priority, 1 to 99.
         priority: i32,
     },
-    /// `membarrier` calls from another CPU. Each sends a function-call interrupt.
+    /// `membarrier` calls from another CPU. Each call sends a function-call interrupt.
     Membarrier,
-    /// `munmap` calls from another CPU. Each causes a TLB shootdown.
+    /// `munmap` calls from another CPU. Each call causes a TLB shootdown.
     Munmap {
-        /// Pages mapped, touched and unmapped per event.
+        /// Number of pages mapped, touched and unmapped per event.
         pages: u32,
     },
-    /// UDP packets over the loopback device of a private network namespace: `NET_RX` softirqs.
+    /// `NET_RX` softirqs from UDP packets over the loopback device of a private network namespace.
     Softirq {
-        /// Packets per event, 1 to 1024.
+        /// Number of packets per event, 1 to 1024.
         packets: u32,
     },
-    /// One long `NET_RX` softirq: many sockets inspect a packet on a private loopback device.
+    /// One long `NET_RX` softirq, in which many sockets inspect a packet on a private loopback
+    /// device.
     Filter,
     /// Expiries of a high-resolution timer.
     Timer,
     /// A CPU-bound process throttled by CFS bandwidth control.
     Throttle {
-        /// CPU time that it can use in each period of the schedule.
+        /// CPU time that the process may use in each period of the schedule.
         quota: Nanos,
     },
-    /// A thread blocked in the kernel, immune to signals. It uses no CPU time.
+    /// A thread that is blocked in the kernel, immune to signals, and uses no CPU time.
     Block,
-    /// A running thread moved to another CPU and back: stop-class work.
+    /// Stop-class work: moves a running thread to another CPU and back.
     Stop,
     /// `SIGALRM` from `setitimer`.
     Itimer,
     /// Writeback of a file's dirty pages.
     Writeback {
-        /// Folder of the file. It must not be on a tmpfs.
+        /// Directory for the file, which must not be on a tmpfs.
         dir: PathBuf,
-        /// Bytes dirtied per event.
+        /// Number of bytes to dirty per event.
         bytes: u32,
-        /// Whether to call `fsync`, which includes the file system's journal, instead of only
+        /// Whether to call `fsync`, which also commits the file system's journal, instead of only
         /// writing the pages.
         fsync: bool,
     },
     /// A program that works in one part of each kernel tick. The schedule's period is the length of
-    /// the tick.
+    /// a tick.
     Dodge {
-        /// The working time.
+        /// The part of each tick in which the program works.
         window: Window,
     },
-    /// Interrupts of the CPU's performance counters.
+    /// Interrupts from the CPU's performance counter.
     Overflow {
-        /// Cycles between interrupts, at least 10 000.
+        /// Number of cycles between interrupts, at least 10 000.
         cycles: u64,
     },
     /// Interrupts that the CPU sends to itself.
@@ -85,31 +86,33 @@ pub enum Disturbance {
     None,
 }
 
-/// A part of each tick period, as shares of its length, counted from the tick. Negative values are
-/// before the tick.
+/// A part of each tick period. Its bounds are fractions of the tick's length, counted from the
+/// tick. Negative values are before the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Start, above -1.
+    /// Start, greater than -1.
     pub from: f64,
-    /// End, below 1 and after `from`.
+    /// End, less than 1 and after `from`.
     pub to: f64,
 }
 
 impl Window {
-    /// Well between two ticks. Samples never find it, although it runs for 60 % of the time.
+    /// Between two ticks, far from either. Samples never find the program running, although it runs
+    /// for 60 % of the time.
     pub const BETWEEN: Self = Self { from: 0.2, to: 0.8 };
-    /// Around each tick. Samples always find it, although it runs for only 10 % of the time.
+    /// Around each tick. Samples always find the program running, although it runs for only 10 % of
+    /// the time.
     pub const AROUND: Self = Self {
         from: -0.07,
         to: 0.03,
     };
 
-    /// Start relative to a tick, for ticks of this length.
+    /// Start relative to a tick, for ticks of length `tick`.
     pub fn begin(self, tick: Nanos) -> Nanos {
         share(tick, self.from)
     }
 
-    /// End relative to a tick, for ticks of this length.
+    /// End relative to a tick, for ticks of length `tick`.
     pub fn end(self, tick: Nanos) -> Nanos {
         share(tick, self.to)
     }
@@ -125,7 +128,7 @@ fn share(tick: Nanos, part: f64) -> Nanos {
 }
 
 impl Disturbance {
-    /// Name on the command line.
+    /// The name used on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fifo { .. } => "fifo",
@@ -146,7 +149,7 @@ impl Disturbance {
         }
     }
 
-    /// Name of the thread that makes its events, as the kernel shows it.
+    /// Name of the thread that causes the events, as shown by the kernel.
     pub fn comm(&self) -> &'static str {
         match self {
             Self::Fifo { .. } => "ttx-inj-fifo",
@@ -167,7 +170,7 @@ impl Disturbance {
         }
     }
 
-    /// Reason for requiring root, if it does.
+    /// Why the disturbance needs root. `None` if it does not.
     pub fn needs_root(&self) -> Option<&'static str> {
         match self {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
@@ -181,7 +184,7 @@ impl Disturbance {
 }
 
 impl Plan {
-    /// A plan with the default schedule, for one second.
+    /// Creates a plan with the default schedule and a duration of one second.
     pub fn new(disturbance: Disturbance, cpu: Cpu) -> Self {
         Self {
             disturbance,
@@ -191,19 +194,19 @@ impl Plan {
         }
     }
 
-    /// The plan with another schedule.
+    /// Replaces the schedule.
     #[must_use]
     pub fn schedule(self, schedule: Schedule) -> Self {
         Self { schedule, ..self }
     }
 
-    /// The plan with another duration.
+    /// Replaces the duration.
     #[must_use]
     pub fn duration(self, duration: Nanos) -> Self {
         Self { duration, ..self }
     }
 
-    /// Checks that this process can run the plan here.
+    /// Checks that this process can run the plan on this machine.
     pub fn check(&self) -> Result<(), InjectError> {
         let kind = self.disturbance.name();
         let refused = |why: String| Err(InjectError::Refused { kind, why });
@@ -266,7 +269,7 @@ impl Plan {
         place::check(self.cpu)
     }
 
-    /// CFS bandwidth control has its own period, and limits.
+    /// Checks the period and quota against the limits of CFS bandwidth control.
     fn check_throttle(&self, quota: Nanos) -> Result<(), InjectError> {
         let refused = |why| {
             Err(InjectError::Refused {
@@ -290,11 +293,12 @@ impl Plan {
     }
 }
 
-/// Faster samples might be throttled. The default of `perf_event_max_sample_rate` is 100 000 per
-/// second.
+/// Minimum interval between samples, because faster ones might be throttled. The default of
+/// `perf_event_max_sample_rate` is 100 000 per second.
 const SHORTEST_SAMPLING: Nanos = Nanos::from_micros(100);
 
-/// Stays below the kernel's `sched_rt_runtime_us` of 95 %, which would throttle the thread itself.
+/// Maximum share of the CPU for `fifo`. It stays below the kernel's real-time limit of 95 %
+/// (`sched_rt_runtime_us`), which would throttle the thread itself.
 const MAX_FIFO_LOAD: f64 = 0.9;
 
 #[cfg(test)]

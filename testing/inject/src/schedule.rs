@@ -1,30 +1,31 @@
-//! The times of a disturbance: a pure function of a few numbers and a seed.
+//! Schedules of disturbances, which depend only on a few numbers and a seed.
 //!
-//! Equal [`Schedule`]s always give the same events, so a failed test can be repeated with the same
-//! truth.
+//! Equal [`Schedule`]s always produce the same events, so a failed test can be repeated with the
+//! same truth.
 
 use serde::{Deserialize, Serialize};
 use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 
-/// The period of a disturbance, and deviations from it.
+/// When a disturbance's events happen: a period, and deviations from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Interval between the starts of two bursts. The mean interval if `random`.
+    /// Interval between the starts of two bursts, or the mean interval if `random`.
     pub period: Nanos,
-    /// Length of an event, for kinds with a configurable length.
+    /// Length of an event, for kinds whose length can be configured.
     pub length: Nanos,
-    /// Each burst is delayed by a random time, uniform from 0 to this. Delays do not accumulate.
+    /// Each burst is delayed by a random time, drawn uniformly from 0 to this. Delays do not
+    /// accumulate.
     pub jitter: Nanos,
-    /// Share of bursts that do not happen, from 0 to below 1.
+    /// Share of bursts that are skipped, from 0 (included) to 1 (excluded).
     pub missing: f64,
-    /// Events per burst.
+    /// Number of events per burst.
     pub burst: u32,
     /// Interval between the starts of two events in a burst.
     pub spacing: Nanos,
     /// Whether bursts arrive at random (Poisson) instead of periodically.
     pub random: bool,
-    /// Seed of the random numbers.
+    /// Seed for all random numbers.
     pub seed: u64,
 }
 
@@ -43,24 +44,24 @@ impl Default for Schedule {
     }
 }
 
-/// Reasons why a schedule is invalid.
+/// Reason why a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
-    /// There is no time between two events.
+    /// The period is too short for an event.
     #[error("a period of {0} has no room for an event: give one of at least 1 µs")]
     Period(Nanos),
     /// A length, jitter or spacing is negative.
     #[error("the {name} is {value}: it cannot be negative")]
     Negative {
-        /// Name of the parameter.
+        /// Name of the negative parameter.
         name: &'static str,
-        /// Its value.
+        /// The parameter's value.
         value: Nanos,
     },
-    /// The share of missing events is not from 0 to below 1.
+    /// The share of missing events is below 0, or is 1 or more.
     #[error("a share of {0} of events missing is not possible: give one from 0 to below 1")]
     Missing(f64),
-    /// A burst without events.
+    /// A burst has no events.
     #[error("a burst needs at least one event")]
     EmptyBurst,
     /// A burst overlaps the next one.
@@ -69,24 +70,24 @@ pub enum ScheduleError {
          longer period, or a smaller burst, spacing or jitter"
     )]
     Overlap {
-        /// Maximum length of a burst, from its due time.
+        /// Maximum length of a burst, counted from when it is due.
         burst: Nanos,
-        /// The period.
+        /// The schedule's period.
         period: Nanos,
     },
 }
 
-/// One event of a schedule.
+/// A planned event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Time from the start of the schedule.
+    /// When the event is due, relative to the start of the schedule.
     pub at: Nanos,
     /// Planned length.
     pub length: Nanos,
 }
 
 impl Schedule {
-    /// A strictly periodic schedule of events with this `length`.
+    /// Creates a strictly periodic schedule of events with this `length`.
     pub fn every(period: Nanos, length: Nanos) -> Self {
         Self {
             period,
@@ -95,18 +96,19 @@ impl Schedule {
         }
     }
 
-    /// Whether the schedule is strictly periodic: without jitter, gaps, bursts or random arrivals.
+    /// Whether the schedule is strictly periodic, without jitter, missing events, bursts or random
+    /// arrivals.
     pub fn is_plain(&self) -> bool {
         self.jitter == Nanos::ZERO && self.missing == 0.0 && self.burst == 1 && !self.random
     }
 
-    /// Average share of the time that the events take.
+    /// Average share of time that the events take.
     pub fn load(&self) -> f64 {
         let burst = self.length.share_of(self.period) * f64::from(self.burst);
         burst * (1.0 - self.missing)
     }
 
-    /// Checks that the schedule can run.
+    /// Checks that the parameters are valid.
     pub fn check(&self) -> Result<(), ScheduleError> {
         if self.period < Nanos::from_micros(1) {
             return Err(ScheduleError::Period(self.period));
@@ -140,7 +142,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// The events of the first `duration` in time order. Allocates nothing.
+    /// Iterates over the events due within `duration`, in time order. Does not allocate.
     pub fn events(&self, duration: Nanos) -> Events {
         Events {
             schedule: *self,
@@ -154,7 +156,7 @@ impl Schedule {
     }
 }
 
-/// Iterator over the events of a [`Schedule`].
+/// Iterates over the events of a [`Schedule`].
 #[derive(Clone, Debug)]
 pub struct Events {
     schedule: Schedule,
@@ -167,7 +169,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Due time of the next burst, whether or not it will happen.
+    /// When the next burst is due, even if it will be skipped.
     fn beat(&mut self) -> Nanos {
         let period = self.schedule.period;
         if self.schedule.random {
@@ -192,7 +194,8 @@ impl Iterator for Events {
             if beat >= self.duration {
                 return None;
             }
-            // Always draws, so that gaps do not change the times of the other events.
+            // Always draw both numbers, so that skipped bursts do not change the times of other
+            // events.
             let (chance, late) = (self.random.unit(), self.random.unit());
             if chance >= self.schedule.missing {
                 self.burst_at = beat + scaled(self.schedule.jitter, late);
@@ -205,7 +208,7 @@ impl Iterator for Events {
             .0
             .saturating_mul(i64::from(self.done_of_burst));
         self.done_of_burst += 1;
-        // Random bursts can overlap, but time must not go backwards.
+        // Bursts can overlap if they are random, but time must not go backwards.
         self.latest = Nanos(self.burst_at.0.saturating_add(offset)).max(self.latest);
         (self.latest < self.duration).then_some(Planned {
             at: self.latest,
@@ -309,7 +312,7 @@ mod tests {
         let gaps: Vec<f64> = at.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e5).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // The waits of a Poisson process are exponential, so their standard deviation equals their
+        // Waits in a Poisson process are exponential, so their standard deviation equals their
         // mean.
         assert!(
             (variance.sqrt() / mean - 1.0).abs() < 0.05,

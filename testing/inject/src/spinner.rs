@@ -1,4 +1,4 @@
-//! A thread that spins on the disturbed CPU and records when it did not run.
+//! A thread that spins on the disturbed CPU and records the times when it did not run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,25 +17,25 @@ use crate::truth::Event;
 /// Name of the spinning thread.
 pub(crate) const COMM: &str = "ttx-inj-target";
 
-/// Minimum time between two clock readings that counts as lost.
+/// Minimum time between two clock readings that counts as a gap.
 const SHORTEST: Nanos = Nanos::from_micros(1);
 
-/// A time when the spinning thread did not run.
+/// A period in which the spinning thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
 }
 
-/// All gaps of a spin in time order.
+/// All gaps recorded by a spinning thread, in time order.
 #[derive(Debug)]
 pub(crate) struct Gaps {
     pub(crate) kept: Vec<Gap>,
-    /// Whether there were more gaps than space.
+    /// Whether there were more gaps than room for them.
     pub(crate) overflowed: bool,
 }
 
-/// A thread that spins until it is dropped or finished.
+/// A spinning thread, which stops when finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     tid: Pid,
@@ -44,17 +44,17 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    /// Starts to spin on `cpu`, with space for `room` gaps.
+    /// Starts to spin on `cpu`, with room for `room` gaps.
     pub(crate) fn start(cpu: Cpu, room: usize) -> Result<Self, InjectError> {
         let quit = Arc::new(AtomicBool::new(false));
         let (tell, placed_thread) = mpsc::channel();
         let its_quit = Arc::clone(&quit);
         let spin = move || {
             let placed = place::pin(place::SELF, cpu);
-            // Interrupts aimed at it do not arrive while it waits for the CPU. Without root the
-            // priority stays unchanged.
+            // Interrupts aimed at this thread do not arrive while it waits for the CPU. Without
+            // root, the priority stays unchanged.
             let _ = sys::favour_self();
-            // Filled with nonzero values, so that its pages are already mapped.
+            // Nonzero values make sure that the pages are already mapped.
             let mut gaps = vec![
                 Gap {
                     start: Nanos(1),
@@ -92,7 +92,7 @@ impl Spinner {
         self.tid
     }
 
-    /// Stops the spin.
+    /// Stops the thread and returns its gaps.
     pub(crate) fn finish(mut self) -> Result<Gaps, InjectError> {
         self.end().ok_or(InjectError::Panicked)
     }
@@ -109,7 +109,7 @@ impl Drop for Spinner {
     }
 }
 
-/// Spins until told to quit. Returns the number of recorded gaps.
+/// Spins until `quit` is set. Returns how many gaps were recorded.
 fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     let mut used = 0;
     let mut last = clock::now();
@@ -121,7 +121,7 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
                 end: time,
             };
             used += 1;
-            // The time for recording is not a gap.
+            // Time spent recording is not a gap.
             last = clock::now();
         } else {
             last = time;
@@ -130,15 +130,15 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     used
 }
 
-/// Time lost within a window. Gaps at its edges count partly.
+/// Total time of gaps within `window`. Gaps that cross its edges count only in part.
 pub(crate) fn lost_within(gaps: &[Gap], window: (Nanos, Nanos)) -> Nanos {
     gaps.iter()
         .map(|gap| Nanos::overlap((gap.start, gap.end), window))
         .sum()
 }
 
-/// Time lost to each call, in gaps that started during it, for calls that lost any. Calls and gaps
-/// are in time order.
+/// Time lost to each call, for calls that lost any: the gaps that started during the call. `calls`
+/// and `gaps` must be in time order.
 pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
     let mut gaps = gaps.iter().peekable();
     let lost_to = |call: &Event| {

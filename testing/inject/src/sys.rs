@@ -1,4 +1,4 @@
-//! Calls without a safe wrapper. This is the only unsafe code of the crate.
+//! System calls that have no safe wrapper. All unsafe code in this crate is here.
 #![expect(unsafe_code, reason = "raw system calls, memory mappings and fork")]
 
 use std::ffi::c_void;
@@ -16,14 +16,15 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use ticktax_model::{Cpu, Nanos};
 
-/// Smallest page size of any machine. Touching larger pages more than once is harmless.
+/// Smallest page size of any supported machine. If pages are larger, touching them more than once
+/// does no harm.
 const PAGE: usize = 4096;
 
-/// Makes the calling thread `SCHED_FIFO`. Threads that it starts do not inherit this.
+/// Makes the calling thread `SCHED_FIFO`. Threads that it starts do not inherit the policy.
 pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // The C library's function does nothing in musl. The kernel's `struct sched_param` is this
-    // number.
+    // musl's `sched_setscheduler` does nothing, so make the system call. The kernel's `struct
+    // sched_param` consists of this number.
     let param: libc::c_int = priority;
     // SAFETY: `param` is a complete sched_param and outlives the call. 0 means the caller.
     let result =
@@ -31,19 +32,20 @@ pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Gives the calling thread priority over ordinary threads (nice -20). This needs root.
+/// Gives the calling thread priority over ordinary threads (nice -20). Requires root.
 pub(crate) fn favour_self() -> nix::Result<()> {
     // SAFETY: setpriority takes three integers. PRIO_PROCESS and 0 mean the calling thread.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     Errno::result(result).map(drop)
 }
 
-/// Allows this process to use [`membarrier`], until it ends or executes another program.
+/// Allows this process to use [`membarrier`] until it exits or executes another program.
 pub(crate) fn membarrier_register() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// A memory barrier on each CPU that runs a thread of this process. It sends an interrupt to each.
+/// Issues a memory barrier on every CPU that runs a thread of this process, by sending each an
+/// interrupt.
 pub(crate) fn membarrier() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
 }
@@ -54,11 +56,11 @@ fn membarrier_call(command: libc::c_int) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Enables the interface `lo` of the socket's network namespace.
+/// Enables the interface `lo` in the network namespace of `socket`.
 pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     let mut name = [0; libc::IFNAMSIZ];
     for (to, from) in name.iter_mut().zip(c"lo".to_bytes()) {
-        // The type is signed on some architectures, but `l` and `o` always fit.
+        // `c_char` is signed on some architectures, but `l` and `o` always fit.
         *to = libc::c_char::try_from(*from).unwrap_or_default();
     }
     let up = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(i16::MAX);
@@ -73,7 +75,7 @@ pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// A socket that sees every IPv4 packet arriving in its network namespace.
+/// Opens a socket that sees every IPv4 packet arriving in its network namespace.
 pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
     let protocol = u16::try_from(libc::ETH_P_IP).unwrap_or(0).to_be();
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
@@ -84,7 +86,7 @@ pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Attaches a filter that inspects each packet in this many slow steps and then drops it. Each step
+/// Attaches a filter that inspects each packet in `steps` slow steps and then drops it. Each step
 /// locates the end of the packet's headers.
 pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter {
@@ -116,7 +118,7 @@ pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Writes the dirty pages of a file and waits for them, without the file system's journal.
+/// Writes a file's dirty pages and waits for them, without the file system's journal.
 pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -126,13 +128,13 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// An event of a CPU that the kernel counts while this lives.
+/// A perf event that counts on one CPU until it is dropped.
 #[derive(Debug)]
 struct CpuEvent(File);
 
 impl CpuEvent {
-    /// `attr` is a `struct perf_event_attr`, version 5 (`<linux/perf_event.h>`), as 64-bit words
-    /// without its length.
+    /// Opens an event. `attr` is a `struct perf_event_attr`, version 5 (`<linux/perf_event.h>`), as
+    /// 64-bit words. Its size is filled in here.
     fn open(cpu: Cpu, mut attr: [u64; 14]) -> nix::Result<Self> {
         let size = size_of_val(&attr) as u64;
         attr[0] |= second_half(size);
@@ -158,7 +160,7 @@ impl CpuEvent {
     }
 }
 
-/// A number as the first of two in a 64-bit word.
+/// A 64-bit word whose first 32-bit half is `number`.
 const fn first_half(number: u64) -> u64 {
     if cfg!(target_endian = "little") {
         number
@@ -167,7 +169,7 @@ const fn first_half(number: u64) -> u64 {
     }
 }
 
-/// A number as the second of two in a 64-bit word.
+/// A 64-bit word whose second 32-bit half is `number`.
 const fn second_half(number: u64) -> u64 {
     if cfg!(target_endian = "little") {
         number << 32
@@ -176,19 +178,19 @@ const fn second_half(number: u64) -> u64 {
     }
 }
 
-/// Counts a CPU's cycles while this lives, with an interrupt after every `cycles`.
+/// Counts a CPU's cycles until it is dropped, with an interrupt after every `cycles` of them.
 #[derive(Debug)]
 pub(crate) struct CycleCounter(CpuEvent);
 
 impl CycleCounter {
     pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
-        // A hardware event: cycles, with this period and all options off.
+        // A hardware event that counts cycles, with this period and all options off.
         let mut attr = [0; 14];
         attr[2] = cycles;
         CpuEvent::open(cpu, attr).map(Self)
     }
 
-    /// Number of cycles so far.
+    /// Number of cycles counted so far.
     pub(crate) fn read(&self) -> nix::Result<u64> {
         let mut value = [0; 8];
         let read = nix::unistd::read(&self.0.0, &mut value)?;
@@ -199,8 +201,8 @@ impl CycleCounter {
     }
 }
 
-/// A clock of a CPU that takes periodic samples. It wakes the reader with an interrupt that the CPU
-/// sends to itself (`irq_work`).
+/// A clock that takes periodic samples on one CPU until it is dropped. Each sample wakes the reader
+/// with an interrupt that the CPU sends to itself (`irq_work`).
 #[derive(Debug)]
 pub(crate) struct SampledClock {
     samples: Mapping,
@@ -208,10 +210,10 @@ pub(crate) struct SampledClock {
 }
 
 impl SampledClock {
-    /// Size of a sample that contains only an address: that, and the record's header (`struct
+    /// Size of a sample that contains only an address, including the record's header (`struct
     /// perf_event_header`).
     const SAMPLE: u64 = 16;
-    /// Offset of the number of bytes written so far (`data_head` in `struct perf_event_mmap_page`).
+    /// Offset of `data_head`, the number of bytes written so far, in `struct perf_event_mmap_page`.
     const HEAD: usize = 1024;
 
     pub(crate) fn start(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
@@ -223,15 +225,15 @@ impl SampledClock {
         attr[1] = CPU_CLOCK;
         attr[2] = period.0.cast_unsigned();
         attr[3] = WITH_ADDRESS;
-        // Wakes the reader at each sample.
+        // Wake the reader at each sample.
         attr[6] = first_half(1);
         let event = CpuEvent::open(cpu, attr)?;
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
         let page = page
             .and_then(|size| usize::try_from(size).ok())
             .ok_or(Errno::EINVAL)?;
-        // A control page and a data page. The kernel overwrites the data page, because this mapping
-        // is read-only.
+        // A control page and a data page. The mapping is read-only, so the kernel overwrites old
+        // data.
         let samples = Mapping::of_file(&event.0, 2 * page)?;
         Ok(Self {
             samples,
@@ -239,8 +241,8 @@ impl SampledClock {
         })
     }
 
-    /// Number of samples. If the kernel throttles the clock, it writes a record that counts as two
-    /// samples.
+    /// Number of samples taken so far. If the kernel throttles the clock, it writes a record that
+    /// counts as two samples.
     pub(crate) fn samples(&self) -> u64 {
         // SAFETY: the mapping has two pages, which is more than `HEAD` plus a word.
         let head = unsafe { self.samples.start.cast::<u8>().add(Self::HEAD) };
@@ -259,7 +261,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Private memory of `pages` untouched pages.
+    /// Maps `pages` private pages without touching them.
     pub(crate) fn private(pages: u32) -> nix::Result<Self> {
         Self::new(pages as usize * PAGE, MapFlags::MAP_PRIVATE)
     }
@@ -272,7 +274,7 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// Maps the first bytes of a file for reading.
+    /// Maps the first `bytes` bytes of `file` for reading.
     fn of_file(file: &File, bytes: usize) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
         // SAFETY: the kernel chooses the address, so it replaces none of our mappings.
@@ -289,7 +291,7 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// Writes to each page, so that the kernel must allocate it.
+    /// Writes to each page, which forces the kernel to allocate it.
     pub(crate) fn touch(&mut self) {
         for offset in (0..self.bytes.get()).step_by(PAGE) {
             // SAFETY: `offset` is less than `bytes`, so the address is in the mapping.
@@ -308,7 +310,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Integers that a child process shares with its parent.
+/// Integers that a process shares with its child.
 #[derive(Debug)]
 pub(crate) struct SharedWords(Mapping);
 
@@ -318,7 +320,7 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// `count` integers, initially 0.
+    /// Creates `count` integers, initially 0.
     pub(crate) fn new(count: usize) -> nix::Result<Self> {
         let bytes = count * size_of::<AtomicI64>();
         let mut mapping = Mapping::new(bytes, MapFlags::MAP_SHARED)?;
@@ -338,14 +340,14 @@ impl SharedWords {
     }
 }
 
-/// A single-threaded child process. Dropping it kills and reaps it.
+/// A single-threaded child process, which is killed and reaped when dropped.
 #[derive(Debug)]
 pub(crate) struct Child(Pid);
 
 impl Child {
-    /// Runs `body` in a child process, which ends with it. If the parent has several threads,
-    /// `body` must not allocate, lock or print, because another thread could have held a lock at
-    /// the fork.
+    /// Runs `body` in a child process, which exits afterwards. If the parent has several threads,
+    /// `body` must not allocate, lock or print, because another thread might have held a lock when
+    /// the process was forked.
     pub(crate) fn fork(body: impl FnOnce()) -> nix::Result<Self> {
         // SAFETY: the child only runs `body`, which follows the rule above, and _exit.
         match unsafe { fork() }? {
@@ -366,13 +368,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Our child is not reaped yet, so its PID has not been reused.
+        // The child has not been reaped, so its PID cannot have been reused.
         let _ = kill(self.0, Signal::SIGKILL);
         while waitpid(self.0, None) == Err(Errno::EINTR) {}
     }
 }
 
-/// Blocks this thread uninterruptibly while a child process sleeps for `length`.
+/// Blocks this thread, uninterruptibly, while a child process sleeps for `length`.
 pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     let request = libc::timespec {
         tv_sec: length.0 / 1_000_000_000,
@@ -397,7 +399,7 @@ pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     Ok(())
 }
 
-/// Ends the process even after a panic, without running the parent's exit handlers.
+/// Exits the process when dropped, even after a panic, without running the parent's exit handlers.
 struct ExitOnDrop;
 
 impl Drop for ExitOnDrop {
@@ -407,20 +409,20 @@ impl Drop for ExitOnDrop {
     }
 }
 
-/// Number of alarms received by this process.
+/// Number of `SIGALRM`s received by this process.
 static ALARMS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count_alarm(_: libc::c_int) {
     ALARMS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Number of `SIGALRM` received by this process since [`handle_alarms`].
+/// Number of `SIGALRM`s received by this process since [`handle_alarms`] was called.
 pub(crate) fn alarms() -> u64 {
     ALARMS.load(Ordering::Relaxed)
 }
 
-/// Counts this process's `SIGALRM` from now on. This cannot be undone, so call it only in a child
-/// process.
+/// Starts to count the `SIGALRM`s of this process. This cannot be undone, so call it only in a
+/// child process.
 pub(crate) fn handle_alarms() -> nix::Result<()> {
     let handler = SigHandler::Handler(count_alarm);
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
@@ -428,9 +430,9 @@ pub(crate) fn handle_alarms() -> nix::Result<()> {
     unsafe { sigaction(Signal::SIGALRM, &action) }.map(drop)
 }
 
-/// Requests a `SIGALRM` for this process after `wait`, which is at least 1 µs.
+/// Arms a timer that sends this process a `SIGALRM` after `wait`, which must be at least 1 µs.
 pub(crate) fn set_alarm(wait: Nanos) -> nix::Result<()> {
-    // Rounds up, because an alarm can be late but not early.
+    // Round up, because an alarm may be late but not early.
     let micros = ((wait.0 + 999) / 1_000).max(1);
     let zero = libc::timeval {
         tv_sec: 0,

@@ -1,4 +1,4 @@
-//! The truth about a disturbance, as far as the injector can know it.
+//! The truth about a disturbance, as far as the injector knows it.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::{Cpu, Nanos, Span};
@@ -6,83 +6,83 @@ use ticktax_model::{Cpu, Nanos, Span};
 /// The truth about a disturbance. All times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// Kind of disturbance.
+    /// Name of the disturbance's kind.
     pub kind: String,
     /// The disturbed CPU.
     pub cpu: Cpu,
-    /// The process that made the events.
+    /// PID of the process that caused the events.
     pub pid: i32,
-    /// The thread that made the events.
+    /// ID of the thread that caused the events.
     pub tid: i32,
-    /// Name of that thread.
+    /// Name of the thread that caused the events.
     pub comm: String,
-    /// Start. The first event is due [`Truth::LEAD`] later.
+    /// When the disturbance started. The first event is due [`Truth::LEAD`] later.
     pub start: Nanos,
-    /// End.
+    /// When the disturbance ended.
     pub end: Nanos,
-    /// Whether it was stopped early.
+    /// Whether the disturbance was stopped early.
     pub stopped: bool,
-    /// Number of events due before the end.
+    /// Number of events that were due before the end.
     pub planned: u64,
-    /// Number of completed events. It is smaller than `planned` if the injector could not keep up.
+    /// Number of events completed, less than `planned` if the injector could not keep up.
     pub events: u64,
-    /// CPU time that it used on that CPU, if the injector can know it.
+    /// CPU time that the disturbance took on the CPU, if the injector can know it.
     pub injected: Option<Measured>,
-    /// The same time by other methods, and related times.
+    /// The same time as measured by other methods, and related times.
     pub measured: Vec<Measured>,
-    /// Name of the account that should show it, as the kernel names it.
+    /// Account in which the disturbance should appear, as named by the kernel.
     pub account: String,
-    /// Other accounts affected by the disturbance.
+    /// Other accounts that the disturbance affects.
     pub also: Vec<String>,
-    /// The kernel's counts on that CPU during that time, from any cause.
+    /// The kernel's counts on that CPU during the disturbance, from any cause.
     pub counts: Vec<Count>,
-    /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, they are gaps seen by the throttled
-    /// process.
+    /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are gaps noticed by the
+    /// throttled process.
     pub log: Vec<Event>,
-    /// Number of events missing from the log.
+    /// Number of events that did not fit into the log.
     pub log_left_out: u64,
 }
 
-/// A time, and how it was measured.
+/// A time and how it was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// The time.
     pub time: Nanos,
-    /// Method of measurement.
+    /// How the time was measured.
     pub method: String,
 }
 
-/// A count, and its source.
+/// A counter of the kernel and how much it rose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Name of the counter.
     pub name: String,
-    /// Increase of the counter.
+    /// How much the counter rose.
     pub value: u64,
 }
 
 /// One event of a disturbance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Scheduled time.
+    /// When the event was due.
     pub due: Nanos,
-    /// Actual start.
+    /// When the event actually started.
     pub start: Nanos,
     /// Elapsed time, or 0 for instantaneous events (`timer`, `itimer`).
     pub length: Nanos,
-    /// CPU time that its thread used for it, if measured.
+    /// CPU time that the event's thread used for it, if measured.
     pub cpu_time: Option<Nanos>,
 }
 
 impl Truth {
-    /// Time from the start until the first event can be due.
+    /// Time between the start of the disturbance and the earliest event.
     pub const LEAD: Nanos = Nanos::from_millis(1);
-    /// Maximum number of listed events.
+    /// Maximum number of events in the log.
     pub const MAX_LOGGED: usize = 100_000;
 
-    /// Whether `told` is a plausible throttled time, within 5 %. The cgroup's clock stops when
-    /// quota is available again. The process sees the end only when it runs again, which is later
-    /// if other threads run first.
+    /// Whether `reported` is a plausible throttled time, within 5 %. The cgroup's clock stops as
+    /// soon as quota is available again, but the process notices only when it runs again, which
+    /// takes longer if other threads run first.
     pub fn allows_throttled(&self, reported: Nanos) -> bool {
         let least = self
             .injected
@@ -93,13 +93,13 @@ impl Truth {
         reported >= 0.95 * least.as_secs_f64() && reported <= 1.05 * most.as_secs_f64()
     }
 
-    /// Total length of the events in the log.
+    /// Total length of the logged events.
     pub fn logged_length(&self) -> Nanos {
         self.log.iter().map(|event| event.length).sum()
     }
 
-    /// Total time of `stretches` within these events. `stretches` are the intervals when a thread
-    /// ran. The events are in time order and do not overlap.
+    /// Total time of `stretches` within `events`. `stretches` are the intervals in which a thread
+    /// ran. `events` must be in time order and must not overlap.
     pub fn time_within<'a>(
         events: &[Event],
         stretches: impl IntoIterator<Item = &'a Span>,
@@ -116,7 +116,7 @@ impl Truth {
         stretches.into_iter().map(within).sum()
     }
 
-    /// The kernel's count with this name.
+    /// Looks up a count of the kernel by name.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts
             .iter()
@@ -134,7 +134,7 @@ impl Measured {
     }
 }
 
-/// Accumulates events: totals of all, and a list of the first ones. Allocates nothing after `new`.
+/// Collects events: the total of all, and a list of the first ones. Does not allocate after `new`.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Vec<Event>,
@@ -144,10 +144,10 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// Reserves space for `expected` events, limited to the number that a truth lists.
+    /// Reserves room for `expected` events, but at most for as many as a truth lists.
     pub(crate) fn new(expected: usize) -> Self {
         let mut kept = Vec::with_capacity(expected.min(Truth::MAX_LOGGED));
-        // Touches the memory, so that no page fault occurs during the disturbance.
+        // Touch the memory now, so that no page faults occur during the disturbance.
         kept.resize(
             kept.capacity().min(Truth::MAX_LOGGED),
             Event {
@@ -177,7 +177,7 @@ impl EventLog {
         &self.kept
     }
 
-    /// The list, and the number of missing events.
+    /// Returns the list of events and the number that did not fit.
     pub(crate) fn into_list(self) -> (Vec<Event>, u64) {
         let left_out = self.happened - self.kept.len() as u64;
         (self.kept, left_out)

@@ -1,5 +1,5 @@
-//! Runs each kind briefly. Tests that need root are named `root::…` and are reported as ignored
-//! otherwise. No test depends on timing.
+//! Runs each kind briefly. Tests that need root are named `root::…` and are ignored for other
+//! users. No test depends on timing.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Tests would disturb each other, and a process has only one throttle group.
+    // The tests would disturb each other, and a process has only one group for throttling.
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let mut trials: Vec<Trial> = kinds()
@@ -58,7 +58,7 @@ fn each_kind(kind: Disturbance, root: bool) -> Trial {
     .with_ignored_flag(needs_root && !root)
 }
 
-/// A folder on a disk, writable for the build.
+/// A writable directory on a disk.
 fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }
@@ -71,8 +71,8 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Softirq { packets: 8 },
         Disturbance::Filter,
         Disturbance::Timer,
-        // A tenth of each period. It must be less than the process's share of a CPU with several
-        // others, or nothing would be throttled.
+        // A tenth of each period. The quota must be less than the process's share of a CPU it
+        // shares with several others, or nothing would be throttled.
         Disturbance::Throttle {
             quota: Nanos::from_millis(2),
         },
@@ -101,7 +101,7 @@ fn plan(kind: Disturbance) -> Result<Plan, InjectError> {
         .duration(duration))
 }
 
-/// Properties of every truth.
+/// Checks properties that every kind's truth must have.
 fn one_kind(kind: Disturbance) -> Outcome {
     let second_cpu = matches!(
         kind,
@@ -150,7 +150,7 @@ fn one_kind(kind: Disturbance) -> Outcome {
     )
 }
 
-/// Keeps the disturbed CPU busy most of the time.
+/// Keeps the CPU busy most of the time.
 fn busy() -> Result<Running, Box<dyn Error>> {
     let ms = Nanos::from_millis;
     let plan = Plan::new(
@@ -161,7 +161,7 @@ fn busy() -> Result<Running, Box<dyn Error>> {
     Ok(ticktax_inject::spawn(&plan.duration(ms(10_000)))?)
 }
 
-/// Consistency of times that a kind measures in two ways.
+/// Checks that times measured in two ways agree.
 fn sums_agree(truth: &Truth) -> Outcome {
     let listed: Nanos = truth.log.iter().filter_map(|event| event.cpu_time).sum();
     match truth.kind.as_str() {
@@ -203,7 +203,7 @@ fn sums_agree(truth: &Truth) -> Outcome {
                 "more samples than periods",
             )?;
             let counted = truth.count("/proc/interrupts IRQ work interrupts");
-            // The last interrupt might still be pending.
+            // The last interrupt may still be pending.
             check(
                 counted.is_some_and(|counted| counted + 1 >= truth.events),
                 "the kernel counted fewer interrupts than samples",
@@ -228,7 +228,7 @@ fn stopped_early() -> Outcome {
             "it went on to its end",
         )?;
     }
-    // Dropping it must stop it too. Otherwise the test would hang.
+    // Dropping a disturbance must stop it too, or the test would hang.
     drop(ticktax_inject::spawn(
         &plan(Disturbance::None)?.duration(Nanos::from_secs(3600)),
     )?);
@@ -286,7 +286,7 @@ fn stale_group_removed() -> Outcome {
     let running = ticktax_inject::spawn(&plan(kind)?.duration(Nanos::from_secs(60)))?;
     let parent = own_group().and_then(|group| group.parent().map(Path::to_path_buf));
     running.stop()?;
-    // A PID above the kernel's maximum, so that no process can have it.
+    // No process can have a PID above the kernel's maximum.
     let stale = parent
         .ok_or("there is no group while it runs")?
         .join("ticktax-inject-99999999");
@@ -298,7 +298,7 @@ fn stale_group_removed() -> Outcome {
     check(!stale.exists(), "the stale group is still there")
 }
 
-/// Group of this process, in any mount of the cpu controller.
+/// The cgroup created by this process, in any hierarchy that has the `cpu` controller.
 fn own_group() -> Option<PathBuf> {
     let name = format!("ticktax-inject-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

@@ -1,5 +1,5 @@
-//! Builds a Debian package (deb(5)): an `ar` archive of a version, a tarball that describes the
-//! package, and a tarball of its files.
+//! Builds a Debian package (deb(5)), which is an `ar` archive with a format version, a tarball
+//! about the package, and a tarball of its files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ const PLACES: (&str, &str) = ("/usr/local/bin/ticktax", "/usr/bin/ticktax");
 /// Path, mode and contents of each file.
 type Files = Vec<(String, u32, Vec<u8>)>;
 
-/// The package's bytes.
+/// Builds the package and returns its bytes.
 pub(super) fn make(
     release: &Release,
     built: &Built,
@@ -119,8 +119,8 @@ fn files(built: &Built, binary: &[u8], texts: &Texts) -> Result<Files, String> {
     Ok(files)
 }
 
-/// The unit file for the package: without manual installation instructions, and with the package's
-/// path of the command.
+/// The unit file for the package, which has no manual installation instructions and contains the
+/// package's path of the command.
 fn unit_of_package(unit: &str) -> String {
     let (from, to) = PLACES;
     let rest = unit.find("[Unit]").map_or(unit, |at| &unit[at..]);
@@ -148,7 +148,8 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     writer.finish().unwrap_or_default()
 }
 
-/// A tarball of the files and their folders. All belong to root and have the same time.
+/// Packs the files and their directories into a compressed tarball. All entries belong to root and
+/// have the same time.
 fn tarball(files: &Files, time: u64) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut folders = BTreeSet::from(["./".to_owned()]);
@@ -177,14 +178,14 @@ fn header(time: u64, mode: u32, size: u64) -> tar::Header {
     header.set_mtime(time);
     header.set_uid(0);
     header.set_gid(0);
-    // Both fit into their fields.
+    // Both names fit into their fields.
     let _ = header.set_username("root");
     let _ = header.set_groupname("root");
     header
 }
 
-/// Adds an entry with its exact name. The crate would strip the `./` that dpkg expects for the
-/// root.
+/// Adds an entry under exactly this name. The crate would strip the `./` that dpkg expects for the
+/// root directory.
 fn append(
     archive: &mut tar::Builder<Vec<u8>>,
     mut header: tar::Header,

@@ -6,7 +6,7 @@ use std::fs;
 
 use super::packages::{Package, Packages};
 
-/// Components of every static program that are not packages.
+/// Components of every static program that are not cargo packages.
 const OTHERS: &str = "\
 Rust's standard library, MIT OR Apache-2.0: https://github.com/rust-lang/rust
 musl, the C library, MIT: https://musl.libc.org
@@ -15,7 +15,7 @@ musl, the C library, MIT: https://musl.libc.org
 /// Prefixes of licence file names.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// A list of components, followed by each text once, with the packages that it belongs to.
+/// Lists the components. Each licence text follows once, with the packages that it belongs to.
 pub(super) fn make(packages: &Packages) -> Result<String, String> {
     let mut page = "What is linked into ticktax, and its licences (SPDX).\n\n".to_owned();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();

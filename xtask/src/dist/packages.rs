@@ -16,7 +16,7 @@ pub(super) struct Package {
     pub(super) version: String,
     /// An SPDX expression.
     pub(super) licence: String,
-    /// Folder of its source.
+    /// Directory of its source.
     pub(super) folder: PathBuf,
     /// Whether it comes from a registry instead of this workspace.
     pub(super) foreign: bool,
@@ -26,7 +26,8 @@ pub(super) struct Package {
     pub(super) depends: Vec<usize>,
 }
 
-/// All linked packages, by name and version. Packages only for building or testing are left out.
+/// All linked packages, by name and version. Packages that are only for building or testing are not
+/// included.
 #[derive(Clone, Debug)]
 pub(super) struct Packages {
     pub(super) all: Vec<Package>,
@@ -74,7 +75,7 @@ impl Packages {
                     .any(|kind| kind["kind"].is_null())
             };
             let ids = deps.iter().filter(is_linked).map(|dep| text(&dep["pkg"]));
-            // Procedural macros run only in the compiler.
+            // Procedural macros run only in the compiler, so they are not linked.
             let is_macro = |id: &String| {
                 let targets = packages
                     .get(id)

@@ -15,9 +15,9 @@ const ON_AMD64: [&str; 3] = ["ACPI=y", "X86_MCE=y", "X86_MCE_INTEL=y"];
 /// Tick rate, in Hz.
 const HZ: &str = "250";
 
-/// Sources: one with every preemption model except the lazy one, and the newest in trixie, which
-/// has that model. Since 7.0, architectures with lazy preemption offer only that and full
-/// preemption (`kernel/Kconfig.preempt`).
+/// Two kernel sources. The older one has every preemption model except the lazy one. The newer one,
+/// the newest in trixie, has the lazy one. Since 7.0, architectures with lazy preemption offer only
+/// that and full preemption (`kernel/Kconfig.preempt`).
 const OLDER: &str = "bookworm-backports:linux-source-6.12";
 const NEWER: &str = "trixie-backports:linux-source-7.3";
 
@@ -28,7 +28,7 @@ const ARM64: Target = TARGETS[1];
 /// A kernel to build.
 pub(super) struct Build {
     pub(super) target: Target,
-    /// Its name, also that of its configuration file.
+    /// Name of the kernel, and of its configuration file.
     variant: &'static str,
     source: &'static str,
     /// Differences from the lab's configuration fragment.
@@ -68,7 +68,7 @@ pub(super) const BUILDS: [Build; 10] = [
         OLDER,
         &["PREEMPT_VOLUNTARY=n", "EXPERT=y", "PREEMPT_RT=y"],
     ),
-    // The option for /proc/sys has another name in 7.x.
+    // In 7.x, the option for /proc/sys has another name.
     Build::amd64(
         "preempt-lazy",
         NEWER,
@@ -80,7 +80,7 @@ pub(super) const BUILDS: [Build; 10] = [
         ],
     ),
     Build::amd64("irq-time", OLDER, &["IRQ_TIME_ACCOUNTING=y"]),
-    // The last option enables it on every CPU, without `nohz_full=`.
+    // The last option enables context tracking on every CPU, without `nohz_full=`.
     Build::amd64(
         "nohz-full",
         OLDER,
@@ -102,7 +102,7 @@ pub(super) const BUILDS: [Build; 10] = [
             "DEBUG_ATOMIC_SLEEP=y",
         ],
     ),
-    // Counter interrupts and CPU-stop interrupts arrive even where others are disabled.
+    // Counter interrupts and CPU-stop interrupts arrive even while other interrupts are disabled.
     Build {
         target: ARM64,
         variant: "pseudo-nmi",
@@ -120,7 +120,7 @@ pub(super) const BUILDS: [Build; 10] = [
 ];
 
 impl Build {
-    /// The lab's name for it.
+    /// The lab's name for the kernel.
     pub(super) fn kernel(&self) -> String {
         let name = format!("hz{HZ}+{}", self.variant);
         if self.target.machine == std::env::consts::ARCH {

@@ -10,8 +10,8 @@ pub(super) const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// Maximum relative difference between the thread's time and its own measurement. The two are
-/// observed at slightly different times, and start and end within a period.
+/// Maximum relative difference between the traced time of the thread and its own measurement. The
+/// two are observed at slightly different times, and start and end within a period.
 const NEAR: f64 = 0.1;
 /// Maximum relative difference between interrupts counted and sent, 200 per audit, if the kernel
 /// sends none itself.
@@ -25,13 +25,13 @@ const MADE: (f64, f64) = (0.04, 80.0);
 /// The tick's function, and its name in earlier kernels.
 const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// The truth, according to the injectors.
+/// The truth about the disturbances, according to the injectors.
 pub(super) struct Truth {
     pub(super) thread: Value,
     pub(super) interrupts: Value,
 }
 
-/// One kernel.
+/// The results of one kernel.
 pub(super) struct Row {
     kernel: String,
     outcome: Result<Seen, String>,
@@ -40,14 +40,14 @@ pub(super) struct Row {
 /// Interrupts that a CPU sent to itself, per second.
 struct Interrupts {
     seen: f64,
-    /// According to the kernel, which can add others.
+    /// Number counted by the kernel, which can include its own.
     counted: f64,
-    /// According to the injector.
+    /// Number sent, according to the injector.
     sent: f64,
 }
 
 impl Interrupts {
-    /// Whether all sent interrupts were seen, and those of the kernel itself too.
+    /// Whether all interrupts were seen, both those that the injector sent and the kernel's own.
     fn are_all_seen(&self) -> bool {
         let has_own = self.counted > (1.0 + FEW) * self.sent;
         let off = if has_own { NEAR } else { FEW };
@@ -65,7 +65,7 @@ struct Seen {
     every_entry: bool,
     balances: bool,
     tick: Option<String>,
-    /// Shares of a CPU: seen and made.
+    /// CPU shares of the injected thread: seen by the audit, and used according to the injector.
     thread: (f64, f64),
     interrupts: Interrupts,
     proof: String,
@@ -178,7 +178,7 @@ fn thread_time(accounts: &[Value], comm: &str) -> f64 {
     accounts.iter().map(time_of).sum::<f64>() / 1e9
 }
 
-/// Proof given by an empty gap, combined over all CPUs.
+/// Proof that an empty gap is outside the kernel, combined over all CPUs.
 fn proof(proofs: &Value) -> String {
     let mut words: Vec<String> = list(proofs)
         .iter()

@@ -49,7 +49,7 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// Length of a raw string, if one starts here.
+/// Length of the raw string at the start of `text`, if there is one.
 fn raw_string(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = inner.len() - inner.trim_start_matches('#').len();
@@ -73,7 +73,8 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Length of a character literal, if one starts here. A lifetime has no closing quote.
+/// Length of the character literal at the start of `text`, if there is one. A lifetime has no
+/// closing quote.
 fn character(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('\'')?;
     let length = match inner.strip_prefix('\\') {

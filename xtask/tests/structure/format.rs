@@ -30,8 +30,8 @@ fn modules_that_macros_declare_are_formatted() {
     crate::report(&wrong);
 }
 
-/// The compiler ignores undeclared files silently. A build script lists the cases, and
-/// `each_document` lists the modules with pages.
+/// The compiler silently ignores undeclared files. A build script declares the cases, and
+/// `each_document` declares the modules with pages.
 #[test]
 fn every_source_file_is_compiled() {
     let documents = read(&root().join("crates/model/src/lib.rs"));

@@ -1,4 +1,4 @@
-//! Lists of all variants of a type must be complete.
+//! Checks that lists of an enum's variants are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use syn::{Expr, ImplItem, Item, Type};
 
 use crate::workspace::{read, shown, sources};
 
-/// A constant `ALL` of an enum lists every variant once. The compiler does not check this.
+/// Checks that an enum's constant `ALL` lists every variant once, because the compiler does not.
 #[test]
 fn a_list_of_all_variants_is_whole() {
     let mut wrong = Vec::new();
@@ -49,7 +49,7 @@ fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Contents of each `const ALL` in an `impl`, by type name.
+/// Contents of each `const ALL` in an `impl`, by the type's name.
 fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for item in items {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use code::code_of;
 use workspace::{Manifest, entries, files, packages, read, root, shown, sources};
 
-/// Permitted dependencies of a crate within this workspace, except for tests.
+/// Dependencies within this workspace that a crate may have, except in tests.
 enum Arrows {
     /// Only these.
     Only(&'static [&'static str]),
@@ -23,7 +23,7 @@ enum Arrows {
     Never(&'static [&'static str]),
 }
 
-/// A row for each crate, in the order in which data flows.
+/// The permitted dependencies of each crate, in the order in which data flows.
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
     ("ticktax-store", Arrows::Only(&["ticktax-model"])),
@@ -88,7 +88,7 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("xtask", Arrows::Only(&[])),
 ];
 
-/// Crates, by folder, that forbid unsafe code.
+/// Crates that forbid unsafe code, by directory.
 const WITHOUT_UNSAFE: &[&str] = &[
     "analysis",
     "experiment",
@@ -100,7 +100,7 @@ const WITHOUT_UNSAFE: &[&str] = &[
     "store",
 ];
 
-/// Crates, by folder, that can have unsafe code in `sys.rs` or in a folder `sys`.
+/// Crates that can have unsafe code in `sys.rs` or in a directory `sys`, by directory.
 const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];
 
 const MAX_LINES: usize = 600;
@@ -139,10 +139,10 @@ fn dependencies_follow_the_arrows() {
     report(&wrong);
 }
 
-/// Crates, by folder, whose callers do all I/O.
+/// Crates whose callers do all I/O, by directory.
 const WITHOUT_FILES: &[&str] = &["analysis", "model", "report"];
 
-/// Modules that such a crate uses in its tests alone.
+/// Modules that those crates use only in their tests.
 const FILES: &[&str] = &["std::fs", "std::env", "std::net", "std::process"];
 
 #[test]
@@ -240,8 +240,8 @@ fn may_be_unsafe(path: &str) -> bool {
     WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")
 }
 
-/// Files of the product that start programs without `ticktax_host::helper`, which has a fixed PATH
-/// for root.
+/// Source files that start programs without `ticktax_host::helper`, which has a fixed PATH for
+/// root.
 const STARTS_PROGRAMS: &[&str] = &[
     // The helpers themselves.
     "crates/host/src/helper.rs",

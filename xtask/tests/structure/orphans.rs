@@ -7,8 +7,8 @@ use crate::workspace::{files, packages, read, root, shown, sources};
 /// Name endings of files that are not test data.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
-/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name
-/// or one that the test chooses. It can end in a number.
+/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name,
+/// or a name that the test chooses. It can end in a number.
 #[test]
 fn every_snapshot_belongs_to_a_test() {
     let mut wrong = Vec::new();
@@ -29,8 +29,8 @@ fn every_snapshot_belongs_to_a_test() {
     crate::report(&wrong);
 }
 
-/// A data file is named in a program or a test, with its extension, or without it if it is part of
-/// a list.
+/// Checks that each data file is named in a program or a test: with its extension, or without it if
+/// the name is part of a list.
 #[test]
 fn every_file_beside_the_code_is_read() {
     let code: Vec<String> = sources("rs").iter().map(|file| read(file)).collect();
@@ -59,7 +59,7 @@ fn every_file_beside_the_code_is_read() {
     crate::report(&wrong);
 }
 
-/// Whether a Python program or a Node script next to it imports it as a module.
+/// Whether a Python program or Node script next to `file` imports it as a module.
 fn is_imported(file: &Path) -> bool {
     let (ending, import) = if has_ending(file, &["py"]) {
         ("py", format!("from {} import ", stem_of(file)))
@@ -73,7 +73,7 @@ fn is_imported(file: &Path) -> bool {
     scripts.any(|script| read(&script).contains(&import))
 }
 
-/// The Rust code of a package.
+/// All Rust code in a package.
 fn rust_of(package: &Path) -> String {
     let files = files(package).into_iter();
     let files = files.filter(|file| has_ending(file, &["rs"]));

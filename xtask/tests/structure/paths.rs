@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::workspace::{entries, read, root, shown};
 
-/// Folders of the workspace that contain documented files.
+/// Directories of the workspace that contain documented files.
 const FOLDERS: &[&str] = &[
     "crates",
     "bench",
@@ -70,7 +70,7 @@ fn expanded(quoted: &str) -> Vec<String> {
     each.collect()
 }
 
-/// Location of a quoted word, if it is a path relative to the workspace or to `crates`.
+/// Path of a quoted word, if the word is a path relative to the workspace or to `crates`.
 fn place(quoted: &str) -> Option<PathBuf> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if !quoted.contains('/') || !quoted.chars().all(is_name) {

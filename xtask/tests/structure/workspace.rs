@@ -39,7 +39,7 @@ impl Manifest {
                 value.trim().trim_matches('"').clone_into(&mut name);
             } else if table.ends_with("dependencies") && !table.ends_with("dev-dependencies") {
                 dependencies.insert(key.to_owned());
-                // The dependency has another name here.
+                // The dependency is renamed here.
                 if let Some((_, renamed)) = value.split_once("package = \"") {
                     dependencies.extend(renamed.split('"').next().map(str::to_owned));
                 }
@@ -50,8 +50,8 @@ impl Manifest {
     }
 }
 
-/// Folder of the workspace. Uses cargo's run-time variable, because the build-time value could name
-/// another checkout that shares the target folder.
+/// Directory of the workspace. Uses cargo's run-time variable, because the build-time value could
+/// name another checkout that shares the target directory.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -61,7 +61,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Folders of the workspace's packages.
+/// Directories of the workspace's packages.
 pub(crate) fn packages() -> Vec<PathBuf> {
     let mut packages = entries(&root().join("crates"));
     packages.extend(entries(&root().join("testing")));
@@ -77,8 +77,8 @@ pub(crate) fn sources(extension: &str) -> Vec<PathBuf> {
     sources
 }
 
-/// All files in a folder, sorted, except for installed Node packages. Empty if the folder does not
-/// exist.
+/// All files in a directory, sorted, except for installed Node packages. Empty if the directory
+/// does not exist.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let all = entries(folder).into_iter();
     all.filter(|path| !path.ends_with("node_modules"))
@@ -92,7 +92,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Sorted entries of a folder. Empty if it does not exist.
+/// Sorted entries of a directory. Empty if it does not exist.
 pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(folder) else {
         return Vec::new();

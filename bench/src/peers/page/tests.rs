@@ -1,4 +1,4 @@
-//! Pages that compare third-party tools with an audit.
+//! Tests pages that compare third-party tools with an audit.
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
@@ -70,7 +70,7 @@ fn statement() -> PeersStatement {
     }
 }
 
-/// The cells of the row with this name.
+/// The cells of the row whose label is `name`.
 fn cells<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     let row = page.lines().find_map(|line| {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);

@@ -26,6 +26,8 @@ const WIDEST: f64 = 0.21;
 const CROWDED: f64 = 0.8;
 /// Number of slots used to compare candidates.
 const TRIAL_SLOTS: f64 = 1024.0;
+/// Maximum number of times that a period is replaced by a multiple of it.
+const LONGER: u32 = 16;
 /// Number of drift models tried; each counts as a trial.
 const MANNERS: f64 = 12.0;
 
@@ -121,7 +123,7 @@ impl<'a> Search<'a> {
         };
         let best = trial.best(lattice.tick)?;
         let limit = self.longest * 1.05;
-        let found = self.judge(&trial, best, Some(chance))?;
+        let found = self.judge(&trial, best, Some(chance), LONGER)?;
         (found.fit.period < limit && lattice.is_tick(found.fit.period, found.train.slots))
             .then_some(found)
     }
@@ -143,7 +145,7 @@ impl<'a> Search<'a> {
             let trial = self.trial(period);
             let found = trial
                 .best(period)
-                .and_then(|t| self.judge(&trial, t, Some(chance)));
+                .and_then(|t| self.judge(&trial, t, Some(chance), LONGER));
             if found.is_some() {
                 return found;
             }
@@ -159,7 +161,7 @@ impl<'a> Search<'a> {
                 continue;
             };
             let fundamental = trial.fundamental(best, self.longest * 1.05, self.shortest);
-            if let Some(found) = self.judge(&trial, fundamental, None) {
+            if let Some(found) = self.judge(&trial, fundamental, None, LONGER) {
                 return Some(found);
             }
         }
@@ -259,7 +261,8 @@ impl<'a> Search<'a> {
     }
 
     /// Follows, fits and tests a period over the whole window. Returns `None` if it is not a beat.
-    fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>) -> Option<Found> {
+    /// If slots are missing regularly, a longer period is tested instead, up to `longer` times.
+    fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>, longer: u32) -> Option<Found> {
         let weighed = self.weighed();
         let stretches = self.stretches.iter();
         let all_times: Vec<&[f64]> = stretches.map(|s| &weighed[s.clone()]).collect();
@@ -289,10 +292,11 @@ impl<'a> Search<'a> {
             MANNERS,
         );
         let alarm = clean.map_or(alarm, |c| c.min(alarm));
-        if let Some(factor) = every_other(&train)
-            && let Some(longer) = trial.best(fit.period * factor)
+        if let Some(remaining) = longer.checked_sub(1)
+            && let Some(factor) = every_other(&train)
+            && let Some(track) = trial.best(fit.period * factor)
         {
-            return self.judge(trial, longer, clean);
+            return self.judge(trial, track, clean, remaining);
         }
         let limit = if clean.is_some() { ALARM_CLEAN } else { ALARM };
         let ok = alarm <= limit

@@ -137,28 +137,27 @@ fn block_gain(
     pulse: &Pulse,
 ) -> (i64, usize, [f32; PHASES], u64) {
     let period = pulse.period;
-    let (start, _) = slot_and_phase(times[0], period);
-    let block = start.div_euclid(i64::from(drift_model.block));
+    let (mut slot, mut phase) = slot_and_phase(times[0], period);
+    let length = i64::from(drift_model.block);
+    let block = slot.div_euclid(length);
+    let end = (block + 1) * length;
     let mut product = [1.0_f32; PHASES];
     let (mut used, mut slots) = (0, 0);
-    while used < times.len() {
-        let (slot, _) = slot_and_phase(times[used], period);
-        if slot.div_euclid(i64::from(drift_model.block)) != block {
-            break;
-        }
+    let rest = 1.0 - drift_model.weight;
+    while used < times.len() && slot < end {
         let mut density = [0.0_f32; PHASES];
         let mut count = 0.0;
-        while used < times.len() {
-            let (next, phase) = slot_and_phase(times[used], period);
-            if next != slot {
-                break;
-            }
+        let current = slot;
+        while slot == current {
             pulse.add(times[used], slot, phase, &mut density);
             count += 1.0;
             used += 1;
+            let Some(&next) = times.get(used) else {
+                break;
+            };
+            (slot, phase) = slot_and_phase(next, period);
         }
         let share = drift_model.weight / count;
-        let rest = 1.0 - drift_model.weight;
         product
             .iter_mut()
             .zip(&density)
@@ -209,11 +208,11 @@ impl Pulse {
 )]
 fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
     let turns = time / period;
-    let slot = turns.floor();
-    (
-        slot as i64,
-        (((turns - slot) * PHASES as f64) as usize).min(LAST),
-    )
+    // `floor` is a call of a function without SSE 4.1, and takes longer than all the rest.
+    let rounded = turns as i64;
+    let slot = rounded - i64::from(rounded as f64 > turns);
+    let into = turns - slot as f64;
+    (slot, ((into * PHASES as f64) as usize).min(LAST))
 }
 
 /// A wrapped normal density with mean 1, by phase difference, repeated twice so that any shift of
@@ -241,10 +240,66 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
     twice
 }
 
+/// Log probabilities of a path's moves between two blocks with events.
+#[derive(Clone, Copy)]
+struct Moves {
+    /// Added for no move. The distribution of moves is reduced by the share of restarts, because
+    /// together they sum to at most 1.
+    stay: f32,
+    /// Subtracted for each phase step of a move.
+    per_step: f32,
+}
+
+/// Moves by the number of blocks between two blocks with events, from 1.
+struct MovesByLapse([Moves; LAPSES]);
+
+/// Over empty blocks the steps add up to a wider distribution. More than four blocks make no
+/// difference.
+const LAPSES: usize = 4;
+
+impl MovesByLapse {
+    fn new(drift_model: DriftModel) -> Self {
+        Self(std::array::from_fn(|before| {
+            let lapse = (before + 1) as f32;
+            let ratio = drift_model.ratio.powf(1.0 / lapse.sqrt());
+            Moves {
+                stay: ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32,
+                per_step: -ratio.ln(),
+            }
+        }))
+    }
+
+    fn over(&self, blocks: i64) -> Moves {
+        let before = usize::try_from(blocks - 1).unwrap_or(0);
+        self.0[before.min(LAPSES - 1)]
+    }
+}
+
+/// The largest of `values`, none of which is NaN. The lanes let the compiler use vectors.
+fn max(values: &[f32; PHASES]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 8];
+    for chunk in values.as_chunks::<8>().0 {
+        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+            *lane = if value > *lane { value } else { *lane };
+        }
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// The better of two paths to a phase, the first if they are equal.
+#[inline]
+fn better(a: (f32, u8), b: (f32, u8)) -> (f32, u8) {
+    let is_b = b.0 > a.0;
+    (
+        if is_b { b.0 } else { a.0 },
+        std::hint::select_unpredictable(is_b, b.1, a.1),
+    )
+}
+
 /// State of the dynamic programme: for each phase, the best log probability of a path that ends
 /// there.
 struct State {
-    drift_model: DriftModel,
+    moves: MovesByLapse,
     /// Best log probability by phase, relative to `base`.
     best: [f32; PHASES],
     base: f64,
@@ -257,7 +312,7 @@ struct State {
 impl State {
     fn new(drift_model: DriftModel) -> Self {
         Self {
-            drift_model,
+            moves: MovesByLapse::new(drift_model),
             best: [0.0; PHASES],
             base: 0.0,
             block: 0,
@@ -268,7 +323,7 @@ impl State {
     }
 
     fn score(&self) -> f64 {
-        self.base + f64::from(self.best.iter().copied().fold(f32::NEG_INFINITY, f32::max))
+        self.base + f64::from(max(&self.best))
     }
 
     /// Starts a new stretch, in which every phase is equally likely.
@@ -288,7 +343,7 @@ impl State {
         self.fresh = false;
         self.block = block;
         self.best.iter_mut().zip(gain).for_each(|(b, g)| *b += g);
-        let top = self.best.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let top = max(&self.best);
         self.base += f64::from(top);
         self.best.iter_mut().for_each(|b| *b -= top);
         self.blocks.push(block);
@@ -296,50 +351,53 @@ impl State {
     }
 
     /// Extends every path by `blocks`. Returns, for each phase, the phase that the best path to it
-    /// came from. Two sweeps around the circle find the best move, because the penalty is linear in
-    /// the move's size.
+    /// came from.
     fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
         let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
-        let (mut top, mut top_at) = (f32::NEG_INFINITY, 0);
-        for (i, &b) in self.best.iter().enumerate() {
-            if b > top {
-                (top, top_at) = (b, from[i]);
-            }
-        }
-        let even = (PHASES as f32).ln();
+        let top = max(&self.best);
+        let start = self.best.iter().position(|&b| b == top).unwrap_or(0);
+        let top_at = from[start];
         let Some(blocks) = blocks else {
+            let even = (PHASES as f32).ln();
             self.best = [top - even; PHASES];
             return [top_at; PHASES];
         };
-        // Over empty blocks the steps add up to a wider distribution. More than four make no
-        // difference.
-        let lapse = blocks.clamp(1, 4) as f32;
-        let ratio = self.drift_model.ratio.powf(1.0 / lapse.sqrt());
-        let per_step = -ratio.ln();
-        // The distribution of moves, minus the share of restarts: together they sum to at most 1.
-        let stay = ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32;
-        for i in 0..2 * PHASES {
-            let (here, before) = (i % PHASES, (i + LAST) % PHASES);
-            if self.best[before] - per_step > self.best[here] {
-                self.best[here] = self.best[before] - per_step;
-                from[here] = from[before];
-            }
-        }
-        for i in (0..2 * PHASES).rev() {
-            let (here, after) = (i % PHASES, (i + 1) % PHASES);
-            if self.best[after] - per_step > self.best[here] {
-                self.best[here] = self.best[after] - per_step;
-                from[here] = from[after];
-            }
-        }
+        let moves = self.moves.over(blocks);
+        self.sweep(start, moves.per_step, &mut from);
         let jump = top + JUMP;
         for (best, from) in self.best.iter_mut().zip(&mut from) {
-            *best += stay;
+            *best += moves.stay;
             if jump > *best {
                 (*best, *from) = (jump, top_at);
             }
         }
         from
+    }
+
+    /// Finds the best move to each phase, at a penalty of `per_step`, and updates `best` and `from`.
+    ///
+    /// The penalty is linear in the size of the move, so a sweep in each direction suffices. Both
+    /// start at the best phase `start`, which no move can improve, and end after one lap. They run
+    /// together and without branches, because each step depends on the one before.
+    fn sweep(&mut self, start: usize, per_step: f32, from: &mut [u8; PHASES]) {
+        let (mut up, mut down) = (self.best[start], self.best[start]);
+        let (mut up_from, mut down_from) = (from[start], from[start]);
+        let mut downward = [(up, up_from); PHASES];
+        let before = *from;
+        let old = self.best;
+        for step in 1..PHASES {
+            let above = (start + step) % PHASES;
+            let moved = up - per_step;
+            (up, up_from) = better((old[above], before[above]), (moved, up_from));
+            (self.best[above], from[above]) = (up, up_from);
+            let below = (start + PHASES - step) % PHASES;
+            let moved = down - per_step;
+            (down, down_from) = better((old[below], before[below]), (moved, down_from));
+            downward[below] = (down, down_from);
+        }
+        for (phase, &down) in downward.iter().enumerate() {
+            (self.best[phase], from[phase]) = better((self.best[phase], from[phase]), down);
+        }
     }
 
     /// Fixes the path up to the current block and drops the alternatives, so that all paths

@@ -1,6 +1,6 @@
 //! Builds the header of a recording that follows a subject.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use ticktax_model::SourceTable;
 use ticktax_model::limitation::Limitation;
@@ -9,6 +9,7 @@ use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::{Target, VictimHeader};
 
 use super::{FollowError, Subject, Thread};
+use crate::fast_map::FastMap;
 
 /// The processes in the cgroup at `path` and in its descendants.
 pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, FollowError> {
@@ -36,7 +37,7 @@ pub(super) fn is_about(header: &Header, subject: &Subject) -> bool {
 pub(super) fn followed(
     header: &Header,
     subject: &Subject,
-    threads: &HashMap<i32, Thread>,
+    threads: &FastMap<i32, Thread>,
     sources: &SourceTable,
 ) -> Header {
     let (pids, names) = processes(threads, sources);
@@ -93,7 +94,7 @@ pub(super) fn followed(
 }
 
 /// The processes that the threads belong to, and the names of their programs.
-fn processes(threads: &HashMap<i32, Thread>, sources: &SourceTable) -> (Vec<i32>, String) {
+fn processes(threads: &FastMap<i32, Thread>, sources: &SourceTable) -> (Vec<i32>, String) {
     let mut pids = BTreeSet::new();
     let mut names = BTreeSet::new();
     for thread in threads.values() {

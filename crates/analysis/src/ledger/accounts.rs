@@ -1,6 +1,6 @@
 //! Maps each source to its account and keeps a tally per source and account.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ticktax_model::recording::Sum;
@@ -8,6 +8,7 @@ use ticktax_model::statement::{Account, Class};
 use ticktax_model::{Moment, Nanos, Source, SourceId, SourceTable, Span};
 
 use super::tally::{LengthTally, Tally, sort_parts};
+use crate::fast_map::FastMap;
 use crate::timeline::Event;
 
 /// Index of an account in the registry.
@@ -94,7 +95,7 @@ struct Group {
 pub(super) struct Registry {
     entries: Vec<Entry>,
     groups: Vec<Group>,
-    by_key: HashMap<Key, AccountId>,
+    by_key: FastMap<Key, AccountId>,
 }
 
 impl Registry {

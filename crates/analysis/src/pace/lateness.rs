@@ -119,13 +119,41 @@ pub(crate) fn late_frames(
     let late = late.filter(|(frame, _)| frame.began - frame.due > late_from);
     let is_known = |frame: &Frame| full_at.is_none_or(|full_at| frame.began <= full_at);
     let (known, unknown): (Vec<_>, Vec<_>) = late.partition(|(frame, _)| is_known(frame));
+    let losses = ByTime::new(losses);
     let delayed: Vec<Delayed> = known
         .into_iter()
-        .map(|(frame, before)| delayed(frame, before, period, usual.min(period), losses, name))
+        .map(|(frame, before)| delayed(frame, before, period, usual.min(period), &losses, name))
         .collect();
     LateFrames {
         not_judged: unknown.len() as u64,
         ..summary(&delayed, begin)
+    }
+}
+
+/// The losses of a thread, sorted by start. They may overlap.
+struct ByTime<'a> {
+    losses: &'a [Loss],
+    /// The latest end of each loss and all before it.
+    reach: Vec<Nanos>,
+}
+
+impl<'a> ByTime<'a> {
+    fn new(losses: &'a [Loss]) -> Self {
+        let reach = losses.iter().scan(Nanos(i64::MIN), |latest, loss| {
+            *latest = loss.end.max(*latest);
+            Some(*latest)
+        });
+        Self {
+            losses,
+            reach: reach.collect(),
+        }
+    }
+
+    /// All losses that overlap the interval, and perhaps others that ended before it.
+    fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &'a Loss> {
+        let first = self.reach.partition_point(|&end| end <= from);
+        let losses = self.losses[first..].iter();
+        losses.take_while(move |loss| loss.start < to)
     }
 }
 
@@ -134,7 +162,7 @@ fn delayed(
     before: Option<&Frame>,
     period: Nanos,
     usual: Nanos,
-    losses: &[Loss],
+    losses: &ByTime<'_>,
     name: &dyn Fn(&Loss) -> Option<Named>,
 ) -> Delayed {
     let overrun = before.filter(|before| before.ended > frame.due);
@@ -145,10 +173,7 @@ fn delayed(
     // CPU time of the previous frame that is due to page faults and reclaim.
     let mut on_cpu = Nanos::ZERO;
     let mut stolen_until = Nanos::ZERO;
-    // An earlier loss can extend into the interval, so start a few losses before it.
-    let first = losses.partition_point(|loss| loss.start < from);
-    let before_it = losses[..first].iter().rev().take(8).rev();
-    for loss in before_it.chain(losses[first..].iter().take_while(|loss| loss.start < to)) {
+    for loss in losses.between(from, to) {
         let (hold_up, named) = hold_up(loss, name(loss));
         // The probe may have seen the same stolen time as the rows.
         let start = match hold_up {
@@ -440,6 +465,18 @@ mod tests {
             .find(|time| time.kind == HoldUp::Interrupts)
             .unwrap();
         assert_eq!((interrupts.time, interrupts.frames), (Nanos::ZERO, 0));
+    }
+
+    /// The thread waits for 27 ms from before frame 3 is due, and is interrupted often at the same
+    /// time.
+    #[test]
+    fn a_wait_with_many_interrupts_is_still_the_cause() {
+        let interrupt = |k: u32| (59, 60, HoldUp::Interrupts, Some(k % 2));
+        let mut losses = vec![(58, 85, HoldUp::Waiting, Some(0))];
+        losses.extend((0..20).map(interrupt));
+        let late_frames = late(&[(3, 25, 28, 3)], &losses);
+        let by = late_frames.causes[0].by.as_ref().unwrap();
+        assert_eq!((&*by.name, by.time), ("backupd", Nanos(25 * MS)));
     }
 
     /// Frame 5 takes 26 ms and so makes the next one late. In the first case, 23 ms of that are its

@@ -1,11 +1,12 @@
 //! The threads woken by packets, and which run followed which wake-up.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::{Arrival, Path};
+use crate::fast_map::FastMap;
 use crate::timeline::ThreadId;
 
 /// Maximum delay with which rows from other CPUs arrive.
@@ -86,7 +87,7 @@ struct Receiver {
 /// All threads woken by packets.
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
-    threads: HashMap<i32, Receiver>,
+    threads: FastMap<i32, Receiver>,
     /// Runs still to be processed, by end and then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
     /// Number of runs added so far.

@@ -10,12 +10,13 @@ use ticktax_model::victim::{
 };
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, SourceId, SourceTable};
 
-use super::Victim;
 use super::life::Life;
 use super::rhythm::{ThreadShare, period};
 use super::times::Times;
 use super::wakers::Wakers;
 use super::worst::{Candidate, Episodes, Worst};
+use super::{Victim, WaitsBehind};
+use crate::fast_map::FastMap;
 use crate::ledger::tally::Tally;
 use crate::pace::buckets;
 use crate::real_time::Held;
@@ -121,21 +122,32 @@ fn threads(
     let rhythms = Rhythms {
         beats,
         origin: begin,
-        times: &victim.behind_at,
         wakers: &victim.wakers,
     };
-    times.behind = interferers(&victim.behind, sources, &rhythms);
+    let behind: BTreeMap<(SourceId, bool), &WaitsBehind> = victim
+        .behind
+        .iter()
+        .map(|(&key, waits)| (key, waits))
+        .collect();
+    times.behind = interferers(behind, sources, &rhythms);
     times.waited_on = waited_on(&victim.behind_on, sources);
     for culprit in &mut times.behind {
         culprit.own = culprit.pid.is_some_and(|pid| pids.contains(&pid));
     }
-    let not_moved = interrupted_by.iter();
-    let not_moved = not_moved.map(|(&id, tally)| ((id, false), *tally));
+    let untimed = |&sum: &Tally| WaitsBehind {
+        sum,
+        times: Times::default(),
+    };
+    let interrupted_by: Vec<(SourceId, WaitsBehind)> = interrupted_by
+        .iter()
+        .map(|(&id, sum)| (id, untimed(sum)))
+        .collect();
+    let not_moved = interrupted_by.iter().map(|(id, sum)| ((*id, false), sum));
     let rhythms = Rhythms {
         beats: &[],
         ..rhythms
     };
-    times.interrupted_by = interferers(&not_moved.collect(), sources, &rhythms);
+    times.interrupted_by = interferers(not_moved, sources, &rhythms);
     let held = victim.real_time.map(|real_time| real_time.finish(header));
     times.delays = longest(victim.worst, held.as_ref(), begin, sources);
     if let Some(held) = held {
@@ -208,7 +220,7 @@ struct Share {
 const LITTLE: f64 = 0.01;
 
 /// The CPUs that the victim waited for while they were busy.
-fn waited_on(behind: &BTreeMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) -> CpuList {
+fn waited_on(behind: &FastMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) -> CpuList {
     let mut cpus: BTreeMap<Cpu, Nanos> = BTreeMap::new();
     for (&(id, cpu), &time) in behind {
         if sources.get(id).kind != Kind::Idle {
@@ -228,22 +240,19 @@ struct Rhythms<'a> {
     beats: &'a [BeatLine],
     /// Reference time of the beats' phases.
     origin: Nanos,
-    /// Waiting times by source, as in [`Victim`].
-    times: &'a BTreeMap<(SourceId, bool), Times>,
     wakers: &'a Wakers,
 }
 
 /// Lists the interferers, largest total first. The keys of `by_source` are a source, and whether
-/// the wait ended on another CPU than the one where the source ran.
-fn interferers(
-    by_source: &BTreeMap<(SourceId, bool), Tally>,
+/// the wait ended on another CPU than the one where the source ran. They are in order.
+fn interferers<'a>(
+    by_source: impl IntoIterator<Item = ((SourceId, bool), &'a WaitsBehind)>,
     sources: &SourceTable,
     rhythms: &Rhythms<'_>,
 ) -> Vec<Interferer> {
     let phase = (rhythms.beats, rhythms.origin);
     let mut by_name: BTreeMap<(String, Option<i32>, Kind, bool), Share> = BTreeMap::new();
-    for (&(id, moved), tally) in by_source {
-        let times = rhythms.times.get(&(id, moved));
+    for ((id, moved), WaitsBehind { sum, times }) in by_source {
         let source = sources.get(id);
         // A function within an interrupt is not a separate interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
@@ -258,12 +267,12 @@ fn interferers(
         entry.program = program(id, sources);
         if let Some(thread) = &source.thread {
             let share = entry.threads.entry(thread.tid).or_default();
-            share.tally.merge(tally);
-            share.times.extend(times.into_iter().flat_map(Times::kept));
+            share.tally.merge(sum);
+            share.times.extend(times.kept());
         }
         entry.tally.merge(&Tally {
-            count: if part { 0 } else { tally.count },
-            ..*tally
+            count: if part { 0 } else { sum.count },
+            ..*sum
         });
     }
     let mut interferers: Vec<Interferer> = by_name

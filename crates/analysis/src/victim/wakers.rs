@@ -1,8 +1,8 @@
 //! Finds the waker of each thread from the wake-up edges.
 
-use std::collections::HashMap;
-
 use ticktax_model::{Nanos, SourceId};
+
+use crate::fast_map::FastMap;
 
 /// Time and source of a wake-up.
 pub(super) type Waking = (Nanos, SourceId);
@@ -18,7 +18,7 @@ pub(super) fn leads_to((at, _): Waking, since: Nanos) -> bool {
 
 /// The wake-ups of each thread.
 #[derive(Debug, Default)]
-pub(super) struct Wakers(HashMap<i32, Wakings>);
+pub(super) struct Wakers(FastMap<i32, Wakings>);
 
 #[derive(Debug, Default)]
 struct Wakings {

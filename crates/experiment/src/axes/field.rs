@@ -1,18 +1,16 @@
-//! Parameters of a scenario that can be varied: its settings, and one table per kind of object.
+//! Scenario parameters that can be varied: one table per kind of object.
 
 use ticktax_sim::settings::{self, Kind, Setting, Value};
 use ticktax_sim::{Group, Link, Setup, Source, Then};
 
 use super::task::{self, TaskField};
 
-/// A parameter: its name, the kind of its values, and its setter.
 pub(super) struct Row<T: 'static> {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) set: fn(&mut T, Value) -> Result<(), String>,
 }
 
-/// The parameter that an axis varies.
 #[derive(Clone, Debug)]
 pub(super) enum Field {
     Setting(&'static Setting),
@@ -28,10 +26,9 @@ impl<T> std::fmt::Debug for Row<T> {
     }
 }
 
-/// Non-negative integers.
+/// Kind of parameters that take any non-negative integer.
 pub(super) const COUNT: Kind = Kind::COUNT;
 
-/// Shorthand constructor for [`Row`].
 pub(super) const fn row<T>(
     name: &'static str,
     kind: Kind,
@@ -99,7 +96,7 @@ static GROUP: [Row<Group>; 2] = [
     }),
 ];
 
-/// Names of all parameters, one line per kind of object.
+/// Lists the names of all parameters, one line per kind of object.
 pub fn names() -> String {
     let list = |names: Vec<&str>| names.join(", ");
     format!(
@@ -113,7 +110,7 @@ pub fn names() -> String {
 }
 
 impl Field {
-    /// Resolves a parameter name in this scenario.
+    /// Resolves parameter `name` in `setup`.
     pub(super) fn find(name: &str, setup: &Setup) -> Result<Self, String> {
         match name.split_once('.') {
             Some(("task", rest)) => {
@@ -157,7 +154,7 @@ impl Field {
         }
     }
 
-    /// Identifies the property that is set, to reject two axes for the same property.
+    /// Identifies the property that the parameter sets. Two axes must not set the same one.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Setting(setting) => setting.sets().to_owned(),
@@ -168,7 +165,7 @@ impl Field {
         }
     }
 
-    /// Order in which axes are applied.
+    /// Sort key for applying axes: the lowest rank is set first.
     pub(super) fn rank(&self) -> usize {
         match self {
             Self::Setting(setting) => setting.rank(),
@@ -202,7 +199,7 @@ pub(super) fn find<T>(
     })
 }
 
-/// Splits `NAME.FIELD`. A name can contain dots.
+/// Splits `NAME.FIELD`. `NAME` may contain dots.
 fn split<'t>(
     kind: &str,
     text: &'t str,
@@ -227,7 +224,7 @@ fn split<'t>(
     Ok((name, &text[name.len() + 1..]))
 }
 
-/// Splits `N.FIELD`. N counts from 0, as in a scenario.
+/// Splits `N.FIELD`. `N` counts from 0, as in a scenario.
 fn numbered<'t>(kind: &str, text: &'t str, count: usize) -> Result<(usize, &'t str), String> {
     let wrong =
         || format!("the scenario has no such {kind}; write {kind}.N.FIELD with N below {count}");

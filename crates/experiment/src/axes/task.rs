@@ -6,13 +6,12 @@ use ticktax_sim::{Class, Law, Setup, Step, TaskId, TaskSpec, Then};
 
 use super::field::{COUNT, Row, find, row};
 
-/// The parameter of a task that an axis varies.
 #[derive(Clone, Debug)]
 pub(super) enum TaskField {
     /// Number of tasks with this name.
     Count,
     Own(&'static Row<TaskSpec>),
-    /// A step of its program, by index.
+    /// A step of the task's program, by index.
     Step(usize, &'static Row<Step>),
 }
 
@@ -69,7 +68,7 @@ static OWN: [Row<TaskSpec>; 9] = [
     ),
 ];
 
-/// Parameters of steps that have a duration, named as in a scenario.
+/// Parameters that set a step's duration, named as in a scenario.
 static STEPS: [Row<Step>; 15] = [
     row("work", Kind::Duration, set_law),
     row("kernel", Kind::Duration, set_law),
@@ -135,7 +134,7 @@ fn set_law(step: &mut Step, value: Value) -> Result<(), String> {
     }
 }
 
-/// The scenario's name of a step that can be varied.
+/// The scenario keyword for `step`, or `None` if its duration cannot be varied.
 fn word(step: &Step) -> Option<&'static str> {
     use ticktax_sim::Call;
     Some(match step {
@@ -155,7 +154,6 @@ fn word(step: &Step) -> Option<&'static str> {
     })
 }
 
-/// Names of all task parameters.
 pub(super) fn names() -> Vec<&'static str> {
     let own = OWN.iter().map(|row| row.name);
     let steps = STEPS.iter().map(|row| row.name);
@@ -214,14 +212,15 @@ impl TaskField {
 
     pub(super) fn kind(&self) -> Kind {
         match self {
-            // A larger count is probably a typo, and would run practically forever.
+            // A larger count is probably a typo, and the simulation would practically never finish.
             Self::Count => Kind::Integer(1, 1_000_000),
             Self::Own(row) => row.kind,
             Self::Step(_, row) => row.kind,
         }
     }
 
-    /// Identifies the property that is set. Both real-time classes set the same property.
+    /// Identifies the property that the parameter sets. `fifo` and `round_robin` both set the
+    /// class.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Count => "count".to_owned(),
@@ -231,12 +230,12 @@ impl TaskField {
         }
     }
 
-    /// Order of application. Tasks are copied last, after their other parameters are set.
+    /// Sort key for applying a task's axes. `count` comes last, so that copies inherit the others.
     pub(super) fn rank(&self) -> usize {
         usize::from(matches!(self, Self::Count))
     }
 
-    /// Sets the parameter of all tasks with this name.
+    /// Sets the parameter to `value` in all tasks called `name`.
     pub(super) fn set(&self, setup: &mut Setup, name: &str, value: Value) -> Result<(), String> {
         let mut tasks = setup.tasks.iter_mut().filter(|task| task.name == name);
         match self {
@@ -255,7 +254,8 @@ impl TaskField {
     }
 }
 
-/// Moves a law's mean and keeps its spread. An exponential law has no separate spread.
+/// Moves the mean of `law` to `value` without changing its spread. An exponential law has no
+/// separate spread.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     let mean = value.duration();
     *law = match *law {
@@ -278,8 +278,8 @@ pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Changes the number of tasks with this name to `count`, which is at least 1. It removes the last
-/// tasks or copies the last one. Signals to a removed task go to the first one instead.
+/// Changes the number of tasks called `name` to `count`, which is at least 1, by removing the last
+/// tasks or copying the last one. Signals to a removed task go to the first one instead.
 fn recount(setup: &mut Setup, name: &str, count: usize) {
     let Some(first) = setup.tasks.iter().position(|task| task.name == name) else {
         return;
@@ -291,7 +291,7 @@ fn recount(setup: &mut Setup, name: &str, count: usize) {
         let named = task.name == name;
         seen += usize::from(named);
         if named && seen > count {
-            // The first task of this name precedes this one.
+            // The task at `first` comes earlier in the list, so `moved` already has it.
             moved.push(moved[first]);
             continue;
         }

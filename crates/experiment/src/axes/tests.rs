@@ -1,4 +1,4 @@
-//! Setting a parameter with an axis must equal writing the value into the scenario.
+//! Setting a parameter with an axis must have the same effect as editing the scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ quota = "20ms"
 period = "100ms"
 "#;
 
-/// An axis with one value, the text of the scenario that it replaces, and the replacement.
+/// An axis with one value, the scenario text that it changes, and the replacement.
 const WRITTEN: &[(&str, &str, &str)] = &[
     ("cpus=4", "cpus = 2", "cpus = 4"),
     (
@@ -295,7 +295,7 @@ fn an_axis_equals_an_edit_of_the_scenario() {
     }
 }
 
-/// A scenario with only these settings, one line of TOML each.
+/// Parses a scenario that contains only these settings, each one line of TOML.
 fn settings_alone(lines: &BTreeMap<&str, String>) -> Setup {
     let section_text = |section| {
         let is_there = move |name: &str| settings::find(name).unwrap().section() == section;
@@ -395,7 +395,7 @@ fn points_follow_the_axes_and_the_last_axis_changes_fastest() {
 #[test]
 fn the_order_of_the_axes_changes_no_setup() {
     let setup = |axes: &[&str]| grid(axes).setup(0).unwrap();
-    // Each of these affects the next.
+    // Each setting depends on the one before it.
     let one = ["cpus=8", "policy=eevdf", "slice=1ms", "phase=1ms"];
     let other = ["phase=1ms", "slice=1ms", "policy=eevdf", "cpus=8"];
     assert_eq!(setup(&one), setup(&other));

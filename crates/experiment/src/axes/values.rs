@@ -1,9 +1,9 @@
-//! Parses the values of an axis: single values and ranges.
+//! Parses an axis's values: single values and ranges.
 
 use ticktax_model::Nanos;
 use ticktax_sim::settings::{Kind, Value};
 
-/// A value, or a range. Ranges can be long, so they are not expanded.
+/// A single value or a range. Ranges can be long, so they are never expanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     One(Value),

@@ -1,5 +1,4 @@
-//! `every-30.999-seconds`: a kernel loop over all vnodes that blocks the CPU, and the packets lost
-//! because of it.
+//! `every-30.999-seconds`: a kernel loop over all vnodes blocks the CPU, and packets are lost.
 
 use ticktax_model::Nanos;
 use ticktax_sim::cache::{Cache, Layout};
@@ -16,7 +15,7 @@ pub(super) const CASE: Walk = Walk;
 
 pub(super) struct Walk;
 
-/// An L2 cache of this size in KB.
+/// An L2 cache with a capacity of `kilobytes` KiB.
 fn l2(kilobytes: u64) -> Cache {
     Cache {
         size: kilobytes << 10,
@@ -27,8 +26,8 @@ fn l2(kilobytes: u64) -> Cache {
 
 const LINE: u64 = 64;
 
-/// Memory accesses of the walk per item, as published, in order. Each is an object (0 is the vnode,
-/// 1 the inode) and an offset.
+/// Published memory accesses per item, in the order of the walk: the object (0 is the vnode, 1 the
+/// inode) and the offset within it.
 const TOUCHES: [(usize, u64); 8] = [
     (0, 0x90),
     (0, 0x1c),
@@ -40,14 +39,14 @@ const TOUCHES: [(usize, u64); 8] = [
     (0, 0x1c),
 ];
 
-/// The same accesses, sorted by object and offset.
+/// The accesses of [`TOUCHES`], sorted by object and offset.
 fn sequential() -> Vec<(usize, u64)> {
     let mut touches = TOUCHES.to_vec();
     touches.sort_unstable();
     touches
 }
 
-/// Memory layout: both objects start on a cache line, every 256 bytes.
+/// Memory layout with each object starting on a cache line, 256 bytes apart.
 fn layout() -> Layout {
     let touches = |object| TOUCHES.iter().filter(move |touch| touch.0 == object);
     let offsets = |object| (256, touches(object).map(|touch| touch.1).collect());
@@ -56,15 +55,15 @@ fn layout() -> Layout {
     }
 }
 
-/// A layout with everything in one cache line.
+/// Memory layout with all accesses in one cache line.
 fn packed() -> Layout {
     Layout {
         objects: vec![(LINE, vec![0])],
     }
 }
 
-/// Full misses per item, if each fetched line brings the next one with it: lines accessed for the
-/// first time that do not follow the line accessed before.
+/// Number of full-latency misses per item if a fetched line also brings in the next one. Counts the
+/// first access to each line, unless the line follows the one accessed just before.
 fn apart(touches: &[(usize, u64)]) -> usize {
     let lines: Vec<(usize, u64)> = touches
         .iter()
@@ -121,7 +120,7 @@ impl Case for Walk {
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
         // A 2.2 GHz laptop throttled to 150 MHz. The memory-bound share of the walk is unknown, so
-        // both extremes are computed.
+        // compute both extremes.
         let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
         let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
         let ms = |duty, compute, memory| {
@@ -170,14 +169,14 @@ impl Case for Walk {
     }
 }
 
-/// ns per item, for a row `host, k`.
+/// Time per item in ns, for a row labelled `host, k`.
 fn by_misses(at: &str, values: &Values) -> Option<f64> {
     let (host, misses) = at.split_once(", ")?;
     Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
 }
 
-/// ns per item, for a row `host, N items, SIZE`. Each access hits the cache level that holds its
-/// line.
+/// Time per item in ns, for a row labelled `host, N items, SIZE`. Each access hits the cache level
+/// that holds its line.
 fn by_levels(at: &str, values: &Values) -> Option<f64> {
     let mut parts = at.split(", ");
     let host = parts.next()?;
@@ -193,8 +192,8 @@ fn by_levels(at: &str, values: &Values) -> Option<f64> {
     Some(lines * first + (TOUCHES.len() as f64 - lines) * latency("l1"))
 }
 
-/// Seconds between two runs of the syncer over a mount. The syncer advances to the next slot, works
-/// on the previous one, and requeues the mount `delay` slots after the new slot.
+/// Seconds between two syncer passes over a mount. The syncer advances to the next slot, works on
+/// the previous one, and requeues the mount `delay` slots after the new slot.
 fn slots(delay: u32) -> u32 {
     const WHEEL: u32 = 32;
     let (mut now, mut due, mut seen) = (0_u32, 0_u32, Vec::new());
@@ -209,7 +208,7 @@ fn slots(delay: u32) -> u32 {
     seen[seen.len() - 1] - seen[seen.len() - 2]
 }
 
-/// Packets lost in one stall, for a row `kpps, ms`, with the receiver's buffer size.
+/// Packets lost in one stall, given the receiver's buffer size, for a row labelled `kpps, ms`.
 fn lost(at: &str, values: &Values) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -25,9 +25,9 @@ pub(super) struct FrameRate;
 const LENGTH: i64 = 120;
 /// Simulated seconds for fits and sweeps. The frame rate is then accurate to ±0.05.
 const SAMPLE: i64 = 20;
-/// True CPU share of a loaded server: the middle of the published 50 to 70 %.
+/// True CPU share of a loaded server: the midpoint of the published 50 to 70 %.
 const LOADED: f64 = 0.6;
-/// Row of the server's previous kernel.
+/// Label of the row for the server's previous kernel.
 const KERNEL_24: &str = "100, kernel 2.4";
 
 impl Case for FrameRate {
@@ -107,7 +107,6 @@ impl Case for FrameRate {
     }
 }
 
-/// The kernel of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rate {
     /// Linux 2.6 with this tick rate.
@@ -127,7 +126,7 @@ impl Rate {
     }
 }
 
-/// Tick rates that have a published frame rate.
+/// Tick rates with a published frame rate.
 fn rates(file: &CaseFile) -> Vec<u64> {
     let rows = file.series("frames").map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
@@ -162,7 +161,6 @@ fn model(file: &CaseFile, values: &Values, length: i64) -> Modelled {
     modelled
 }
 
-/// The server: a loop that aims at 27 ms per frame and runs a fixed game step whenever one is due.
 fn program(values: &Values) -> TaskSpec {
     let program = vec![
         Step::Frame,
@@ -179,7 +177,6 @@ fn program(values: &Values) -> TaskSpec {
     TaskSpec::new("server", program_with_an_end(program))
 }
 
-/// Simulates the server on the kernel of a row.
 fn server(rate: Rate, values: &Values, length: i64) -> Report {
     let (hz, policy, timers) = match rate {
         Rate::Of(hz) => (hz, Policy::O1, TimerRule::Jiffies),
@@ -195,13 +192,13 @@ fn server(rate: Rate, values: &Values, length: i64) -> Report {
     run(&setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// A loop whose sleep can be zero needs a step that always takes time.
+/// Adds a 1 ns step. A loop whose sleep can be zero needs a step that always takes time.
 fn program_with_an_end(mut program: Vec<Step>) -> Vec<Step> {
     program.push(Step::Work(Law::Fixed(Nanos(1))));
     program
 }
 
-/// CPU time according to the kernel's accounting, in s: whole ticks.
+/// CPU time that tick sampling would account, in seconds: a whole number of ticks.
 fn sampled(report: &Report, hz: u64) -> f64 {
     let tick = Device::Pit
         .grid(hz, Nanos::ZERO, 0)
@@ -213,7 +210,7 @@ fn share(time: Nanos, length: i64) -> f64 {
     time.as_secs_f64() / length as f64 * 100.0
 }
 
-/// CPU share that sampling reports for the same work at random phases of the tick.
+/// Sampled CPU share when the same work starts at random phases of the tick.
 fn unaligned(hz: u64, values: &Values) -> f64 {
     let mut machine = Machine::new(1, hz, Policy::O1);
     machine.device = Device::Pit;
@@ -230,22 +227,22 @@ fn unaligned(hz: u64, values: &Values) -> f64 {
     sampled(&report, hz) / length as f64 * 100.0
 }
 
-/// Mean absolute errors on held-out rows.
+/// Mean absolute errors on rows that were not used for fitting.
 #[derive(Clone, Debug, PartialEq)]
 struct Score {
     /// Error of the model.
     model: f64,
     /// Error of a straight line.
     line: f64,
-    /// Each error of the model when it was fitted to the file's own calibration rows.
+    /// The model's individual errors when fitted to the file's own calibration rows.
     single: Vec<String>,
 }
 
-/// For one grid point: the misfit and the frame-rate error at each tick rate.
+/// Misfit and frame-rate error at each tick rate, for one grid point.
 type Tried = BTreeMap<u64, (f64, f64)>;
 
-/// Fits phase and work to the frame rates and CPU shares of three rows, for each choice of three
-/// rows. Predicts the frame rates of the remaining rows.
+/// Fits phase and work to the frame rates and CPU shares of every combination of three rows, and
+/// predicts the frame rates of the remaining rows.
 fn splits(file: &CaseFile) -> Score {
     let hz = rates(file);
     let rows = file.with_rows(|row| row.at.parse::<u64>().is_ok() && row.target().is_some());

@@ -1,4 +1,4 @@
-//! `idle-cost-vs-hz`: the cost of an idle guest's ticks and wake-ups to its host.
+//! `idle-cost-vs-hz`: how much an idle guest's ticks and wake-ups cost its host.
 
 mod kernels;
 
@@ -21,8 +21,8 @@ pub(super) struct IdleCost;
 
 /// Simulated seconds per tick rate.
 const LENGTH: i64 = 2_000;
-/// Number of programs that wake up independently. With more programs, the wake-ups approximate a
-/// Poisson process better, even if ticks are far apart.
+/// Number of programs that wake up independently. The more programs there are, the better their
+/// wake-ups approximate a Poisson process, even with widely spaced ticks.
 const PROGRAMS: u32 = 40;
 
 /// Simulation results for one tick rate and one wake-up rate.
@@ -32,12 +32,11 @@ pub(super) struct Counts {
     ticks: f64,
     /// Ticks per second that wake a program.
     pub(super) woken: f64,
-    /// Delay from the due end of a sleep until its program ran, in ms: the median (±11 %), and the
-    /// maximum.
+    /// Delay from the end of a sleep until its program runs, in ms: median (±11 %) and maximum.
     delay: (f64, f64),
 }
 
-/// Cached results, by tick rate and wake-up rate.
+/// Cached results, keyed by tick rate and the bits of the wake-up rate.
 static COUNTS: Mutex<BTreeMap<(u64, u64), Counts>> = Mutex::new(BTreeMap::new());
 
 impl Case for IdleCost {
@@ -121,7 +120,7 @@ impl Case for IdleCost {
     }
 }
 
-/// Reports which model is closer on the rows that neither was fitted to.
+/// Reports which of the two models is closer on the rows that neither was fitted to.
 fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     let off = |at: &str, series: &str| {
         let value = *modelled.get(&(series.to_owned(), at.to_owned()))?;
@@ -143,7 +142,7 @@ fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     parts.join("; ")
 }
 
-/// The line through the calibration rows: MHz without ticks, and MHz per Hz.
+/// The straight line through the calibration rows: MHz at 0 Hz, and MHz per Hz.
 fn straight(file: &CaseFile) -> (f64, f64) {
     let series = file.series("host, straight line");
     let rows = series.map_or(&[][..], |series| &series.rows);
@@ -155,10 +154,10 @@ fn straight(file: &CaseFile) -> (f64, f64) {
     line(&points)
 }
 
-/// The range of wake-up rates from 1 to 200 per second that meet both rows.
+/// Finds the range of wake-up rates, from 1 to 200 per second, that satisfy both rows.
 ///
-/// Uses the published formula instead of the simulator, with two constants fitted by least squares
-/// for each rate.
+/// Uses the published formula instead of the simulator. Its two constants are fitted by least
+/// squares for each wake-up rate.
 fn passes(file: &CaseFile) -> String {
     let Some(series) = file.series("host, batching") else {
         return String::new();
@@ -193,7 +192,7 @@ fn passes(file: &CaseFile) -> String {
     }
 }
 
-/// Least-squares plane through the origin. Returns its two slopes.
+/// Fits a least-squares plane through the origin and returns its two slopes.
 fn plane(points: &[((f64, f64), f64)]) -> (f64, f64) {
     let sum = |term: fn(&((f64, f64), f64)) -> f64| points.iter().map(term).sum::<f64>();
     let (xx, yy) = (sum(|p| p.0.0 * p.0.0), sum(|p| p.0.1 * p.0.1));
@@ -209,10 +208,10 @@ fn plane(points: &[((f64, f64), f64)]) -> (f64, f64) {
     )
 }
 
-/// Published figure for the tickless kernel.
+/// Published cost of the tickless kernel, in MHz.
 const NOHZ_MHZ: f64 = 70.0;
 
-/// Programs that sleep, with `wakeups` wake-ups per second in total.
+/// Programs that sleep and together wake up `wakeups` times per second.
 fn programs(wakeups: f64) -> Vec<TaskSpec> {
     let each = super::millis(1e3 * f64::from(PROGRAMS) / wakeups);
     let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(each));
@@ -221,7 +220,6 @@ fn programs(wakeups: f64) -> Vec<TaskSpec> {
     (0..PROGRAMS).map(|_| task.clone()).collect()
 }
 
-/// Simulates a tick rate. Results are cached.
 pub(super) fn counts(hz: u64, wakeups: f64) -> Counts {
     let key = (hz, wakeups.to_bits());
     let mut known = COUNTS

@@ -1,5 +1,4 @@
-//! `silent-rtc`: the kernel sets the hardware clock, which disturbs measurements of the clock's
-//! drift.
+//! `silent-rtc`: the kernel sets the hardware clock, which disturbs measurements of clock drift.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Device, Law, Stream, rtc};
@@ -13,7 +12,7 @@ pub(super) const CASE: Rtc = Rtc;
 
 pub(super) struct Rtc;
 
-/// Number of simulated phases of the tick.
+/// Number of tick phases to simulate.
 const PHASES: i64 = 4_000;
 
 impl Case for Rtc {
@@ -30,7 +29,7 @@ impl Case for Rtc {
         let read = values.get("read");
         let sets = errors(100);
         let set = worst(&sets);
-        // The phase of a read is practically random.
+        // Reads happen at a practically random phase.
         let deviation_of_read = read / 3_f64.sqrt();
         let deviation_of_set_and_read = deviation(&sets).hypot(deviation_of_read);
         let day = 86_400.0;
@@ -75,7 +74,7 @@ impl Case for Rtc {
     }
 }
 
-/// Errors of the first set after boot, in seconds, for boots at random phases of the tick.
+/// Errors of the first clock setting after boot, in seconds, for boots at random tick phases.
 fn errors(hz: u64) -> Vec<f64> {
     let mut stream = Stream::new(1, hz);
     let tick = 1_000_000_000 / i64::try_from(hz).unwrap_or(1);

@@ -1,4 +1,5 @@
-//! `slice-vs-cache`: two CPU hogs, a task that wakes up often, and the cache that the hogs share.
+//! `slice-vs-cache`: two CPU hogs share a cache with each other and with a task that wakes up
+//! often.
 
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
@@ -20,9 +21,9 @@ pub(super) struct Slices;
 
 /// Simulated seconds.
 const LENGTH: i64 = 60;
-/// Simulated seconds for each evaluation of the fit.
+/// Simulated seconds per evaluation during the fit.
 const GAIN_LENGTH: i64 = 20;
-/// Number of CPUs of the machine that ran the published build.
+/// Number of CPUs of the machine that did the published kernel builds.
 const BUILD_CPUS: usize = 8;
 
 impl Case for Slices {
@@ -102,7 +103,7 @@ const POLICIES: [(&str, Policy); 5] = [
     ),
 ];
 
-/// The policy of a series, `stock` or `patched`.
+/// The scheduling policy for a series whose name ends in `stock` or `patched`.
 fn policy(which: &str) -> Policy {
     if which.ends_with("stock") {
         Policy::Goodness
@@ -159,12 +160,13 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Two hogs at 100 Hz, and an interactive task that needs only part of the CPU.
+/// Simulates two hogs at 100 Hz with an interactive task that needs only part of the CPU.
 fn interactive(which: &str, values: &Values) -> Report {
     simulate(&setup(policy(which), 100, 200.0, values))
 }
 
-/// Share of CPU time that refills cost under 2.4, minus the share under `timer_ticks`, in %.
+/// Percentage points of CPU time that `timer_ticks` saves: cost of refills under 2.4, minus the
+/// cost under `timer_ticks`.
 fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     let refilling = |policy| {
         let mut setup = machine(policy);
@@ -177,7 +179,7 @@ fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     (refilling(Policy::Goodness) - refilling(Policy::GoodnessSlices)) * 100.0
 }
 
-/// The same setup with more CPUs and two hogs per CPU. There is still one interactive task.
+/// A copy of `setup` with `cpus` CPUs and two hogs per CPU, but still one interactive task.
 fn wider(setup: &Setup, cpus: usize) -> Setup {
     let mut wider = setup.clone();
     wider.machine.cpus = cpus;
@@ -192,14 +194,13 @@ fn wider(setup: &Setup, cpus: usize) -> Setup {
     wider
 }
 
-/// Published build times of a kernel.
+/// Published kernel build times for `which`.
 fn times(file: &CaseFile, which: &str) -> Vec<f64> {
     let series = file.series(&format!("runs, {which}"));
     let rows = series.map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(Published::middle).collect()
 }
 
-/// Two hogs, and a task that an interrupt wakes up.
 fn setup(policy: Policy, hz: u64, wakeups: f64, values: &Values) -> Setup {
     let mut setup = Setup::new(Machine::new(1, hz, policy), Nanos::from_secs(LENGTH));
     let regular = 1e3 * values.get("regular");
@@ -237,13 +238,12 @@ fn simulate(setup: &Setup) -> Report {
     run(setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// Number of times per second that the cache passed from one hog to the other.
+/// Rate at which the cache passes from one hog to the other, per second.
 fn hog_switches(report: &Report) -> f64 {
     let refills: u64 = report.tasks.iter().map(|task| task.refills).sum();
     refills as f64 / LENGTH as f64
 }
 
-/// Records which task ran, and the ticks in between.
 #[derive(Default)]
 struct Pattern {
     spans: Vec<(Nanos, String)>,
@@ -266,8 +266,8 @@ impl RowSink for Pattern {
     }
 }
 
-/// The tasks that ran during slightly more than two slices of each hog. The interactive task wakes
-/// up three times per tick.
+/// The tasks that ran, in order, during slightly more than two slices of each hog. The interactive
+/// task wakes up three times per tick.
 fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     let mut setup = setup(policy, 100, 300.0, values);
     setup.sources[0].interval = Law::Fixed(millis(10.0 / 3.0));
@@ -281,7 +281,6 @@ fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     pattern.spans.into_iter().map(|(_, name)| name).collect()
 }
 
-/// The tasks that ran in the first 160 ms, as text.
 fn pattern(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split_inclusive(|name| name == "|").take(16);
@@ -289,7 +288,7 @@ fn pattern(policy: Policy, values: &Values) -> String {
     shown.join(" ").trim_end_matches(" |").to_owned()
 }
 
-/// The hog that each tick interrupted, in tick order.
+/// Which hog each tick interrupted, in tick order.
 fn slices(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split(|name| name == "|");

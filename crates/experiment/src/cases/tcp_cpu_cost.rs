@@ -1,4 +1,4 @@
-//! `tcp-cpu-cost`: the cost of TCP options on the wire, and a profiler that cannot see interrupts.
+//! `tcp-cpu-cost`: the CPU cost of TCP options, and a profiler that cannot see interrupts.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{EndReport, Link, NetStatement, Protocol, TrafficAccount as Account};
@@ -18,25 +18,26 @@ pub(super) const CASE: Tcp = Tcp;
 
 pub(super) struct Tcp;
 
-/// The series that a measurement extends.
+/// The series that a measurement on this machine extends.
 const CYCLES: &str = "cycles per byte";
 
 /// Overhead per frame in bytes: preamble and gap, Ethernet header and checksum, IP header, TCP
 /// header.
 const AROUND: f64 = 20.0 + 18.0 + 20.0 + 20.0;
-/// Data bytes of a full frame, and the bytes that timestamps take from it.
+/// Payload bytes of a full frame. Timestamps take `STAMPS` of them.
 const FULL: f64 = 1460.0;
 const STAMPS: f64 = 12.0;
-/// Number of interrupt lines. With many lines, two events rarely share a pending bit.
+/// Number of interrupt lines. With this many, two events rarely share a pending bit.
 const LINES: usize = 60;
-/// Simulated seconds. They give 4000 samples, accurate to ±2 %.
+/// Simulated seconds: enough for 4000 samples, which are accurate to ±2 %.
 const LENGTH: i64 = 40;
 /// Duration of an interrupt in the series `idle`, in ms.
 const EACH: f64 = 0.1;
-/// Level of the clock interrupt. The other interrupts have level 2 and delay only the masked one.
+/// Level of the clock interrupt. The other interrupts have level 2, so they delay only the masked
+/// clock interrupt.
 const MASKED: u8 = 1;
 const UNMASKED: u8 = 3;
-/// Duration of the transfer on this machine.
+/// Duration of the transfer measured on this machine.
 const HERE: Nanos = Nanos::from_secs(1);
 
 impl Case for Tcp {
@@ -84,8 +85,8 @@ impl Case for Tcp {
     }
 }
 
-/// Cycles per byte from the accounts of measured traffic. Separates sending from receiving as far
-/// as the accounts do. Cycles are those of the CPU's counter.
+/// Cycles per byte in measured traffic, counted with the CPU's cycle counter. Separates sending
+/// from receiving where the accounts do.
 fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
     if statement.spec.protocol != Protocol::Tcp {
         return Err("the recording is of UDP, but the case needs TCP: leave out --udp".to_owned());
@@ -135,7 +136,6 @@ fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String>
     Ok(rows.map(row).collect())
 }
 
-/// Describes the measured traffic.
 fn source(statement: &NetStatement) -> Remark {
     let over = match &statement.link {
         Link::Veth { mtu, .. } => format!("a veth pair with an MTU of {mtu}"),
@@ -159,7 +159,7 @@ fn source(statement: &NetStatement) -> Remark {
     remark("cycles per byte, measured", why)
 }
 
-/// Cost of a byte over loopback on this machine, in counter cycles if the counter is reliable.
+/// Cost per byte over loopback on this machine, in cycles if the CPU's counter is reliable.
 fn here(transfer: &Transfer, clock: &Clock) -> Remark {
     let Some(ns) = transfer.ns_per_byte() else {
         return remark("TCP over loopback", "nothing arrived".to_owned());
@@ -209,8 +209,8 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
             soaker.attributes.nice = 19;
             setup.tasks.push(soaker);
             let report = simulate(&setup);
-            // The soaker delays the process. The time that the process then needs is not counted as
-            // the soaker's.
+            // The soaker delays the process. Time the process then needs is not counted as the
+            // soaker's.
             Some(report.tasks[1].ran.share_of(report.elapsed) * 100.0)
         }
         ("interrupts as sampled, masked", at) => Some(share(&profile(at, MASKED)?) * 100.0),
@@ -220,13 +220,13 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Parses two numbers, such as `0.30, 2`.
+/// Parses a label with two numbers, such as `0.30, 2`.
 fn pair(at: &str) -> Option<(f64, f64)> {
     let (one, other) = at.split_once(',')?;
     Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
-/// Idle share of a machine with interrupts and a process, in %: as sampled, and the true value.
+/// Idle share of a machine with interrupts and a process, in %: sampled and true.
 fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     let report = simulate(&busy(tick_level, values));
     let cpu = &report.cpus[0];
@@ -235,11 +235,11 @@ fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     (samples * 100.0, really * 100.0)
 }
 
-/// A machine whose interrupts and process take the shares given in the file.
+/// A machine whose interrupts and process take the shares of CPU time in `values`.
 fn busy(tick_level: u8, values: &Values) -> Setup {
     let mut setup = machine(values.get("irq"), EACH, tick_level);
     let (share, burst) = (values.get("process"), 2.0);
-    // Interrupts stretch a burst's elapsed time.
+    // Interrupts lengthen a burst's elapsed time.
     let left = 1.0 - values.get("irq");
     let sleep = (burst / share - burst / left).max(0.1);
     setup.tasks.push(TaskSpec::new(
@@ -253,9 +253,9 @@ fn busy(tick_level: u8, values: &Values) -> Setup {
     setup
 }
 
-/// Simulates a machine for a row `share, ms`: interrupts take `share` of its time, `ms` each on
-/// average. Sampling uses this level. An event that finds its line already pending is lost. The
-/// offered rate is therefore raised until the share is right.
+/// Simulates a machine for a row labelled `share, ms`: interrupts take `share` of its time, `ms`
+/// each on average. The sampling clock interrupts at `tick_level`. Events that find their line
+/// already pending are lost, so the offered rate is raised until the share is right.
 fn profile(at: &str, tick_level: u8) -> Option<Report> {
     let (share, ms) = pair(at)?;
     let mut offered = share;
@@ -288,12 +288,12 @@ fn machine(offered: f64, ms: f64, tick_level: u8) -> Setup {
     setup
 }
 
-/// Share of time spent in interrupts.
+/// Share of CPU time spent in interrupts.
 fn taken(report: &Report) -> f64 {
     report.cpus[0].time(Mode::Irq).share_of(report.elapsed)
 }
 
-/// Share of samples that hit an interrupt.
+/// Share of samples that landed in an interrupt.
 fn share(report: &Report) -> f64 {
     let cpu = &report.cpus[0];
     cpu.samples[Mode::Irq as usize] as f64 / cpu.sampled() as f64
@@ -313,7 +313,7 @@ mod tests {
 
     use super::cycles_per_byte;
 
-    /// 1 GB with a 2 GHz counter: 1 s is 2 cycles per byte.
+    /// One second of TCP traffic that moves 1 GB. At 2 GHz, 1 s of CPU time is 2 cycles per byte.
     fn traffic() -> NetStatement {
         let account = |account, ms| TrafficTime {
             account,

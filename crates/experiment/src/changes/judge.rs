@@ -1,4 +1,4 @@
-//! Decides which differences are larger than chance.
+//! Decides which differences are too large to be chance.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,26 @@ use ticktax_model::statement::{Class, Statement};
 use super::BeatChange;
 use crate::statistics::{student_quantile, variance, welch};
 
-/// With fewer blocks, an estimate of the spread would be a guess.
+/// Minimum number of blocks per side. With fewer, the estimated spread would be a guess.
 const FEWEST: usize = 5;
 
-/// Judges a family of differences.
+/// Judges several differences together.
 pub(super) struct Judge {
     /// Two-sided significance level of each difference.
     each: f64,
 }
 
 impl Judge {
-    /// Creates a judge for `members` differences. `family` limits the probability of any false one.
+    /// Creates a judge for `members` differences. `family` is the accepted probability that any of
+    /// them is a false positive.
     pub(super) fn new(family: f64, members: usize) -> Self {
         Self {
             each: family / members.max(1) as f64,
         }
     }
 
-    /// The change of a figure, judged by its values in the blocks of both sides.
+    /// Compares a figure on both sides and judges the difference by its values in each side's
+    /// blocks.
     pub(super) fn change(
         &self,
         first: Option<f64>,
@@ -45,7 +47,7 @@ impl Judge {
         let Some((error, freedom)) = spread(&a, &b) else {
             return change;
         };
-        // Two constant lists have no spread: any difference counts as certain.
+        // Two constant lists have no spread, so any difference between them counts as certain.
         let quantile = |alpha: f64| student_quantile(1.0 - alpha / 2.0, freedom);
         let margin = error * quantile(0.05);
         Change {
@@ -57,7 +59,7 @@ impl Judge {
     }
 }
 
-/// A difference of two figures with their own 95 % margins.
+/// Judges a difference between two figures that each have their own 95 % margin.
 pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Change {
     let Some(difference) = change.difference() else {
         return change;
@@ -71,14 +73,13 @@ pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Change {
     }
 }
 
-/// Standard error of the difference of two means, and its degrees of freedom. Returns `None` for
-/// too few values.
+/// Standard error of the difference between the means of `a` and `b`, with its degrees of freedom.
+/// `None` if either has too few values.
 fn spread(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let moments = |values: &[f64]| (variance(values), values.len());
     (a.len().min(b.len()) >= FEWEST).then(|| welch(moments(a), moments(b)))
 }
 
-/// Names of programs by process ID.
 pub(super) type Programs = BTreeMap<i32, String>;
 
 pub(super) fn programs(statement: &Statement) -> Programs {
@@ -91,8 +92,8 @@ pub(super) fn programs(statement: &Statement) -> Programs {
         .collect()
 }
 
-/// Periodic sources that appeared, disappeared or changed their period, most expensive first, and
-/// the number that stayed the same.
+/// Lists periodic sources that appeared, disappeared or changed their period, most expensive first,
+/// and counts those that did not change.
 ///
 /// Off-CPU sources are excluded: they use no CPU time, and the thread's own source shows the same
 /// period.
@@ -105,7 +106,7 @@ pub(super) fn beats(
     };
     let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
         let is_comparable = |beat: &&BeatLine| !beat.own && beat.kind != BeatKind::OffCpu;
-        // Samples for drawing are available in the statement itself.
+        // Samples for drawing are not compared: the statement itself has them.
         let others = statement
             .beats
             .iter()
@@ -134,8 +135,8 @@ pub(super) fn beats(
     }
     let mut changes = Vec::new();
     for first in unmatched {
-        // A source that exists on both sides with different periods changed its period. A different
-        // process is a different source.
+        // A source on both sides with different periods changed its period. In a different process,
+        // it is a different source.
         let moved = |second: &OfProgram| same_source(&first, second) && first.1.pid == second.1.pid;
         let place = seconds.iter().position(moved);
         changes.push(BeatChange {
@@ -153,20 +154,20 @@ pub(super) fn beats(
     (changes, kept)
 }
 
-/// A periodic source, and the program of its process if known.
+/// A periodic source, with the name of its process's program if known.
 type OfProgram = (Option<String>, BeatLine);
 
 fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
     programs.get(&beat.pid?).cloned()
 }
 
-/// Whether both belong to the same program's thread, or to the same kernel work.
+/// Whether both sources belong to the same program's thread or to the same kernel work.
 fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
     a.name == b.name && a.kind == b.kind && program == other
 }
 
-/// Whether the periods' intervals overlap, or the periods differ by less than 0.1 %. The clocks of
-/// two machines can differ by that much.
+/// Whether the periods' intervals overlap or the periods differ by less than 0.1 %, as they may
+/// when two machines' clocks differ.
 fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
     let overlap = a.rhythm.low <= b.rhythm.high && b.rhythm.low <= a.rhythm.high;
     overlap || (a.rhythm.period - b.rhythm.period).abs() < 1e-3 * a.rhythm.period

@@ -15,12 +15,12 @@ use ticktax_store::recording::{RecordingError, RecordingReader};
 use crate::measures;
 use crate::text::read_document;
 
-/// Number of blocks of a recording.
+/// Number of blocks that a recording is cut into.
 const BLOCKS: usize = 20;
-/// Minimum length of a block. An interval longer than a block is counted entirely in one block.
+/// Minimum length of a block. An interval that spans blocks is counted in only one of them.
 const SHORTEST: Nanos = Nanos::from_millis(100);
 
-/// Reasons why two files cannot be compared.
+/// Reason why two files cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// A recording cannot be read.
@@ -60,7 +60,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Loads a file. Files ending in `json` are statements, all others are recordings.
+    /// Loads `path`. A file whose name ends in `json` is a statement, any other a recording.
     pub(super) fn read(path: &Path, threads: usize) -> Result<Self, CompareError> {
         let ending = path.extension();
         if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
@@ -108,7 +108,7 @@ impl Side {
         }
     }
 
-    /// Shares of an account in each block. `None` if the account is not booked row by row.
+    /// Shares of account `key` in each block. `None` if the account is not booked row by row.
     pub(super) fn shares(&self, key: &Key) -> Option<Vec<f64>> {
         let blocks = self.blocks.as_ref()?;
         let by_row = !key.0.is_moved_by_gaps();
@@ -116,7 +116,7 @@ impl Side {
         by_row.then(|| blocks.iter().map(share).collect())
     }
 
-    /// One figure of the watched program.
+    /// A figure of the watched program.
     pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
         measures::of_program(&self.statement, self.wall, measure)
     }
@@ -129,7 +129,7 @@ fn wrong(path: &Path, why: &str) -> CompareError {
     }
 }
 
-/// Accounts by name: share of total CPU time, and intervals per second.
+/// Share of total CPU time and intervals per second, by account.
 fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     let mut sums: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
     let seconds = wall.as_secs_f64();
@@ -145,7 +145,7 @@ fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     sums
 }
 
-/// Accumulates account times up to the end of each block.
+/// Snapshots the accounts' totals at the end of each block.
 struct Blocks {
     begin: Nanos,
     length: Nanos,
@@ -155,7 +155,7 @@ struct Blocks {
     ends: Vec<BTreeMap<Key, Nanos>>,
     /// Run-queue wait in each block.
     waited: Vec<Nanos>,
-    /// Whether a row was the sum over a window. Sums cannot be assigned to blocks.
+    /// Whether any row was the sum over a window. Sums cannot be assigned to blocks.
     summed: bool,
 }
 
@@ -206,8 +206,8 @@ impl Blocks {
         self.ledger.row(sources, row);
     }
 
-    /// Share of each account, and run-queue wait per second, in each block. Returns `None` if rows
-    /// were sums.
+    /// Each account's share of CPU time, and run-queue wait per second, in each block. `None` if
+    /// any row was the sum over a window.
     fn shares(self, cpus: usize) -> (Option<Vec<Shares>>, Option<Vec<f64>>) {
         if self.summed || self.ends.is_empty() {
             return (None, None);

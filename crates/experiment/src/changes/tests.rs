@@ -1,4 +1,4 @@
-//! Tests of changes between handmade statements and samples.
+//! Tests comparisons of handmade statements and samples.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::{Lengths, Nanos};
@@ -7,7 +7,7 @@ use ticktax_sim::{Law, Stream};
 use super::judge::{Judge, Programs, beats};
 use crate::statistics::mean;
 
-/// Twenty blocks of an account that takes about `mean` ms of each.
+/// Twenty blocks in which an account takes `mean` ms on average.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
@@ -37,7 +37,7 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
         );
         covered += u32::from(low <= 0.0 && 0.0 <= high);
     }
-    // 5 % of 2,000 is 100 ± 10. With 40 comparisons, the level is 0.125 %: 2.5 ± 1.6.
+    // 5 % of 2,000 is 100, ± 10. For 40 comparisons, the level is 0.125 %: 2.5 ± 1.6.
     assert!((70..=130).contains(&false_one), "{false_one}");
     assert!(false_many <= 9, "{false_many}");
     assert_eq!(covered, 2_000 - false_one);
@@ -104,7 +104,7 @@ fn beats_appear_disappear_move_and_stay() {
             (name_of("mixer"), name_of("mixer"))
         ]
     );
-    // If one side was not searched for beats, none appeared or disappeared.
+    // If one side was not searched for periodic sources, none can appear or disappear.
     assert_eq!(beats(Some((&first, &programs)), None), (Vec::new(), 0));
 }
 
@@ -130,9 +130,9 @@ fn another_process_is_another_beat_and_sleep_is_ignored() {
         let (changes, kept) = beats(Some((&first, &before)), Some((&with(second), &programs)));
         (changes.len(), kept)
     };
-    // The same program, restarted, keeps its beat.
+    // After a restart, the same program keeps its periodic source.
     assert_eq!(compare(vec![other(10e6), asleep], &server), (0, 1));
-    // One disappeared and one appeared.
+    // A longer period in another process: one source disappeared and one appeared.
     assert_eq!(compare(vec![other(20e6)], &server), (2, 0));
     assert_eq!(compare(vec![other(10e6)], &game), (2, 0));
 }

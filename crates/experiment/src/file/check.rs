@@ -1,13 +1,14 @@
-//! Checks of a case file beyond its syntax.
+//! Checks case files beyond their syntax.
 
 use std::collections::BTreeSet;
 
 use super::{CaseFile, Parameter, Published, Series};
 
-/// Maximum number of rows in a file. Each row is a run of the model.
+/// Maximum number of rows in a file. Each row needs its own model run.
 const MAX_ROWS: usize = 1_000;
 
-/// A problem, and text fragments that locate it. Each fragment is searched after the previous one.
+/// A problem, with text fragments that locate it. Each fragment is searched for after the one
+/// before.
 pub(super) struct Fault {
     places: Vec<String>,
     pub(super) why: String,
@@ -21,7 +22,7 @@ impl Fault {
         }
     }
 
-    /// Byte offset of the problem, as precisely as the fragments can be found.
+    /// Byte offset of the problem in `text`, as precisely as the fragments can be found.
     pub(super) fn byte(&self, text: &str) -> usize {
         self.places.iter().fold(0, |from, place| {
             text[from..].find(place).map_or(from, |byte| from + byte)
@@ -30,7 +31,7 @@ impl Fault {
 }
 
 impl CaseFile {
-    /// Checks what serde cannot.
+    /// Checks everything that serde cannot.
     pub(super) fn check(&self) -> Result<(), Fault> {
         for (name, parameter) in &self.parameters {
             self.check_parameter(name, parameter).map_err(|why| {

@@ -1,4 +1,4 @@
-//! Checks whether an experiment with switches can separate their effects.
+//! Checks whether an experiment can separate the effects of its switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,20 @@ use ticktax_model::net_experiment::DesignCheck;
 
 use crate::design::{Factorial, same};
 
-/// On/off switches, and the switches that each effect requires.
+/// An experiment's on/off switches, and which of them each effect requires.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {
-    /// The switches, up to 8.
+    /// The switches, at most 8.
     pub switches: Vec<String>,
     /// Effects by name. An effect occurs when all its switches are on.
     pub effects: BTreeMap<String, Vec<String>>,
 }
 
 impl Design {
-    /// Maximum number of switches, because all combinations are enumerated.
+    /// Maximum number of switches. All combinations are enumerated, so there cannot be many.
     const MAX: usize = 8;
 
-    /// Validates the design.
     pub(super) fn check(&self) -> Result<(), String> {
         let switches: BTreeSet<&String> = self.switches.iter().collect();
         if switches.is_empty() || switches.len() > Self::MAX {
@@ -41,7 +40,8 @@ impl Design {
         }
     }
 
-    /// Effects of a setting. Bits in switch order show which switches are on.
+    /// Names of the effects that occur in `setting`. Each bit, in switch order, is 1 if the switch
+    /// is on.
     fn effects_of(&self, setting: u32) -> Vec<&str> {
         let on = |switch: &String| {
             let place = self.switches.iter().position(|name| name == switch);
@@ -61,13 +61,13 @@ impl Design {
         (factorial, same)
     }
 
-    /// The effects that an experiment with all settings can estimate.
+    /// Finds which effects an experiment with all settings can estimate.
     pub fn estimable(&self) -> DesignCheck {
         let (factorial, same) = self.same();
         factorial.check(&same).0
     }
 
-    /// Combinations of effects that occur together, and the number of settings that produce each.
+    /// Sets of effects that occur together, and how many settings produce each.
     pub fn cells(&self) -> Vec<(Vec<&str>, usize)> {
         let (factorial, same) = self.same();
         let settings = factorial.cells();
@@ -80,7 +80,7 @@ impl Design {
         cells
     }
 
-    /// Switches that change nothing while all others are off. Testing them alone shows nothing.
+    /// Switches that have no effect while all others are off, so testing them alone shows nothing.
     pub fn alone_without_effect(&self) -> Vec<&str> {
         let none = self.effects_of(0);
         let alone = self.switches.iter().enumerate();
@@ -89,7 +89,7 @@ impl Design {
     }
 }
 
-/// Encodes the switches that are on as bits, in switch order.
+/// Encodes a setting as bits in switch order, 1 for on.
 fn bits(setting: &[usize]) -> u32 {
     let on = setting.iter().enumerate().filter(|(_, value)| **value == 1);
     on.map(|(place, _)| 1 << place).sum()

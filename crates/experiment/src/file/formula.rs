@@ -1,8 +1,8 @@
-//! Arithmetic on published numbers in a case file.
+//! Arithmetic on published numbers in case files.
 
 use serde::Deserialize;
 
-/// A formula with its value, or two formulas for the ends of a range.
+/// A formula and its value, or two formulas for the ends of a range.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Derived {
@@ -10,7 +10,7 @@ pub struct Derived {
     range: [f64; 2],
 }
 
-/// The notation in the file.
+/// How the file writes it: one formula, or two.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {
@@ -19,12 +19,12 @@ enum Text {
 }
 
 impl Derived {
-    /// The formula, or the formulas of both ends.
+    /// The formula, or the formulas for both ends.
     pub fn formula(&self) -> &[String] {
         &self.formula
     }
 
-    /// The resulting range. Both ends are equal for a single formula.
+    /// The resulting range. A single formula makes both ends equal.
     pub fn range(&self) -> [f64; 2] {
         self.range
     }
@@ -54,7 +54,7 @@ impl TryFrom<Text> for Derived {
     }
 }
 
-/// Evaluates a formula: numbers, `+ - * / ^`, parentheses, and functions such as `sqrt`.
+/// Evaluates a formula with numbers, `+ - * / ^`, parentheses, and functions such as `sqrt`.
 fn value(formula: &str) -> Result<f64, String> {
     let value = exmex::eval_str::<f64>(formula)
         .map_err(|error| format!("derived: `{formula}` is not a formula: {}", error.msg()))?;

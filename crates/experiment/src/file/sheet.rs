@@ -1,4 +1,4 @@
-//! Converts a case file to document types.
+//! Converts a case file to the document types.
 
 use ticktax_model::case::{
     CaseHead, CaseNotes, CaseSheet, Constant, PublishedRow, PublishedSeries,
@@ -7,7 +7,7 @@ use ticktax_model::case::{
 use super::{CaseFile, Published};
 
 impl CaseFile {
-    /// Identification of the case.
+    /// The name, title and source of the case.
     pub fn head(&self) -> CaseHead {
         CaseHead {
             name: self.name.clone(),
@@ -17,7 +17,7 @@ impl CaseFile {
         }
     }
 
-    /// Remarks in addition to the figures.
+    /// The remarks on the source and on what the model does not reproduce.
     pub fn notes(&self) -> CaseNotes {
         CaseNotes {
             not_reproduced: self.not_reproduced.clone(),
@@ -25,7 +25,7 @@ impl CaseFile {
         }
     }
 
-    /// Constants of the model.
+    /// The model's constants.
     pub fn constants(&self) -> Vec<Constant> {
         let constants = self.parameters.iter().map(|(name, parameter)| Constant {
             name: name.clone(),
@@ -38,7 +38,7 @@ impl CaseFile {
         constants.collect()
     }
 
-    /// The complete contents.
+    /// The complete case file as a document.
     pub fn sheet(&self) -> CaseSheet {
         let row = |row: &Published| PublishedRow {
             at: row.at.clone(),
@@ -51,7 +51,8 @@ impl CaseFile {
                 .map_or_else(Vec::new, |derived| derived.formula().to_vec()),
             fit: row.fit,
         };
-        // Rows that only the model fills in are not from the source.
+        // Rows without a quote or target are filled in only by the model, so they are not from the
+        // source.
         let is_from_source = |row: &&Published| row.quote.is_some() || row.target().is_some();
         let series = self.series.iter().map(|series| PublishedSeries {
             name: series.name.clone(),

@@ -1,11 +1,11 @@
-//! Reads a column of a CSV or TSV table.
+//! Reads one column of a CSV or TSV table.
 
 use csv::{Position, Reader, ReaderBuilder, StringRecord, Trim};
 
 use super::{Found, MAX_VALUES, Problem, listed, number, place};
 
-/// Reads the chosen column, or else the only numeric one. The first line contains names if one of
-/// its fields is not a number.
+/// Reads the chosen column, or the only numeric one if none was chosen. The first line is a header
+/// if any of its fields is not a number.
 pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<Found, Problem> {
     let table = Table { text, delimiter };
     let mut first = StringRecord::new();
@@ -50,7 +50,7 @@ impl Table<'_> {
             .from_reader(self.text.as_bytes())
     }
 
-    /// Calls `with` for every row except the names, until it returns `false`.
+    /// Calls `with` for every row except the header, until it returns `false`.
     fn each_row(
         &self,
         has_names: bool,
@@ -67,7 +67,7 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Index of the only column in which every field is a number.
+    /// Index of the only column whose fields are all numbers.
     fn only_column(&self, has_names: bool, names: &[String]) -> Result<usize, Problem> {
         let mut numeric = vec![true; names.len()];
         self.each_row(has_names, |row| {
@@ -79,7 +79,7 @@ impl Table<'_> {
         let mut places = (0..names.len()).filter(|&column| numeric[column]);
         match (places.next(), places.next()) {
             (Some(only), None) => Ok(only),
-            // Reading this column then reports the invalid field.
+            // Reading the only column will report which field is invalid.
             _ if names.len() == 1 => Ok(0),
             _ => {
                 let all = listed(names);

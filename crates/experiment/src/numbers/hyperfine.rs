@@ -1,4 +1,4 @@
-//! Reads exports of `hyperfine --export-json`: the time of every run, in seconds.
+//! Reads files from `hyperfine --export-json`, which contain the time of every run in seconds.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -7,7 +7,7 @@ use ticktax_model::trial::{Better, Unit};
 
 use super::{Found, Problem, listed, place};
 
-/// The fields that distinguish an export from a ticktax document.
+/// Fields that distinguish an export from a ticktax document.
 #[derive(Deserialize)]
 struct Export {
     results: Option<Value>,
@@ -19,19 +19,19 @@ struct Timed {
     command: String,
     #[serde(default)]
     times: Option<Vec<f64>>,
-    /// `null` for a run that a signal ended.
+    /// `null` for a run that was killed by a signal.
     #[serde(default)]
     exit_codes: Vec<Option<i32>>,
 }
 
-/// The results of an export. Returns `None` for any other text.
+/// Returns the results of an export, or `None` if the text is something else.
 pub(super) fn results(text: &str) -> Option<Value> {
     let export: Export = serde_json::from_str(text).ok()?;
     let results = export.results.filter(Value::is_array);
     results.filter(|_| export.document.is_none())
 }
 
-/// Reads the times of the chosen result, or else of the only one. Failed runs are left out.
+/// Reads the times of the chosen result, or of the only one if none was chosen. Skips failed runs.
 pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Problem> {
     let results = Vec::<Timed>::deserialize(results)
         .map_err(|error| Problem::Content(format!("not a hyperfine export: {error}")))?;

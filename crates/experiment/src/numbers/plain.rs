@@ -1,8 +1,8 @@
-//! Reads one number per line.
+//! Reads files with one number per line.
 
 use super::{Found, MAX_VALUES, Problem, number};
 
-/// Reads one number per line. Skips empty lines and anything after `#`.
+/// Parses one number per line. Skips empty lines, and ignores everything after `#`.
 pub(super) fn read(text: &str) -> Result<Found, Problem> {
     let mut values = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {

@@ -1,4 +1,4 @@
-//! Tests with valid and invalid files.
+//! Tests valid and invalid files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ const STOCK: &str =
     "# make -j bzImage, stock\n61.817\n61.871\n\n61.993 # s\n62.015\n62.049\n62.077\n";
 const PATCHED: &str = "time,run\n60.177,a\n60.313,b\n60.331,c\n60.349,d\n60.462,e\n60.792,f\n";
 
-/// Creates a folder with two files.
+/// Creates a temporary directory with two files.
 fn files(first: (&str, &str), second: (&str, &str)) -> (TempDir, PathBuf, PathBuf) {
     let folder = TempDir::new().unwrap();
     let write = |(name, text): (&str, &str)| {

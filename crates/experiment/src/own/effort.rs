@@ -1,4 +1,4 @@
-//! Estimates the cost of a user's case, to refuse it at once instead of running for hours.
+//! Estimates what a user's case will cost, to refuse it at once instead of running for hours.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use super::{OwnCase, OwnCaseError};
 use crate::file::Parameter;
 use crate::fit;
 
-/// Maximum number of simulated events. That takes about a minute.
+/// Maximum number of simulated events, which take about a minute.
 const MAX_EVENTS: u64 = 200_000_000;
-/// Fixed cost of a simulation, in events.
+/// Fixed cost of each simulation, expressed in events.
 const OF_EACH_RUN: u64 = 500;
 
-/// The requested operation.
+/// The operation whose cost is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Report the case, including the sensitivity to its parameters.
@@ -25,10 +25,10 @@ pub enum Asked {
 
 impl OwnCase {
     /// Checks that the operation takes at most about a minute. Runs the model once with the file's
-    /// constants and multiplies.
+    /// constants and extrapolates.
     ///
     /// # Errors
-    /// The operation takes more than 200 million simulated events.
+    /// The operation would simulate more than 200 million events.
     pub fn check_effort(&self, asked: Asked) -> Result<(), OwnCaseError> {
         let (all, calibrating) = self.events()?;
         let steps = |parameter: &Parameter| parameter.fit.map(|range| values_of(range, parameter));
@@ -38,7 +38,7 @@ impl OwnCase {
                 let refitted = refitted.filter_map(|name| self.file.parameters.get(name));
                 let runs = fit::max_runs(refitted.filter_map(steps));
                 let point = all.saturating_add(calibrating.saturating_mul(runs));
-                // The value in the file is an additional point.
+                // The value in the file is tried in addition to the alternatives.
                 let points = if parameter.others.is_empty() {
                     0
                 } else {
@@ -66,7 +66,7 @@ impl OwnCase {
         )))
     }
 
-    /// Simulated events of all rows, and of the calibration rows.
+    /// Counts the simulated events of all rows, and of the calibration rows alone.
     fn events(&self) -> Result<(u64, u64), OwnCaseError> {
         let values = self.file.values();
         let mut found: BTreeSet<&str> = BTreeSet::new();
@@ -105,8 +105,8 @@ impl OwnCase {
     }
 }
 
-/// Runs a simulation. Returns `None` if it exceeds `max_events`. It simulates a hundredth first, to
-/// detect this within a second.
+/// Runs a simulation. Returns `None` if it would exceed `max_events`, which a run of a hundredth of
+/// its length detects within a second.
 fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     const PARTS: u16 = 100;
     let length = Nanos(setup.length.0 / i64::from(PARTS));
@@ -120,7 +120,7 @@ fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupErro
     run_within(setup, max_events)
 }
 
-/// Number of values of a parameter in a fit's first round.
+/// Number of values that a fit tries for a parameter in its first round.
 fn values_of([low, high]: [f64; 2], parameter: &Parameter) -> u64 {
     let steps = u64::from(parameter.steps);
     if !parameter.whole {

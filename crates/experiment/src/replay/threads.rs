@@ -1,4 +1,4 @@
-//! Implements [`Performer`] on this machine, with one thread per program.
+//! Implements [`Performer`] on the local machine and runs each program on its own thread.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,14 +13,14 @@ use ticktax_sim::{Call, TaskSpec};
 
 use super::{Performer, replay};
 
-/// The default seed of scenarios, so that the simulator draws the same values.
+/// Default seed of scenarios, so that the threads and the simulator draw the same values.
 const SEED: u64 = 1;
 
-/// Performs `tasks` on real threads for `length`. Returns the header of a recording without rows.
-/// Without tasks, it only waits.
+/// Performs `tasks` on real threads for `length`, or just waits if there are none. Returns the
+/// header of a recording without rows.
 ///
 /// # Errors
-/// A program has an unsupported step, or the kernel refuses to sleep.
+/// A program has a step that only the simulator supports, or the kernel refuses to sleep.
 pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, String> {
     let proc = Proc::default();
     let machine = proc.machine();
@@ -41,7 +41,7 @@ pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, String> 
     })
 }
 
-/// Seconds since 1970.
+/// Current Unix time in seconds.
 fn unix_time() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

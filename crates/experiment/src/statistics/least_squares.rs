@@ -1,7 +1,7 @@
-//! Least squares, and linear dependence between columns.
+//! Least-squares solutions, and linear dependence between columns.
 
-/// Coefficients of the linear combination of `columns` closest to `target`. Returns `None` if the
-/// columns are linearly dependent, or more than their entries.
+/// Coefficients of the linear combination of `columns` that is closest to `target`. `None` if the
+/// columns are linearly dependent or there are more columns than entries.
 pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     // Modified Gram–Schmidt.
     let mut basis: Vec<Vec<f64>> = Vec::new();
@@ -37,7 +37,7 @@ pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     Some(coefficients)
 }
 
-/// The residual of `target` after subtracting `columns` with these coefficients.
+/// Residual of `target` after subtracting `columns` multiplied by `coefficients`.
 pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Vec<f64> {
     let mut left = target.to_vec();
     for (column, &often) in columns.iter().zip(coefficients) {
@@ -46,7 +46,7 @@ pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Ve
     left
 }
 
-/// For each column, `None` if it is linearly independent of the columns before it. Otherwise, the
+/// For each column, `None` if it is linearly independent of the columns before it, or else the
 /// indices and coefficients of the independent columns that it combines. A column counts as
 /// dependent if its residual is no longer than its entry in `slack`.
 pub fn dependencies(columns: &[Vec<f64>], slack: &[f64]) -> Vec<Option<Vec<(usize, f64)>>> {
@@ -54,7 +54,7 @@ pub fn dependencies(columns: &[Vec<f64>], slack: &[f64]) -> Vec<Option<Vec<(usiz
     let mut result = Vec::new();
     for (at, (column, slack)) in columns.iter().zip(slack).enumerate() {
         let before: Vec<&[f64]> = independent.iter().map(|&place| &*columns[place]).collect();
-        // The columns so far are independent, so a solution exists.
+        // These columns are independent, so a solution exists.
         let coefficients = least_squares(&before, column).unwrap_or_default();
         let left = norm(&left_over(&before, &coefficients, column));
         if left > slack.max(1e-9 * norm(column)) {
@@ -74,7 +74,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Euclidean length of a column.
+/// Euclidean norm of a column.
 pub fn norm(column: &[f64]) -> f64 {
     dot(column, column).sqrt()
 }

@@ -1,17 +1,17 @@
-//! Rank tests. They use only the order of values, so a single outlier cannot decide them.
+//! Rank tests use only the order of values, so a single outlier cannot decide the result.
 
 use statrs::function::erf::erfc;
 use statrs::function::factorial::ln_factorial;
 
 use super::student::student_chance;
 
-/// Maximum product of the total size and the smaller size for exact counting. That is at most 32
-/// million additions.
+/// Largest product of the total size and the smaller sample's size for which choices are counted
+/// exactly. It limits the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// Maximum number of differences for exact counting of signs.
+/// Maximum number of differences for which signs are counted exactly.
 const SIGNED: usize = 200;
 
-/// Twice the rank of each value, starting at 2. Equal values share their middle rank.
+/// Twice the rank of each value, with the lowest rank being 1. Equal values share their mean rank.
 fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
@@ -26,11 +26,11 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947). It is 1 if a sample is
-/// empty.
+/// Two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947). Returns 1 if either sample
+/// is empty.
 ///
-/// The test is exact, including ties, while the product of the smaller size and the total size is
-/// at most 4,000: it counts every way to draw the smaller sample. Larger samples use the normal
+/// Counts every way to draw the smaller sample while the product of its size and the total size is
+/// at most 4,000. The test is then exact, even with ties. Larger samples use the normal
 /// approximation, corrected for ties and continuity (Lehmann 1975, 1.4).
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
@@ -49,12 +49,12 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// Share of all ways to choose `few` ranks whose sum is at least `off` from the middle.
+/// Fraction of all ways to choose `few` ranks whose sum is at least `off` away from `middle`.
 fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f64 {
     let mut largest = ranks.to_vec();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     let most: usize = largest[..few].iter().sum();
-    // ways[j][s] is the number of ways to choose j of the ranks so far with sum s.
+    // ways[j][s] is the number of ways to choose j of the ranks seen so far with sum s.
     let mut ways = vec![vec![0.0_f64; most + 1]; few + 1];
     ways[0][0] = 1.0;
     for &rank in ranks {
@@ -77,7 +77,7 @@ fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f
 
 fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     let n = ranks.len() as f64;
-    // Variance of doubled ranks drawn without replacement. It accounts for ties.
+    // Variance of doubled ranks drawn without replacement, which accounts for ties.
     let squares: f64 = ranks
         .iter()
         .map(|&rank| (rank as f64 - (n + 1.0)).powi(2))
@@ -87,12 +87,12 @@ fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     two_sided(off as f64 - 1.0, variance)
 }
 
-/// Two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 keep their ranks but
-/// count for neither side (Pratt 1959).
+/// Two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 are ranked but count
+/// for neither side (Pratt 1959).
 ///
-/// If a coin decided the order of each pair, the test is exact, even if the machine changed during
-/// the runs: every sign could equally have been the opposite. Up to 200 differences it counts all
-/// signs. Beyond that it uses the normal approximation.
+/// If a coin toss decided the order within each pair, each sign could equally have been the
+/// opposite. The test is then exact, even if the machine changed between pairs. Up to 200
+/// differences, it counts all combinations of signs. Beyond that, it uses the normal approximation.
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let sizes: Vec<f64> = differences
         .iter()
@@ -115,7 +115,7 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
         let squares: f64 = signed().map(|(_, &rank)| (rank as f64).powi(2)).sum();
         return two_sided(off as f64 - 2.0, squares);
     }
-    // chances[s] is the probability that the positive ranks so far have sum s.
+    // chances[s] is the probability that the positive ranks seen so far add up to s.
     let mut chances = vec![0.0_f64; total + 1];
     chances[0] = 1.0;
     let mut highest = 0;
@@ -138,7 +138,7 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     as_far.min(1.0)
 }
 
-/// Probability that a normal variable of this variance is at least this far from 0.
+/// Probability that a normal variable with mean 0 and this variance is at least `off` away from 0.
 fn two_sided(off: f64, variance: f64) -> f64 {
     if variance <= 0.0 {
         return 1.0;
@@ -146,10 +146,11 @@ fn two_sided(off: f64, variance: f64) -> f64 {
     erfc(off.max(0.0) / (2.0 * variance).sqrt()).min(1.0)
 }
 
-/// Rank correlation of two lists (Spearman 1904), and its two-sided p-value.
+/// Rank correlation of two lists (Spearman 1904), with its two-sided p-value.
 ///
-/// The p-value uses Student's t distribution, but is at least that of a single order among all.
-/// Returns `None` for fewer than four pairs, or if a list is constant.
+/// The p-value comes from Student's t distribution, but is never below 2/n!, the probability that a
+/// random order is perfectly correlated. Returns `None` for fewer than four pairs or a constant
+/// list.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let n = a.len().min(b.len());
     if n < 4 {
@@ -172,7 +173,7 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// Two-sided p-value of Fisher's exact test for two success rates (Fisher 1935). Each argument is a
-/// number of successes and of trials.
+/// number of successes and a number of trials.
 pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     let ln_choose = |n: u64, k: u64| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
     let (successes, trials) = (a.0 + b.0, a.1 + b.1);
@@ -205,8 +206,8 @@ pub fn holm(chances: &[Option<f64>]) -> Vec<Option<f64>> {
     corrected
 }
 
-/// Probability of this order for exchangeable values, if they are monotonic. Equal values can be in
-/// any order. Returns `None` if they are not monotonic, or all equal.
+/// Probability that exchangeable values come in this order, if it is monotonic. The order among
+/// equal values does not matter. `None` if the values are not monotonic, or all equal.
 pub fn sorted_by_chance(values: &[f64]) -> Option<f64> {
     let ascends = values.is_sorted();
     let descends = values.is_sorted_by(|a, b| a >= b);
@@ -239,7 +240,7 @@ mod tests {
         assert!(near(mann_whitney(&[1.0; 9], &[1.0; 7]), 1.0));
     }
 
-    /// Enumerates every choice, as in the definition of the test.
+    /// Enumerates every choice, as the test is defined.
     fn by_definition(a: &[f64], b: &[f64]) -> f64 {
         let all: Vec<f64> = a.iter().chain(b).copied().collect();
         let ranks = doubled_ranks(&all);
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn exact_and_normal_p_values_agree() {
-        // Sizes beyond the enumeration of bit sets, and beyond exact counting.
+        // Sizes too large for bit sets, and sizes too large for exact counting.
         let row = |n: usize, from: f64| -> Vec<f64> {
             (0..n).map(|i| from + ((i * 37) % n) as f64).collect()
         };
@@ -295,7 +296,7 @@ mod tests {
 
     #[test]
     fn signed_rank_p_values_are_exact() {
-        // With equal signs: 2 of 2^n. From the table of Wilcoxon's test: 0.0488 for n = 10, W = 8.
+        // Only equal signs: 2 of 2^n. Wilcoxon's table has 0.0488 for n = 10 and W = 8.
         assert!(near(
             signed_rank(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
             2.0 / 64.0
@@ -306,7 +307,7 @@ mod tests {
         assert!(near(signed_rank(&[]), 1.0));
         assert!(near(signed_rank(&[0.0; 8]), 1.0));
         assert!(near(signed_rank(&[0.0, 0.0, 1.0]), 1.0));
-        // Just below and just above the limit of exact counting.
+        // Just below and just above the limit for exact counting.
         let row = |n: i32| -> Vec<f64> {
             (0..n)
                 .map(|i| f64::from((i * 71) % n) - 0.44 * f64::from(n))

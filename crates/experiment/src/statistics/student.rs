@@ -4,12 +4,12 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::mean;
 
-/// The quantile at probability `p`. Falls back to the normal one if `freedom` is invalid.
+/// Quantile of Student's t at probability `p`, or 1.96 if the distribution cannot be created.
 pub fn student_quantile(p: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |law| law.inverse_cdf(p))
 }
 
-/// Two-sided p-value of `t`.
+/// Two-sided p-value of `t` with `freedom` degrees of freedom.
 pub fn student_chance(t: f64, freedom: f64) -> f64 {
     let law = StudentsT::new(0.0, 1.0, freedom.max(1.0));
     law.map_or(1.0, |law| 2.0 * law.sf(t.abs()))
@@ -25,7 +25,7 @@ pub fn variance(values: &[f64]) -> f64 {
     squares / (values.len() - 1) as f64
 }
 
-/// Standard error of the difference of two means, and its degrees of freedom (Welch and
+/// Standard error of the difference between two means, with its degrees of freedom (Welch and
 /// Satterthwaite). Each argument is a variance and a number of values.
 pub fn welch(a: (f64, usize), b: (f64, usize)) -> (f64, f64) {
     let squared_error = |(variance, n): (f64, usize)| (variance / n as f64, n as f64);

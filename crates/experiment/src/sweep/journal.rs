@@ -1,9 +1,8 @@
-//! The journal of a sweep: one line per finished point, until the results are complete.
+//! A sweep's journal: one line per finished point, kept until the results are complete.
 //!
-//! The first line identifies the sweep. Each further line holds a point. If a kill or a crash
-//! leaves a truncated line, or one that does not match its checksum, the line is ignored and its
-//! point runs again. Lines are flushed to disk about once per second, which bounds the loss after a
-//! power failure.
+//! The first line identifies the sweep. Every other line records a point. After a kill or a crash,
+//! a line that is truncated or does not match its checksum is ignored, and its point runs again.
+//! Lines are flushed to disk about once per second, which limits what a power failure can destroy.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::TryLockError;
@@ -18,25 +17,24 @@ use ticktax_store::disk::{self, Folder, LockedFile};
 use super::plan::{Identity, Plan};
 use super::{SweepError, journal_of};
 
-/// A finished point.
+/// Journal entry for a finished point.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) point: usize,
-    /// Results of the point. Empty if it failed.
+    /// The point's results. Empty if it failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cells: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
 
-/// An open and locked journal.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
     folder: Folder,
     name: OsString,
     file: LockedFile,
-    /// Offset and length of each point's line.
+    /// Offset and length of each point's line, if it has one.
     places: Vec<Option<(u64, usize)>>,
     end: u64,
     done: usize,
@@ -45,7 +43,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens or creates the journal of these results.
+    /// Opens or creates the journal for `results` and locks it.
     pub(super) fn open(results: &Path, plan: &Plan) -> Result<Self, SweepError> {
         let path = journal_of(results);
         let name = path.file_name().unwrap_or_default().to_owned();
@@ -90,7 +88,7 @@ impl Journal {
         self.places.get(point).is_some_and(Option::is_some)
     }
 
-    /// Adds a finished point.
+    /// Appends a finished point.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), SweepError> {
         let line = line(record);
         let begin = self.end;
@@ -106,7 +104,7 @@ impl Journal {
             .map_err(|error| self.error("write", &error))
     }
 
-    /// Reads a finished point. Returns `None` if it is not finished.
+    /// Reads the record of `point`. Returns `None` if the point is not finished.
     pub(super) fn get(&self, point: usize) -> Result<Option<Record>, SweepError> {
         let Some(&Some((begin, length))) = self.places.get(point) else {
             return Ok(None);
@@ -125,7 +123,7 @@ impl Journal {
             })
     }
 
-    /// Removes the journal. The results are complete, or there was nothing to do.
+    /// Removes the journal once the results are complete or there was nothing to do.
     pub(super) fn remove(self) -> Result<(), SweepError> {
         let removed = self.folder.remove(&self.name);
         removed.map_err(|error| self.error("remove", &error))
@@ -151,15 +149,15 @@ impl Journal {
         *place = Some((begin, length));
     }
 
-    /// Reads the first line and checks that it identifies this sweep. Returns `false` if there is
-    /// none yet.
+    /// Reads the first line and checks that it identifies this sweep. Returns `false` if it is not
+    /// written yet.
     fn read_head(&mut self, ours: &Identity) -> Result<bool, SweepError> {
         let mut first = Vec::new();
         BufReader::new(&*self.file)
             .read_until(b'\n', &mut first)
             .map_err(|error| self.error("read", &error))?;
         if !first.ends_with(b"\n") && line(ours).starts_with(&first) {
-            // The file is empty, or its writer was killed before the first line was complete.
+            // The file is empty, or its writer was killed while writing the first line.
             return Ok(false);
         }
         let other = |what: String| {
@@ -178,7 +176,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reads all points and truncates an incomplete line at the end.
+    /// Reads all points and truncates an incomplete last line.
     fn read_points(&mut self, plan: &Plan) -> Result<(), SweepError> {
         let outcomes = &plan.columns()[plan.before_outcomes()..];
         let fits = |record: &Record| {
@@ -229,15 +227,15 @@ impl Journal {
     }
 }
 
-/// Opens or creates the journal, and locks it. It must belong to the user, because its lines become
-/// results and it is truncated. Symbolic links are refused.
+/// Opens or creates the journal, and locks it. Refuses symbolic links and files of other users,
+/// because the journal is truncated and its lines become results.
 fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockError> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let folder = Folder::open(folder).map_err(TryLockError::Error)?;
     loop {
         let file = folder.write(name, true, 0o644);
         let file = LockedFile::lock(file.map_err(TryLockError::Error)?)?;
-        // The previous holder of the lock might have removed the file.
+        // The previous owner of the lock might have removed the file.
         let ours = file.metadata().map_err(TryLockError::Error)?;
         match folder.read(name).and_then(|there| there.metadata()) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
@@ -251,7 +249,7 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
     }
 }
 
-/// Describes how another sweep differs from ours.
+/// Describes how another sweep's identity differs from ours.
 pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
     if theirs.sweep != ours.sweep || theirs.ticktax != ours.ticktax {
         return Some(format!(

@@ -1,4 +1,4 @@
-//! The plan of a sweep, and its identity.
+//! A sweep's plan and identity.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::table::{Cell, Column, Values};
@@ -8,10 +8,10 @@ use super::outcome;
 use crate::axes::{Axis, AxisError, Grid, Kind, Value};
 use crate::vary::Vary;
 
-/// Version of the format of results and journals.
+/// Version of the file formats of results and journals.
 const FORMAT: u32 = 1;
 
-/// Reasons why a sweep cannot be planned.
+/// Reason why a sweep cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The scenario is invalid.
@@ -30,7 +30,7 @@ pub enum PlanError {
     },
 }
 
-/// Two sweeps with equal identities can share results and journals.
+/// Identifies a sweep. Only sweeps with equal identities can share results and journals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) sweep: u32,
@@ -39,7 +39,7 @@ pub(super) struct Identity {
     pub(super) scenario: String,
 }
 
-/// A grid over a scenario, and the columns of its results.
+/// A grid over a scenario, with the columns of the results.
 #[derive(Clone, Debug)]
 pub struct Plan {
     file: String,
@@ -49,8 +49,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a sweep of the scenario `text`, read from `file`. `repeat` runs every point with that
-    /// many seeds, starting with the scenario's own.
+    /// Plans a sweep of the scenario `text`, which was read from `file`. `repeat` is the number of
+    /// seeds to run at each point, starting with the scenario's own.
     ///
     /// # Errors
     /// The scenario is invalid, or an axis does not fit it.
@@ -92,22 +92,22 @@ impl Plan {
         })
     }
 
-    /// The scenario's file.
+    /// Name of the scenario file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The grid of points to run.
+    /// The grid whose points are run.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Columns of the results: the point's number, the axes, the error, and the results.
+    /// Columns of the results: the point's number, the axes, the error, and the figures.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Checks that a column exists and is numeric, so that points can be ranked by it.
+    /// Checks that `column` exists and is numeric, so that points can be ranked by it.
     ///
     /// # Errors
     /// [`PlanError::Column`].
@@ -128,12 +128,12 @@ impl Plan {
         &self.identity
     }
 
-    /// Number of columns before the results of a point.
+    /// Number of columns that precede a point's figures.
     pub(super) fn before_outcomes(&self) -> usize {
         self.grid.axes().len() + 2
     }
 
-    /// Metadata stored in the results file.
+    /// Metadata for the results file.
     pub(super) fn metadata(&self) -> Vec<(&'static str, String)> {
         let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
         vec![
@@ -144,7 +144,7 @@ impl Plan {
         ]
     }
 
-    /// One row of the results.
+    /// Makes a point's row of the results.
     pub(super) fn row(&self, point: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
         let number = i64::try_from(point).unwrap_or(i64::MAX);
         let mut row = vec![Cell::Integer(number)];

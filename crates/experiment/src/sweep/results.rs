@@ -1,4 +1,4 @@
-//! Reads results back: failures and extremes.
+//! Reads results back to report failures and extreme values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,9 +12,9 @@ use super::SweepError;
 use super::journal;
 use super::plan::{Identity, Plan};
 
-/// Maximum number of failures that are listed.
+/// Maximum number of failed points to list.
 const LISTED_FAILURES: usize = 3;
-/// Number of points listed at each end of a ranking.
+/// Number of points to list at each end of a ranking.
 const EXTREMES: usize = 5;
 
 /// Contents of a results file.
@@ -24,24 +24,24 @@ pub(super) struct Found {
     pub(super) failed: u64,
     /// The first failed points.
     pub(super) failures: Vec<PointFailure>,
-    /// Highest and lowest values of a column.
+    /// The points with the highest and lowest values of a column.
     pub(super) ranking: Option<Ranking>,
 }
 
-/// Statistics of a run.
+/// Statistics about one run of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Points that were already finished.
+    /// Number of points that were already finished.
     pub found: u64,
-    /// Damaged journal records. Their points ran again.
+    /// Number of damaged journal records. Their points were run again.
     pub damaged: u64,
-    /// Events simulated in this run.
+    /// Number of events simulated in this run.
     pub events: u64,
     /// Duration of this run.
     pub took: Nanos,
 }
 
-/// Summarizes complete results, with the extremes of `column` if it is given.
+/// Summarizes complete results. If `column` is given, lists its highest and lowest values.
 ///
 /// # Errors
 /// The results cannot be read.
@@ -74,7 +74,7 @@ pub fn statement(
     })
 }
 
-/// Describes how results differ from those of this sweep.
+/// Describes how the sweep that wrote `metadata` differs from ours.
 pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -> Option<String> {
     let value_of = |key: &str| metadata.get(key).cloned().unwrap_or_default();
     let Some(Ok(sweep)) = metadata.get("ticktax.sweep").map(|text| text.parse()) else {
@@ -89,7 +89,7 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
     journal::difference(&theirs, ours).map(|what| format!("contains the results of a sweep {what}"))
 }
 
-/// Reads the results of a sweep, and ranks them by `column` if it is given.
+/// Reads a sweep's results, and ranks the points by `column` if it is given.
 pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
     let mut found = Found::default();
     let Some(table) = TableReader::open(results)? else {
@@ -121,7 +121,7 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
         order.extend(value.map(|value| (value, point)));
         point += 1;
     })?;
-    // Equal values are ordered by point, at both ends.
+    // Points with equal values are in grid order, at both ends.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranking = |column: &str| {
         let ranked = |&(value, point): &(f64, usize)| RankedPoint {

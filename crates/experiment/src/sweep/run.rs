@@ -19,14 +19,14 @@ use super::outcome;
 use super::plan::Plan;
 use super::results;
 
-/// Maximum interval between calls of the caller's `watch`.
+/// Maximum interval between calls to the caller's `watch` function.
 const WATCH: Duration = Duration::from_millis(100);
 /// Maximum time between two flushes of the journal.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Rows per row group, which the writer holds in memory.
+/// Rows per row group. The writer keeps one group in memory.
 const GROUP: usize = 4096;
 
-/// Function that runs a point.
+/// Simulates one point.
 pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
 
 /// Result of [`begin`].
@@ -40,35 +40,35 @@ pub enum Begun {
 /// Progress of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Finished points, including those found in the journal.
+    /// Number of finished points, including those found in the journal.
     pub done: usize,
-    /// Events simulated in this run.
+    /// Number of events simulated in this run.
     pub events: u64,
     /// Duration of this run.
     pub took: Nanos,
 }
 
-/// How a run ended.
+/// How [`Sweep::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// All points are finished.
     Complete(Progress),
-    /// The caller stopped it. Finished points are in the journal.
+    /// The caller stopped the run. Finished points are in the journal.
     Stopped(Progress),
 }
 
-/// A started sweep. Its journal is open and locked.
+/// A sweep that is ready to run. Its journal is open and locked.
 pub struct Sweep {
     plan: Arc<Plan>,
     results: PathBuf,
     journal: Journal,
 }
 
-/// Starts or resumes a sweep into `results`.
+/// Starts a sweep that writes to `results`, or resumes it.
 ///
 /// # Errors
-/// Another process is writing them, they or the journal belong to another sweep, or the location is
-/// not writable. An error leaves nothing behind.
+/// Another process is writing the results, the results or their journal belong to another sweep, or
+/// the location is not writable. On error, nothing is left behind.
 pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
     let create = |why: &str| {
         Err(SweepError::Create {
@@ -93,7 +93,8 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
             error.why
         )),
         Ok(Some(None)) => {
-            // A process killed between the last two steps leaves its journal behind.
+            // Writing the results and removing the journal are separate steps. A process killed in
+            // between leaves the journal behind.
             if super::journal_of(results).exists() {
                 Journal::open(results, &plan)?.remove()?;
             }
@@ -119,20 +120,20 @@ impl Sweep {
         self.journal.done()
     }
 
-    /// Number of damaged journal records. Their points run again.
+    /// Number of damaged journal records. Their points will run again.
     pub fn damaged(&self) -> u64 {
         self.journal.damaged
     }
 
-    /// The plan.
+    /// The plan of the sweep.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Runs the unfinished points on `jobs` threads, at least one.
+    /// Runs the unfinished points on `jobs` threads (at least one).
     ///
     /// `watch` receives the progress at least ten times per second and returns whether to continue.
-    /// A point that cannot run, or that panics, counts as finished, with its error.
+    /// A point that is invalid or panics is recorded with its error and counts as finished.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -165,7 +166,7 @@ impl Sweep {
             match thread::Builder::new().spawn(worker) {
                 Ok(worker) => workers.push(worker),
                 Err(error) if workers.is_empty() => return Err(SweepError::Thread(error.kind())),
-                // The other threads take over its share.
+                // The remaining threads take over this one's share.
                 Err(_) => break,
             }
         }
@@ -173,7 +174,7 @@ impl Sweep {
         let ended = self.collect(&finished, watch);
         next.store(todo.len(), Ordering::Relaxed);
         drop(finished);
-        // Threads of a stopped sweep are in the middle of a point. Do not wait for them.
+        // After a stop, threads are in the middle of a point, so do not wait for them.
         if matches!(ended, Ok(Ended::Complete(_))) {
             for worker in workers {
                 let _ = worker.join();
@@ -208,7 +209,7 @@ impl Sweep {
                     return Ok(Ended::Complete(progress));
                 }
             }
-            // If the clock was set back, flush once more.
+            // Also flush if the clock was set back.
             if flushed.elapsed().map_or(true, |passed| passed >= FLUSH) {
                 self.journal.sync()?;
                 flushed = SystemTime::now();
@@ -248,7 +249,7 @@ impl Sweep {
     }
 }
 
-/// A worker thread: runs points until none is left or the receiver is gone.
+/// Worker thread: runs points until none are left or the receiver is gone.
 fn work(
     plan: &Plan,
     todo: &[usize],

@@ -27,7 +27,7 @@ count = 2
 program = [{ work = "exp 5ms" }]
 "#;
 
-/// 12 points. Points with a slice fail.
+/// 12 points. Points with `slice` fail.
 const AXES: [&str; 3] = [
     "hz=100,250,1000",
     "task.game.work=1ms,4ms",
@@ -67,7 +67,7 @@ fn rows(results: &Path) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Stops a sweep after a few points, and returns their number.
+/// Stops a sweep after a few points. Returns how many are finished.
 fn part(plan: Plan, results: &Path) -> usize {
     let mut sweep = ready(plan, results);
     let ended = sweep.run(2, &mut |progress| progress.done < 5).unwrap();
@@ -91,7 +91,7 @@ fn the_results_do_not_depend_on_the_number_of_threads() {
     assert!(one == four, "{} and {} bytes", one.len(), four.len());
 }
 
-/// The cell of a row in a named column.
+/// The cell of `row` in column `name`.
 fn cell<'r>(plan: &Plan, row: &'r [Cell], name: &str) -> &'r Cell {
     let place = plan.columns().iter().position(|column| column.name == name);
     &row[place.unwrap_or_else(|| panic!("no column {name}"))]
@@ -131,7 +131,7 @@ fn check(plan: &Plan, row: &[Cell], point: usize, report: &Report) {
     assert_eq!(cell("point"), &integer(i64::try_from(point).unwrap()));
     assert_eq!(cell("trace"), &text(format!("{:016x}", report.hash)));
     assert_eq!(cell("error"), &Cell::Nothing);
-    // Two CPUs for 300 ms each.
+    // Two CPUs ran for 300 ms each.
     let (Cell::Integer(busy), Cell::Integer(idle)) = (cell("busy_ns"), cell("idle_ns")) else {
         panic!("{row:?}")
     };
@@ -179,7 +179,7 @@ fn a_stopped_sweep_resumes() {
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread might have finished another point that was not collected.
+    // A thread may have finished another point, which was not collected.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
     sweep
@@ -203,7 +203,7 @@ fn a_torn_end_and_damaged_lines_lose_only_their_points() {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     assert_eq!(lines.len(), done + 1);
     let mut damaged = lines[..=done].concat();
-    // A digit of the second point changes, the last line is truncated, and garbage follows.
+    // Change a digit of the second point, truncate the last line, and append garbage.
     let digit = lines[0].len() + lines[1].len() + lines[2].len() / 2;
     damaged[digit] ^= 1;
     damaged.truncate(bytes.len() - 7);
@@ -351,7 +351,7 @@ fn concurrent_sweeps_are_refused_until_the_holder_ends() {
     drop(ready(plan(&AXES), &results));
 }
 
-/// The model, which panics for seed 2 at 250 Hz.
+/// Simulates a point, but panics for seed 2 at 250 Hz.
 fn breaks(setup: &Setup) -> Result<Report, SetupError> {
     assert!(setup.seed != 2 || setup.machine.hz != 250, "no such\nluck");
     ticktax_sim::run(setup)
@@ -375,7 +375,7 @@ fn failed_points_are_reported_and_the_others_run() {
     let found = statement(&plan(&axes), &results, column, ran).unwrap();
     assert_eq!((found.points, found.took), (8, Nanos(7)));
     assert_eq!(found.axes[0], ("hz".to_owned(), 2));
-    // Two points panic. Two more have an impossible phase: 2 ms at 1000 Hz, with each seed.
+    // Two points panic. Two more, one per seed, have an impossible phase: 2 ms at 1000 Hz.
     assert_eq!((found.failed, found.failures.len()), (4, 3));
     assert_eq!(found.failures[0].point, 1);
     assert_eq!(found.failures[0].values, ["250", "0s", "2"]);

@@ -1,10 +1,10 @@
 //! Judges the runs of a traffic experiment.
 //!
-//! A block gives one observation of each comparison of cells. It is the weighted sum of the
-//! logarithms of its runs, with the weights of the design. Effects are therefore shares, and a
-//! slowdown of the machine affects all cells equally. An effect is the mean over the blocks, with
-//! its interval. It counts only if both agree: Student's test, corrected for all effects and both
-//! measures (Holm), and the interval.
+//! Each block gives one observation of each comparison of cells: the sum of the logarithms of its
+//! runs, weighted as in the design. Effects are therefore ratios, and a slowdown of the machine
+//! affects all cells equally. An effect is the mean over the blocks, with its interval. It counts
+//! only if both Student's test, corrected for all effects and both measures (Holm), and the
+//! interval agree.
 
 use ticktax_model::Nanos;
 use ticktax_model::net_experiment::{
@@ -24,17 +24,17 @@ use crate::trial::{FALSE_VERDICTS, MOST_BLOCKS, least_effect_by_t, level};
 pub struct RunFigures {
     /// Bits of user data per second.
     pub rate: f64,
-    /// CPU time.
+    /// CPU time used.
     pub cpu: CpuCost,
     /// Packets sent per byte.
     pub packets: f64,
-    /// System calls of both ends per byte.
+    /// System calls per byte, on both ends.
     pub calls: f64,
-    /// Received bytes.
+    /// Number of bytes received.
     pub bytes: u64,
-    /// Settings and properties in effect, as read back.
+    /// Settings and properties in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
-    /// State of the connection at its end.
+    /// State of the connection when it was closed.
     pub connection: Option<ConnectionFacts>,
 }
 
@@ -45,30 +45,30 @@ impl RunFigures {
     }
 }
 
-/// A run of a cell, in a block.
+/// A measured run of one cell, in one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredRun {
-    /// Block, from 0.
+    /// Index of the block.
     pub block: u64,
     /// Index of the cell.
     pub cell: usize,
-    /// Its figures.
+    /// Figures measured in the run.
     pub figures: RunFigures,
 }
 
-/// Input of [`judge`].
+/// Input for [`judge`].
 pub struct Judged<'a> {
     /// The varied factors.
     pub factors: &'a Factors,
-    /// Every run of complete blocks.
+    /// All runs in complete blocks.
     pub runs: &'a [MeasuredRun],
-    /// The document. Its cells, check, effects and costs are filled in.
+    /// The document in which to fill in the cells, check, effects and costs.
     pub document: NetExperiment,
 }
 
-/// Runs of complete blocks, and which cells have the same settings in effect.
+/// Runs in complete blocks, and which cells have the same settings in effect.
 pub(super) struct Blocks<'a> {
-    /// By block and by cell.
+    /// The runs by block, then by cell.
     runs: Vec<Vec<Vec<&'a RunFigures>>>,
     /// For each cell, the index of the first cell with the same settings in effect.
     same: Vec<usize>,
@@ -92,7 +92,7 @@ impl<'a> Blocks<'a> {
         Self { runs: blocks, same }
     }
 
-    /// Evaluates a comparison of `figure` in each block.
+    /// Evaluates a comparison of `figure` in each block. `weights` has one entry per cell.
     fn compared(&self, weights: &[f64], figure: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
         let compare = |block: &Vec<Vec<&RunFigures>>| {
             let cells = block.iter().zip(weights);
@@ -106,7 +106,7 @@ impl<'a> Blocks<'a> {
         self.runs.iter().map(compare).collect()
     }
 
-    /// Mean of `figure` for each distinct cell, in each block.
+    /// Mean of `figure` for each distinct cell, block by block.
     fn by_cell(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
         let first = self
             .same
@@ -133,7 +133,7 @@ impl<'a> Blocks<'a> {
         self.by_cell(|run| run.cpu.ns_per_byte)
     }
 
-    /// Number of units per byte, by block and distinct cell. Returns `None` if a run lacks it.
+    /// Number of `unit`s per byte, by block and distinct cell. `None` if a run did not measure it.
     pub(super) fn unit(&self, unit: CostUnit) -> Option<Vec<Vec<f64>>> {
         let mut runs = self.runs.iter().flatten().flatten();
         match unit {
@@ -147,7 +147,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Judges an experiment.
+/// Judges the runs of an experiment and fills in its document.
 pub fn judge(judged: Judged<'_>) -> NetExperiment {
     let Judged {
         factors,
@@ -184,8 +184,8 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
     document
 }
 
-/// The largest standard deviation of a block's effect in a pilot, as a share, and the number of
-/// tests in the main experiment.
+/// From a pilot's `runs`, the largest standard deviation of an effect between blocks, as a
+/// fraction, and the number of tests in the main experiment.
 pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     let cells = factors.factorial().cells();
     let facts: Vec<Vec<Fact>> = (0..cells.len())
@@ -197,7 +197,7 @@ pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 
-/// Number of blocks needed for the given resolution and for 1 %.
+/// Number of blocks needed to resolve effects of `resolution`, and of 1 %.
 pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksNeeded> {
     let mut shares = vec![resolution, 0.01];
     shares.dedup();
@@ -208,10 +208,11 @@ pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksN
     shares.into_iter().filter_map(blocks_for).collect()
 }
 
-/// Number of blocks that find an effect of `resolution`, a share, in four of five experiments.
+/// Number of blocks needed to find an effect of `resolution` (a fraction) in four of five
+/// experiments.
 ///
-/// `spread` is the standard deviation of a block's effect. `tests` are judged together. Returns
-/// `None` if no reasonable number suffices.
+/// `spread` is the standard deviation of the effect between blocks. `tests` is the number of tests
+/// judged together. Returns `None` if no reasonable number of blocks suffices.
 pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u64> {
     let (noise, effect) = (spread.ln_1p(), resolution.ln_1p());
     let level = level(tests);
@@ -231,7 +232,7 @@ pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u
     Some(high)
 }
 
-/// The facts of a cell. Facts that differ between its runs are reported as changed.
+/// The facts about a cell. Facts that differ between its runs are reported as changed.
 fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
     let runs: Vec<&[Fact]> = runs
         .iter()
@@ -252,7 +253,7 @@ fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
     agreed
 }
 
-/// Averages of a cell.
+/// Averages over a cell's runs.
 fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
     let runs: Vec<&RunFigures> = runs
         .iter()
@@ -294,7 +295,7 @@ fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
     }
 }
 
-/// One comparison of one measure, before the correction for multiple tests.
+/// A comparison of one measure, before correction for multiple tests.
 struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
@@ -396,7 +397,7 @@ fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> 
         .collect()
 }
 
-/// The largest standard deviation of a block's effect of a single factor, as a share.
+/// Largest standard deviation between blocks of a single factor's effect, as a fraction.
 fn widest(blocks: &Blocks<'_>, comparisons: &[Comparison]) -> Option<f64> {
     if blocks.runs.len() < 2 {
         return None;

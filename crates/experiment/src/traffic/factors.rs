@@ -1,4 +1,4 @@
-//! Factors of traffic experiments: a table of named factors, and any sysctl of a network namespace
+//! Factors of traffic experiments: a table of named factors, plus any sysctl of a network namespace
 //! by its full name.
 
 use ticktax_model::Nanos;
@@ -13,33 +13,33 @@ use crate::vary::{Vary, VaryError};
 /// Default rate of datagrams, in bits per second.
 const UDP_RATE: f64 = 100e6;
 
-/// Assumed largest packet of a link whose MTU is unknown.
+/// Largest packet to assume if a link's MTU is unknown.
 const ETHERNET: u32 = 1_500;
 
-/// Upper limit for parsed sizes. The limit of a device is checked when the device is created.
+/// Upper limit for sizes when parsing. A device's own limit is checked when it is created.
 const MOST_BYTES: u32 = 1 << 30;
 
-/// Traffic between two ends on this machine, and its settings.
+/// Traffic between two ends on this machine, with all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Transport protocol.
     pub protocol: Protocol,
-    /// Bytes per call. `None` uses the protocol's default.
+    /// Bytes per call, or `None` for the protocol's default.
     pub size: Option<u32>,
-    /// Rate in bits per second, or `Some(None)` for no limit. `None` uses the protocol's default.
+    /// Rate in bits per second, `Some(None)` for no limit, or `None` for the protocol's default.
     pub rate: Option<Option<f64>>,
     /// Duration.
     pub length: Nanos,
     /// MTU of the link in bytes, if known.
     pub mtu: Option<u32>,
-    /// Shaping of the link in each direction.
+    /// Traffic shaping on the link, in each direction.
     pub link: LinkSpec,
     /// All other settings.
     pub tuning: Tuning,
 }
 
 impl Setup {
-    /// The traffic to send.
+    /// Specification of the traffic to send.
     pub fn spec(&self) -> TrafficSpec {
         let (call_bytes, rate) = match self.protocol {
             Protocol::Tcp => (TCP_CALL, None),
@@ -57,18 +57,19 @@ impl Setup {
     }
 }
 
-/// A factor that can be varied.
+/// A factor of the table [`FACTORS`].
 #[derive(Debug)]
 pub struct Factor {
     /// Name on the command line.
     pub name: &'static str,
-    /// Where it is set.
+    /// Whether it applies to the traffic, the device or the namespace.
     pub place: FactorPlace,
-    /// Its values, for the help text.
+    /// Permitted values, for the help text.
     pub values: &'static str,
     /// Description for the help text.
     pub about: &'static str,
-    /// Names of the facts that show its effect, among those read back. If empty, its value counts.
+    /// Names of the facts, read back from the kernel, that show the factor's effect. If empty, the
+    /// factor's value itself is used.
     shown_by: &'static [&'static str],
     set: Set,
 }
@@ -76,12 +77,12 @@ pub struct Factor {
 #[derive(Debug)]
 enum Set {
     By(fn(&mut Setup, &str) -> Result<(), String>),
-    /// A sysctl of this name.
+    /// Sets the sysctl with this name.
     Sysctl(&'static str),
     Offload(Offload),
 }
 
-/// Parses a number of bytes: 4096, 64k, 1M.
+/// Parses a number of bytes, such as 4096, 64k or 1M.
 fn bytes(text: &str) -> Result<u32, String> {
     let wrong = || format!("invalid size `{text}`: give bytes, such as 4096, 64k or 1M");
     let units = [("k", 10), ("K", 10), ("M", 20)];
@@ -99,7 +100,7 @@ fn bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses a switch.
+/// Parses an on/off switch.
 fn switch(text: &str) -> Result<bool, String> {
     match text {
         "0" | "off" => Ok(false),
@@ -108,7 +109,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a buffer size. `auto` leaves it to the kernel.
+/// Parses a buffer size. `auto` lets the kernel choose.
 fn buffer(text: &str) -> Result<Option<u32>, String> {
     match text {
         "auto" => Ok(None),
@@ -116,7 +117,7 @@ fn buffer(text: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Parses bits per second. Returns `None` for `max`, which means no limit.
+/// Parses a rate in bits per second. Returns `None` for `max`, which means no limit.
 ///
 /// # Errors
 /// The text is not a rate.
@@ -141,7 +142,7 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
     }
 }
 
-/// Parses a link's delay per packet. Returns `None` for no delay.
+/// Parses a link's delay per packet. Returns `None` for zero.
 ///
 /// # Errors
 /// The text is not a valid duration.
@@ -153,7 +154,7 @@ pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
     Ok(Some(read).filter(|delay| *delay > Nanos::ZERO))
 }
 
-/// Parses the share of packets that a link loses. Returns `None` for no loss.
+/// Parses the share of packets that a link drops. Returns `None` for zero.
 ///
 /// # Errors
 /// The text is not a share.
@@ -220,7 +221,7 @@ const fn offload(offload: Offload, about: &'static str) -> Factor {
     }
 }
 
-/// All named factors.
+/// All factors that are named, rather than being arbitrary sysctls.
 pub static FACTORS: [Factor; 20] = [
     by(
         "size",
@@ -396,7 +397,7 @@ pub static FACTORS: [Factor; 20] = [
     ),
 ];
 
-/// A factor of an experiment.
+/// A factor that the user chose, with its values.
 #[derive(Debug)]
 struct Chosen {
     name: String,
@@ -447,7 +448,7 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// A unique name, the same for all aliases of a factor.
+    /// Name that is the same for all aliases of a factor.
     fn full(&self) -> &str {
         match &self.set {
             ChosenSet::Row(row) => match row.set {
@@ -480,7 +481,7 @@ impl Chosen {
     }
 }
 
-/// The varied factors, and the settings that do not vary.
+/// The factors of an experiment and the settings that do not vary.
 #[derive(Debug)]
 pub struct Factors {
     base: Setup,
@@ -489,7 +490,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Parses the factors. All other settings come from `base`.
+    /// Parses the factors typed by the user. All other settings come from `base`.
     ///
     /// # Errors
     /// A factor is unknown, a value is invalid, or there are too many cells.
@@ -529,24 +530,24 @@ impl Factors {
         &self.factorial
     }
 
-    /// The settings of a cell.
+    /// The settings for a cell.
     pub fn setup(&self, cell: &[usize]) -> Setup {
         let mut setup = self.base.clone();
         for (factor, &value) in self.chosen.iter().zip(cell) {
-            // Cannot fail: every value was tested when it was parsed.
+            // Cannot fail: every value was tried when it was parsed.
             let _ = factor.set(&mut setup, &factor.values[value]);
         }
-        // Offloads are applied in the order in which they depend on each other.
+        // Offloads depend on each other, so apply them in dependency order.
         let place =
             |set: &(Offload, bool)| Offload::ALL.iter().position(|offload| *offload == set.0);
         setup.tuning.offloads.sort_by_key(place);
         setup
     }
 
-    /// The facts in effect in a cell: those read back, and the values of factors that no fact
-    /// shows.
+    /// The settings in effect in a cell: the facts in `read`, plus the values of factors that no
+    /// fact shows.
     pub fn in_effect(&self, cell: &[usize], read: &[Fact]) -> Vec<Fact> {
-        // A sysctl's value is left out if other facts show its effect.
+        // Omit a sysctl's own value if other facts show its effect.
         let counts = |fact: &&Fact| {
             let mut shown = self
                 .chosen
@@ -565,7 +566,7 @@ impl Factors {
         facts
     }
 
-    /// Whether a factor with this name varies.
+    /// Whether the factor called `name` is varied.
     pub fn varies(&self, name: &str) -> bool {
         self.chosen.iter().any(|factor| factor.name == name)
     }
@@ -580,7 +581,7 @@ impl Factors {
         varied.collect()
     }
 
-    /// Names of the factors that need separate network namespaces.
+    /// Names of the varied factors that need separate network namespaces.
     pub fn of_namespaces(&self) -> Vec<&str> {
         let needs =
             |factor: &&Chosen| matches!(factor.place, FactorPlace::Device | FactorPlace::Namespace);
@@ -588,7 +589,7 @@ impl Factors {
         needs.map(|factor| &*factor.name).collect()
     }
 
-    /// The settings that do not vary.
+    /// The settings that are not varied.
     pub fn base(&self) -> &Setup {
         &self.base
     }

@@ -1,4 +1,4 @@
-//! Groups the values of one metric by arm and by block.
+//! Groups a metric's values by arm and block.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use ticktax_model::trial::{ArmFigures, RunPurpose, Trial, TrialRun};
 
 use crate::statistics::{mean, median, variance};
 
-/// Values of one metric in the first arm and in one other arm.
+/// A metric's values in the first arm and in one other arm.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Values of the first arm, in time order.
     pub(super) first: Vec<f64>,
     /// Values of the other arm, in time order.
     pub(super) second: Vec<f64>,
-    /// Blocks with values of both arms, in time order.
+    /// Blocks in which both arms have values, in time order.
     pub(super) pairs: Vec<Pair>,
-    /// Number of successful runs without a value.
+    /// Number of successful runs that have no value.
     pub(super) missing: u64,
 }
 
-/// One block with values of both arms.
+/// A block in which both arms have values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     /// Mean of the first arm's values.
@@ -31,7 +31,7 @@ pub(super) struct Pair {
 }
 
 impl Blocks {
-    /// Collects the values of metric number `metric`, for the first arm and arm number `arm`.
+    /// Collects the values of the metric with index `metric`, for the first arm and for arm `arm`.
     pub(super) fn new(trial: &Trial, metric: usize, arm: usize) -> Self {
         let mut blocks = Self::default();
         let mut by_block: BTreeMap<u64, Vec<&TrialRun>> = BTreeMap::new();
@@ -72,7 +72,7 @@ impl Blocks {
     }
 }
 
-/// Summarizes the values of an arm. Returns `None` for an empty list.
+/// Summarizes an arm's values. Returns `None` for an empty list.
 pub(super) fn figures(values: &[f64]) -> Option<ArmFigures> {
     let min = values.iter().copied().min_by(f64::total_cmp)?;
     let max = values.iter().copied().max_by(f64::total_cmp)?;

@@ -1,9 +1,9 @@
 //! Reasons to doubt a verdict.
 //!
-//! Most checks report trouble that the design compensates, or cannot prevent: a trend, an effect of
-//! the run order, or sorted values. Their threshold is 1 %, so a page of ten such checks shows a
-//! false one in about one of ten cases. Failures that differ between the arms are reported at 5 %,
-//! because the remaining runs might not be comparable.
+//! Most checks report trouble that the design compensates for or cannot prevent: a trend, an effect
+//! of the run order, or sorted values. Their threshold is 1 %, so a report with ten such checks has
+//! a false one in about one of ten cases. Failures that differ between the arms are reported at 5
+//! %, because the remaining runs might not be comparable.
 
 use ticktax_model::trial::{ArmSuccess, Check, Scale};
 
@@ -11,11 +11,12 @@ use super::blocks::Blocks;
 use super::detectable::{additive_difference, effect_of};
 use crate::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
-/// Patterns more likely than this under chance are not reported.
+/// Maximum probability under chance at which a pattern is reported.
 const ODD: f64 = 0.01;
-/// Differences between the arms' failure rates are reported up to this probability.
+/// Maximum probability under chance at which a difference between the arms' failure rates is
+/// reported.
 const ODD_FAILURES: f64 = 0.05;
-/// Checks based on the values of both arms.
+/// Checks the values of both arms.
 pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     let (first, second) = (&blocks.first, &blocks.second);
     let mut checks = Vec::new();
@@ -33,7 +34,7 @@ pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     checks
 }
 
-/// Reports whether all values are equal, or both lists are identical.
+/// Reports if all values are equal or the two lists are identical.
 pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     let value = *first.first()?;
     let mut all = first.iter().chain(second);
@@ -46,9 +47,9 @@ pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     identical.then_some(Check::Identical)
 }
 
-/// Reports lists that are already sorted, whether paired or not.
+/// Reports lists that are already sorted, whether the values are paired or not.
 pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
-    // Sorted can mean ascending or descending, which doubles the probability.
+    // Either direction counts as sorted, which doubles the probability.
     let rare = |values: &[f64]| sorted_by_chance(values).filter(|chance| 2.0 * chance <= ODD);
     let (a, b) = (rare(first), rare(second));
     (a.is_some() || b.is_some()).then(|| Check::Sorted {
@@ -58,7 +59,7 @@ pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
     })
 }
 
-/// A trend of the block levels, with both arms combined.
+/// Reports a trend in the blocks' levels, averaged over both arms.
 fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let levels = blocks
         .pairs
@@ -73,7 +74,7 @@ fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (chance <= ODD).then_some(Check::Drift { change, chance })
 }
 
-/// The level of a block, on a scale where differences add up.
+/// The level of a block, on a scale where differences are additive.
 fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     match scale {
         Scale::Relative => f64::midpoint(first.ln(), second.ln()),
@@ -81,7 +82,7 @@ fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     }
 }
 
-/// Reports whether the arm that runs first in a block has an advantage.
+/// Reports if the arm that runs first in a block has an advantage.
 fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let differences = |led: bool| -> Vec<f64> {
         let pairs = blocks.pairs.iter().filter(|pair| pair.second_led == led);
@@ -96,7 +97,7 @@ fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (has_both_orders && chance <= ODD).then_some(Check::Order { change, chance })
 }
 
-/// A significant difference between the arms' failure rates.
+/// Reports a significant difference between the arms' failure rates.
 pub(super) fn failure_difference(successes: &[ArmSuccess], arm: usize) -> Option<Check> {
     let (first, second) = (successes.first()?, successes.get(arm)?);
     let chance = second.chance.filter(|chance| *chance <= ODD_FAILURES)?;
@@ -191,7 +192,7 @@ mod tests {
             panic!("{sorted:?}");
         };
         assert!((chance - 1.0 / 720.0).abs() < 1e-12);
-        // 2 of 120 orders is more than 1 %.
+        // 2 of 120 orders are more than 1 %.
         assert_eq!(sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
     }
 }

@@ -1,43 +1,43 @@
-//! Estimates the smallest effect that a trial can detect, before its blocks run.
+//! Estimates the smallest effect that a trial can detect, before its blocks are run.
 
 use ticktax_model::trial::Scale;
 
 use super::{FALSE_VERDICTS, POWER};
 use crate::statistics::student_quantile;
 
-/// The noise cannot be estimated from fewer successive runs.
+/// Minimum number of successive runs from which the noise can be estimated.
 const FEWEST_RUNS: usize = 6;
-/// Upper limit for the suggested number of blocks.
+/// Largest number of blocks to suggest.
 pub(crate) const MOST_BLOCKS: u64 = 10_000;
-/// Effect of a rank test relative to a t test, for normal values: 1/√(3/π) (Lehmann 1975, 2.4).
+/// Size of the effects that a rank test finds, relative to a t test, if values are normal: 1/√(3/π)
+/// (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
-/// Correction for few blocks, divided by the square of their number. A test of few ranks is coarse,
-/// and the interval must exclude 0 too. Fitted to 6 to 40 blocks. The benchmark `trial_benchmark`
-/// measures how often an effect of this size is found.
+/// Correction for few blocks, divided by the square of their number. A rank test is coarse with few
+/// values, and the interval must also exclude 0. Fitted to 6 to 40 blocks. The benchmark
+/// `trial_benchmark` measures how often an effect of the detectable size is found.
 const FEW_BLOCKS: f64 = 8.0;
 
-/// The noise of the machine, and the effect that it lets a trial detect.
+/// The machine's noise, and the smallest effect that a trial can detect despite it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detectable {
-    /// Scale of noise and effect.
+    /// Scale of `noise` and `effect`.
     pub scale: Scale,
-    /// Standard deviation of a block's difference when the arms are equal.
+    /// Standard deviation of the difference within a block if the arms are equal.
     pub noise: f64,
-    /// Effect that four of five trials find. `None` if no effect can count because there are too
-    /// few blocks ([`fewest_blocks`]), or if all runs were equal and the noise is therefore
-    /// unknown.
+    /// Effect that four of five trials find. `None` if there are too few blocks for any effect to
+    /// be significant ([`fewest_blocks`]), or if all runs were equal, so that the noise is unknown.
     pub effect: Option<f64>,
 }
 
-/// Estimates what a trial of `blocks` blocks can detect, from successive runs `aa` of one arm.
+/// Estimates what a trial with `blocks` blocks can detect. `aa` are successive runs of one arm.
 ///
-/// `comparisons` is the number of metrics times the number of arms after the first. Returns `None`
-/// if fewer than six values are finite.
+/// `comparisons` is the number of metrics multiplied by the number of arms after the first. Returns
+/// `None` if fewer than six values are finite.
 ///
 /// Four successive runs form a block that compares the arm with itself. The difference between the
-/// outer and the inner two cancels a steady drift. Windows of four overlap, each one run further.
-/// At the detectable effect, the t test of the blocks' differences has a power of 80 %, at the
-/// level for the smallest p-value (Holm 1979). The effect is enlarged slightly, because the verdict
+/// outer two and the inner two cancels a steady drift. Blocks overlap: each starts one run after
+/// the one before. At the detectable effect, a t test of the differences has a power of 80 % at the
+/// level for the smallest p-value (Holm 1979). The effect is slightly enlarged because the verdict
 /// uses a rank test.
 pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detectable> {
     let values: Vec<f64> = aa
@@ -71,7 +71,7 @@ pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detecta
     })
 }
 
-/// Relative if all values of both arms are positive.
+/// The relative scale if all values of both arms are positive, or else the absolute one.
 pub(super) fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     let mut all = first.iter().chain(second);
     if all.all(|value| *value > 0.0) {
@@ -81,7 +81,7 @@ pub(super) fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     }
 }
 
-/// Difference between `b` and `a` on a scale where differences add up: the logarithm of their
+/// Difference from `a` to `b` on a scale where differences are additive: the logarithm of their
 /// ratio, or the plain difference.
 pub(super) fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
     match scale {
@@ -90,7 +90,7 @@ pub(super) fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Converts an additive difference to an effect: a share, or the difference itself.
+/// Converts an additive difference to an effect: a fraction, or the difference itself.
 pub(super) fn effect_of(scale: Scale, sum: f64) -> f64 {
     match scale {
         Scale::Relative => sum.exp_m1(),
@@ -98,7 +98,7 @@ pub(super) fn effect_of(scale: Scale, sum: f64) -> f64 {
     }
 }
 
-/// Converts an effect to an additive difference: the inverse of [`effect_of`].
+/// Converts an effect to an additive difference. Inverse of [`effect_of`].
 pub(super) fn sum_of(scale: Scale, effect: f64) -> f64 {
     match scale {
         Scale::Relative => effect.ln_1p(),
@@ -106,13 +106,13 @@ pub(super) fn sum_of(scale: Scale, effect: f64) -> f64 {
     }
 }
 
-/// Significance level for the smallest p-value among `comparisons`.
+/// Significance level that the smallest of `comparisons` p-values must reach.
 pub(crate) fn level(comparisons: usize) -> f64 {
     FALSE_VERDICTS / comparisons.max(1) as f64
 }
 
-/// Minimum number of blocks for a significant difference. With fewer, even unanimous signs are too
-/// likely by chance.
+/// Minimum number of blocks for a significant difference. With fewer blocks, chance alone makes all
+/// signs equal too often.
 pub fn fewest_blocks(comparisons: usize) -> u64 {
     let mut blocks = 1;
     let mut chance = 1.0;
@@ -123,30 +123,29 @@ pub fn fewest_blocks(comparisons: usize) -> u64 {
     blocks
 }
 
-/// Smallest effect that the rank test finds with 80 % power.
+/// Smallest effect that the rank test finds with a power of 80 %.
 fn least_effect(noise: f64, blocks: u64, level: f64) -> f64 {
     let few = blocks as f64;
     RANKS * (1.0 + FEW_BLOCKS / (few * few)) * least_effect_by_t(noise, blocks, level)
 }
 
-/// Smallest effect that Student's t test finds with 80 % power.
+/// Smallest effect that Student's t test finds with a power of 80 %.
 pub(crate) fn least_effect_by_t(noise: f64, blocks: u64, level: f64) -> f64 {
     let freedom = blocks.max(2) as f64 - 1.0;
     let quantiles = student_quantile(1.0 - level / 2.0, freedom) + student_quantile(POWER, freedom);
     quantiles * noise / (blocks as f64).sqrt()
 }
 
-/// Half the width of the 95 % interval.
+/// Half the width of the 95 % interval of a mean over `blocks` blocks.
 fn margin(noise: f64, blocks: u64) -> f64 {
     let freedom = blocks.max(2) as f64 - 1.0;
     student_quantile(0.975, freedom) * noise / (blocks as f64).sqrt()
 }
 
-/// Number of blocks needed for a verdict, if the true effect is `effect`.
+/// Number of blocks needed for a verdict if the true effect is `effect`.
 ///
-/// That is the smaller of two numbers: the blocks that show the effect, and the blocks that keep
-/// the interval within `limit`. All arguments are additive differences. Returns `None` above 10,000
-/// blocks.
+/// This is the smallest number that either shows the effect or keeps the interval within `limit`.
+/// All sizes are additive differences. Returns `None` above 10,000 blocks.
 pub(super) fn blocks_for_a_verdict(
     effect: f64,
     noise: f64,
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn fewer_than_the_minimum_of_blocks_detect_nothing() {
-        // 2 of 2^6 is 3.1 %. For five comparisons the level is 1 %: 2 of 2^8.
+        // 2 of 2^6 is 3.1 %. For five comparisons, the level is 1 %: 2 of 2^8.
         assert_eq!(fewest_blocks(1), 6);
         assert_eq!(fewest_blocks(5), 8);
         let aa = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1];
@@ -198,11 +197,11 @@ mod tests {
         let estimate = detectable(&drifting, 10, 1).unwrap();
         assert_eq!(estimate.scale, Scale::Relative);
         assert!(estimate.noise < 1e-5, "{estimate:?}");
-        // Every other run takes 2 % longer: each window is A B A B, so its outer and inner means
-        // are equal.
+        // Every other run takes 2 % longer, so each window is A B A B, and its outer and inner
+        // means are equal.
         let alternating: Vec<f64> = (0..12).map(|i| f64::from(100 + 2 * (i % 2))).collect();
         assert!(detectable(&alternating, 10, 1).unwrap().noise < 1e-9);
-        // A single step of 2 % shows in two of nine windows.
+        // A single step of 2 % affects two of nine windows.
         let step: Vec<f64> = (0..12).map(|i| if i < 6 { 0.0 } else { 2.0 }).collect();
         let estimate = detectable(&step, 10, 1).unwrap();
         assert_eq!(estimate.scale, Scale::Absolute);
@@ -227,10 +226,10 @@ mod tests {
 
     #[test]
     fn the_blocks_for_a_verdict_are_counted() {
-        // (1.96 + 0.84)² · 1.023² · (2 / 1)² = 33, plus two for Student's t.
+        // (1.96 + 0.84)² · 1.023² · (2 / 1)² = 33, plus two because Student's t is wider.
         let found = blocks_for_a_verdict(0.01, 0.02, 0.0, 1).unwrap();
         assert!((33..=36).contains(&found), "{found}");
-        // Keeping within 5 % takes fewer blocks than finding so small an effect.
+        // It takes fewer blocks to keep within 5 % than to find so small an effect.
         let kept = blocks_for_a_verdict(0.001, 0.02, 0.05, 1).unwrap();
         assert_eq!(kept, fewest_blocks(1));
         assert!(margin(0.02, kept) <= 0.049);

@@ -1,4 +1,4 @@
-//! Compares the effects that a model predicted with those that a trial measured.
+//! Compares effects that a model predicted with those that a trial measured.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement}
 
 use crate::text::read_document;
 
-/// Reasons why a prediction does not fit a trial. Each message is one line for users.
+/// Reason why a prediction does not fit a trial. Each message is one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForetoldError {
     /// The file cannot be read.
@@ -16,7 +16,7 @@ pub enum ForetoldError {
     /// The file is not a prediction.
     #[error("not a prediction from `ticktax sim --format json`")]
     Other,
-    /// The first row is not about the present settings.
+    /// The prediction's first row does not describe the unchanged settings.
     #[error("it contains no prediction for the unchanged settings, which `ticktax sim` puts first")]
     NoFirstArm,
     /// The number of predicted settings differs from the number of arms.
@@ -30,7 +30,7 @@ pub enum ForetoldError {
         /// Number of arms after the first.
         arms: usize,
     },
-    /// It predicts none of the trial's metrics.
+    /// The prediction contains none of the trial's metrics.
     #[error("it predicts none of {metrics}: a model predicts only fps, lost and cpu")]
     Metrics {
         /// The trial's metrics.
@@ -38,7 +38,7 @@ pub enum ForetoldError {
     },
 }
 
-/// Reads the file of a prediction.
+/// Reads a prediction from `file`.
 ///
 /// # Errors
 /// [`ForetoldError::Read`] or [`ForetoldError::Other`].
@@ -47,7 +47,8 @@ pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 
-/// A prediction that fits a trial: a row for the present settings, then one for each other arm.
+/// A prediction that fits a trial. The first row is for the unchanged settings, and every other arm
+/// has one row.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
     load: &'a str,
@@ -56,11 +57,11 @@ pub struct Foretold<'a> {
 }
 
 impl<'a> Foretold<'a> {
-    /// Selects the rows of a prediction for a trial with `arms` arms, including the first, and
-    /// these `metrics`.
+    /// Selects the rows of `prediction` for a trial that has these `metrics` and `arms` arms,
+    /// including the first.
     ///
     /// # Errors
-    /// Any [`ForetoldError`].
+    /// Any [`ForetoldError`] except `Read` and `Other`.
     pub fn new(
         prediction: &'a PredictionStatement,
         arms: usize,
@@ -91,7 +92,7 @@ impl<'a> Foretold<'a> {
         })
     }
 
-    /// Adds the predicted effect to each comparison.
+    /// Adds the predicted effect to each comparison in `statement`.
     pub fn put_beside(&self, statement: &mut TrialStatement) {
         for comparison in &mut statement.comparisons {
             comparison.predicted = self.predicted(comparison);
@@ -118,7 +119,7 @@ impl<'a> Foretold<'a> {
     }
 }
 
-/// The model's measure for a metric of a trial.
+/// The model's measure that corresponds to a trial's metric.
 fn measure(metric: &str) -> Option<Measure> {
     match metric {
         "fps" => Some(Measure::Fps),
@@ -128,11 +129,11 @@ fn measure(metric: &str) -> Option<Measure> {
     }
 }
 
-/// The predicted effect of changing `first` to `value`.
+/// The predicted effect of changing the value from `first` to `value`.
 fn effect(scale: Scale, measure: Measure, first: &Figure, value: f64) -> Option<f64> {
     match (scale, measure) {
         (Scale::Relative, _) => (first.value > 0.0).then(|| value / first.value - 1.0),
-        // The trial measures CPU time per run, but the model predicts CPU time per second.
+        // The trial measures CPU time per run, but the model predicts it per second.
         (Scale::Absolute, Measure::Cpu) => None,
         (Scale::Absolute, _) => Some(value - first.value),
     }

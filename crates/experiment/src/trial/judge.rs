@@ -1,10 +1,10 @@
 //! Judges the runs of a trial.
 //!
-//! Each block is one observation: the difference between its two arms. For positive values, it is
-//! the logarithm of their ratio, so that a slowdown of the machine affects both arms equally. The
-//! signed-rank test of these differences decides whether there is an effect ([`signed_rank`]). Its
-//! size is their mean, with a resampled interval ([`mean_interval`]). A difference counts only if
-//! both agree: the test, corrected for all comparisons (Holm), and the interval.
+//! Each block gives one observation: the difference between its two arms. For positive values, this
+//! is the logarithm of their ratio, so that a slowdown of the machine affects both arms equally. A
+//! signed-rank test of these differences decides whether there is an effect ([`signed_rank`]). The
+//! size of the effect is their mean, with a resampled interval ([`mean_interval`]). A difference
+//! counts only if both the test, corrected for all comparisons (Holm), and the interval agree.
 
 use ticktax_model::trial::{
     ArmSuccess, Better, Check, Comparison, Effect, FailIf, FailIfResult, RunPurpose, Scale, Trial,
@@ -22,7 +22,7 @@ use crate::statistics::{fisher_exact, holm, mean, mean_interval, signed_rank, va
 
 /// Judges a trial and evaluates its `fail_if` conditions.
 ///
-/// Leaves `restored` empty: the caller that changed the settings fills it.
+/// Leaves `restored` empty. The caller that changed the settings must fill it in.
 pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
     let successes = successes(&trial);
     let arms = 1..trial.arms.len().max(1);
@@ -55,7 +55,6 @@ pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
     }
 }
 
-/// Counts successful runs per arm.
 fn successes(trial: &Trial) -> Vec<ArmSuccess> {
     let count = |arm: usize| {
         let runs = trial.runs.iter();
@@ -82,19 +81,19 @@ fn successes(trial: &Trial) -> Vec<ArmSuccess> {
     .collect()
 }
 
-/// A comparison without a verdict.
+/// A comparison that has no verdict yet.
 pub(super) struct Draft {
     pub(super) comparison: Comparison,
     pub(super) better: Better,
-    /// Effect, as an additive difference.
+    /// The effect, as an additive difference.
     pub(super) centre: f64,
-    /// Standard deviation of the differences that `centre` is the mean of.
+    /// Standard deviation of the differences whose mean is `centre`.
     pub(super) spread: f64,
 }
 
 impl Draft {
-    /// Sets the verdict. Call it after `chance_corrected` is known. `difference` is the largest
-    /// effect that counts as none, as a share of the first arm.
+    /// Sets the verdict. `chance_corrected` must be known. `difference` is the largest effect that
+    /// counts as none, as a fraction of the first arm.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
         self.comparison.verdict = self.verdict(difference, comparisons);
     }
@@ -200,7 +199,7 @@ fn compare(
     }
 }
 
-/// Values of the noise runs, in time order.
+/// The metric's values in successful noise runs, in time order.
 fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
     let runs = trial.runs.iter();
     let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
@@ -208,7 +207,7 @@ fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Converts the noise estimate to the scale that the blocks turned out to have.
+/// Converts the noise estimate to the scale that the blocks' values require.
 fn in_scale(known: Detectable, scale: Scale, mean: Option<f64>) -> Option<Detectable> {
     let mean = mean?.abs();
     let factor = match (known.scale, scale) {

@@ -1,4 +1,4 @@
-//! Plans the order of runs.
+//! Plans the order of a trial's runs.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
@@ -6,19 +6,19 @@ use ticktax_sim::{Law, Stream};
 /// A planned run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Block, from 0.
+    /// Index of the block.
     pub block: u64,
-    /// Position in the block, from 0.
+    /// Position within the block, from 0.
     pub position: u64,
-    /// Arm, from 0.
+    /// Index of the arm.
     pub arm: usize,
 }
 
-/// Plans `blocks` blocks of `arms` arms.
+/// Plans `blocks` blocks for `arms` arms.
 ///
 /// Each block runs every arm twice, in mirrored order: `A B B A`, or `C A B B A C`. A steady drift
-/// then affects all arms equally. Each block draws a new order, so that periodic disturbances
-/// favour no arm. It also makes the signs of the blocks' differences fair coins
+/// then affects all arms equally. The order is drawn anew for each block, so that periodic
+/// disturbances favour no arm. It also makes the sign of each block's difference a fair coin toss
 /// ([`signed_rank`](crate::statistics::signed_rank)). Equal seeds give equal plans.
 pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     let mut stream = Stream::new(seed, 0);
@@ -76,7 +76,7 @@ mod tests {
         let led = first
             .iter()
             .filter(|slot| slot.position == 0 && slot.arm == 0);
-        // 500 ± 16.
+        // Expected value and standard deviation: 500 ± 16.
         let led = led.count();
         assert!((420..580).contains(&led), "{led}");
         assert!(plan(2, 0, 1).is_empty());

@@ -1,14 +1,15 @@
 //! Runs a trial on this machine, with interleaved arms.
 //!
 //! 1. [`Prepared::check`] validates everything and changes nothing.
-//! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left, and starts a watchdog.
-//! 3. Each [`Runner::step`] makes one run. Warm-ups of every arm come first, then noise runs of the
+//! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left behind, and starts a
+//!    watchdog.
+//! 3. Each [`Runner::step`] makes one run: first warm-ups of every arm, then noise runs of the
 //!    first arm, then the blocks.
-//! 4. [`Runner::end`] restores every setting. Dropping the runner does the same.
+//! 4. [`Runner::end`] or dropping the runner restores all settings.
 //!
 //! Each step first applies the settings of its arm. A setting that already has the right value is
-//! read, to detect changes by other programs. Then the step pauses for the settle time, whether or
-//! not anything changed, so that all runs start alike.
+//! only read, to detect changes by other programs. The step then pauses for the settle time whether
+//! or not anything changed, so that all runs start alike.
 
 mod arms;
 mod error;
@@ -46,16 +47,16 @@ use super::plan;
 /// Interval at which waits check for a request to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// The command to run, or the process to watch, in each arm.
+/// The command to run or the process to watch.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A command with its arguments, started anew for each run.
+    /// A command with its arguments, started once per run.
     Command(Vec<OsString>),
     /// A running process, watched for a fixed time per run.
     Process {
         /// Process ID.
         pid: i32,
-        /// Time per run.
+        /// Time to watch in each run.
         each: Nanos,
     },
 }
@@ -75,48 +76,48 @@ impl Subject {
 /// The settings, subject and design of a trial.
 #[derive(Debug)]
 pub struct TrialPlan {
-    /// Values of each setting, per arm.
+    /// Values of each setting in each arm.
     pub assignments: Vec<Assignment>,
-    /// CPUs, interrupt and disk that the settings apply to.
+    /// CPUs, interrupt and disk for the settings that need one.
     pub named: Named,
-    /// The command or the process.
+    /// The command to run or the process to watch.
     pub subject: Subject,
     /// Metrics, without duplicates.
     pub metrics: Vec<TrialMetric>,
-    /// Number of blocks. Each runs every arm twice.
+    /// Number of blocks. Each block runs every arm twice.
     pub blocks: u64,
-    /// Warm-up runs per arm. They are not compared.
+    /// Number of warm-up runs per arm, which are not compared.
     pub warm_ups: u64,
-    /// Runs of the first arm that measure the noise of the machine.
+    /// Number of runs of the first arm that measure the machine's noise.
     pub noise_runs: u64,
-    /// Seed of the run order.
+    /// Seed for the order of the runs.
     pub seed: u64,
-    /// Pause before each run. `None` uses the longest settle time of the settings.
+    /// Pause before each run. `None` means the longest settle time among the settings.
     pub settle: Option<Nanos>,
-    /// Largest effect that counts as no difference, as a share.
+    /// Largest effect that counts as no difference, as a fraction.
     pub difference: f64,
-    /// Consent to change dangerous settings.
+    /// Consent to changing dangerous settings.
     pub consent: Consent,
-    /// Search path for the command, in the format of `PATH`.
+    /// Directories to search for the command, in the format of `PATH`.
     pub search: Option<OsString>,
 }
 
-/// Resources that a trial needs on this machine.
+/// Where a trial keeps its journal, and the programs it starts.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// The journal file.
     pub journal: &'a Path,
-    /// The owner noted in the journal: a command with its PID.
+    /// The owner to note in the journal: a command with its PID.
     pub by: &'a str,
     /// A command that calls [`ticktax_knobs::stand_by`].
     pub watchdog: Command,
-    /// Starts this program in a mode that later becomes the command.
+    /// How to start ticktax in a mode that later becomes the command.
     pub starter: Starter,
-    /// Version of this program.
+    /// Version of ticktax.
     pub version: &'a str,
 }
 
-/// A validated trial, ready to begin.
+/// A validated trial that is ready to begin.
 #[derive(Debug)]
 pub struct Prepared {
     plan: TrialPlan,
@@ -125,11 +126,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Validates a trial without changing anything.
+    /// Validates a trial without changing any setting.
     ///
     /// # Errors
-    /// Reports problems that would otherwise appear later: unknown settings, values out of range,
-    /// equal arms, a missing command, or missing rights for a metric.
+    /// Reports problems that would otherwise appear later, such as unknown settings, values out of
+    /// range, equal arms, a missing command, or missing privileges for a metric.
     pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
@@ -172,7 +173,7 @@ impl Prepared {
         Ok(Self { plan, rows, settle })
     }
 
-    /// The measured metrics.
+    /// The metrics to measure.
     pub fn metrics(&self) -> Vec<Metric> {
         self.plan.metrics()
     }
@@ -187,10 +188,10 @@ impl Prepared {
         self.rows.first().map_or(0, |row| row.values.len())
     }
 
-    /// Locks the journal and undoes what a killed run left. Returns the undone settings.
+    /// Locks the journal and undoes what a killed run left behind. Returns the undone settings.
     ///
-    /// Also starts the watchdog and, if needed, creates a cgroup for the command. Changes no
-    /// settings yet.
+    /// Also starts the watchdog and, if needed, creates a cgroup for the command. Does not change
+    /// any settings yet.
     ///
     /// # Errors
     /// Another run is changing settings, the journal is unusable, or the cgroup cannot be created.
@@ -234,7 +235,7 @@ impl TrialPlan {
     }
 }
 
-/// Checks that the kernel permits tracing, before anything is changed.
+/// Checks that the kernel permits tracing before anything is changed.
 fn require_tracer() -> Result<(), TryError> {
     let look = Plan {
         length: Some(Nanos::from_millis(10)),
@@ -245,7 +246,6 @@ fn require_tracer() -> Result<(), TryError> {
     Ok(())
 }
 
-/// One planned run.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     purpose: RunPurpose,
@@ -254,7 +254,7 @@ struct Step {
     arm: usize,
 }
 
-/// All runs in order.
+/// All runs of the trial, in order.
 fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     let step = |purpose, block, position, arm| Step {
         purpose,
@@ -274,9 +274,8 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     steps
 }
 
-/// Reports whether `step` completes the first run of every arm. The runner then checks that the
-/// arms are comparable. This happens after the warm-ups. Without warm-ups it happens after the
-/// first block.
+/// Whether to check after `step` that the arms are comparable: after the last warm-up, or after the
+/// first block if there are no warm-ups. By then, every arm has run.
 fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
     let in_first = |other: &Step| match step.purpose {
         RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
@@ -287,9 +286,10 @@ fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
     is_early && !next.is_some_and(in_first)
 }
 
-/// A trial in progress. Dropping it restores every setting.
+/// A trial in progress. Dropping it restores all settings.
 pub struct Runner {
-    /// Dropped before the watchdog, which has nothing left to do once the journal is closed.
+    /// Must be dropped before the watchdog, which has nothing left to do once the journal is
+    /// closed.
     setter: Setter,
     _watchdog: Watchdog,
     starter: Starter,
@@ -300,7 +300,7 @@ pub struct Runner {
     began: Nanos,
     began_unix: i64,
     runs: Vec<TrialRun>,
-    /// How the command last failed.
+    /// How the last failed run of the command ended.
     last_end: Option<String>,
     /// The signal that stopped the trial.
     signal: Option<i32>,
@@ -309,20 +309,22 @@ pub struct Runner {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// A run is complete. The value is the purpose of the next run.
+    /// A run is complete. Contains the purpose of the next one.
     Next(RunPurpose),
     /// The last run is complete.
     Over,
-    /// A signal asked the trial to stop.
+    /// A signal stopped the trial.
     Interrupted(i32),
 }
 
 impl Runner {
-    /// Makes the next run. Polls `asked` twenty times per second for a signal that asks to stop.
+    /// Makes the next run. Calls `asked` twenty times per second to see whether a signal wants the
+    /// trial to stop.
     ///
     /// # Errors
-    /// A setting cannot be changed, or another program changed it. The process has ended. The first
-    /// runs leave nothing to compare. [`Runner::end`] or dropping the runner restores the settings.
+    /// A setting cannot be changed, another program changed it, the process has exited, or the
+    /// first runs leave nothing to compare. [`Runner::end`] or dropping the runner restores the
+    /// settings.
     pub fn step(&mut self, asked: &dyn Fn() -> Option<i32>) -> Result<Stepped, TryError> {
         let Some(&step) = self.steps.get(self.runs.len()) else {
             return Ok(Stepped::Over);
@@ -360,7 +362,7 @@ impl Runner {
         Stepped::Interrupted(signal)
     }
 
-    /// Waits for the settle time. Returns the signal if one arrives.
+    /// Waits for the settle time. Returns early if a signal arrives, with its number.
     fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
         let end = now() + self.settle;
         loop {
@@ -375,7 +377,7 @@ impl Runner {
         }
     }
 
-    /// Runs the command. Returns whether it succeeded, and a value for each metric.
+    /// Runs the command once. Returns whether it succeeded, and a value for each metric.
     fn run(
         &mut self,
         arm: usize,
@@ -426,7 +428,7 @@ impl Runner {
         Ok((succeeded, self.values(&measured)))
     }
 
-    /// Watches a process. Returns a value for each metric.
+    /// Watches process `pid` for the time `each`. Returns a value for each metric.
     fn watch(
         &mut self,
         pid: i32,
@@ -479,12 +481,12 @@ impl Runner {
         Ok(())
     }
 
-    /// Number of completed runs.
+    /// Number of runs completed so far.
     pub fn made(&self) -> u64 {
         self.runs.len() as u64
     }
 
-    /// The trial so far.
+    /// The trial as measured so far.
     pub fn trial(&self) -> Trial {
         Trial {
             tool_version: self.version.clone(),
@@ -506,13 +508,13 @@ impl Runner {
         }
     }
 
-    /// Restores every setting and returns the outcome for each.
+    /// Restores all settings. Returns the outcome for each.
     pub fn end(self) -> UndoStatement {
         self.setter.undo()
     }
 }
 
-/// Completes the audit of a command that has ended.
+/// Completes the audit of a command that has exited.
 fn ended(mut audit: Audit, header: Option<Box<Header>>) -> Statement {
     let header = header.unwrap_or_else(|| {
         loop {

@@ -1,11 +1,11 @@
-//! Variants of a paced loop.
+//! Variants of a paced loop, one for each combination of parameters.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FrameRate, LoopSpec, PaceRule, SleepMethod};
 
 use super::{Vary, VaryError};
 
-/// Varied parameters of a loop. Parameters with empty lists do not vary.
+/// Values for each parameter of a loop. A parameter with an empty list is not varied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopVariants {
     /// Sleep methods.
@@ -19,7 +19,7 @@ pub struct LoopVariants {
 }
 
 impl LoopVariants {
-    /// Adds a list of values. Returns `false` if the name is not a parameter of a loop.
+    /// Stores the values in `vary`. Returns `false` if its name is not a loop parameter.
     ///
     /// # Errors
     /// A value is invalid, or the parameter already has values.
@@ -34,12 +34,12 @@ impl LoopVariants {
         Ok(true)
     }
 
-    /// Whether no parameter varies.
+    /// Whether no parameter is varied.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Every combination of the values. Other parameters come from `base`.
+    /// Every combination of the values. Parameters that are not varied come from `base`.
     pub fn combinations(&self, base: &LoopSpec) -> Vec<LoopSpec> {
         fn each<T: Copy>(
             specs: Vec<LoopSpec>,

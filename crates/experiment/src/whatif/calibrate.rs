@@ -4,12 +4,13 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::Calibration;
 use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, frames};
 
-/// A trial usually takes one tick. If other tasks delay it, fewer trials must suffice.
+/// Length of the calibration. A trial sleep usually takes one tick. If other tasks delay the loop,
+/// fewer trials must suffice.
 const LENGTH: Nanos = Nanos::from_secs(4);
 
-/// Measures how late the sleeps of the paced `task` end on this machine, next to its other tasks.
-/// Each trial has the lateness of one of the task's own wake-ups. Then sets the spin time to cover
-/// it.
+/// Measures how late the sleeps of the paced `task` end on this machine while its other tasks run.
+/// Each trial adds the lateness of one of the task's own wake-ups. Then sets the spin time to cover
+/// the lateness.
 pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupError> {
     let mut trial = setup.clone();
     trial.length = LENGTH;
@@ -48,7 +49,7 @@ mod tests {
 
     use super::calibrate;
 
-    /// The margin of a loop whose wake-ups are 100 µs late, and every tenth 300 µs.
+    /// The margin for a loop whose wake-ups are 100 µs late, and every tenth 300 µs late.
     fn margin(timers: TimerRule, period: Nanos) -> Nanos {
         let mut machine = Machine::new(1, 100, Policy::Fair);
         machine.timers = timers;
@@ -76,11 +77,11 @@ mod tests {
     #[test]
     fn the_margin_covers_the_lateness_of_sleeps() {
         let period = Nanos::from_millis(30);
-        // All but three of 64 sleeps end within it. Seven are later than the others.
+        // Of 64 sleeps, seven end later than the rest, and the margin must cover all but three.
         let fine = margin(TimerRule::HighResolution, period);
         assert_eq!(fine, Nanos::from_micros(350));
-        // From a wake-up 100 µs after a tick, a sleep of 0.5 ms ends on the next tick, 9.4 ms late,
-        // plus 0.3 ms.
+        // Starting 100 µs after a tick, a sleep of 0.5 ms ends on the next tick, which is 9.4 ms
+        // late. The wake-up adds 0.3 ms.
         let coarse = margin(TimerRule::FirstTick, period);
         assert_eq!(coarse, Nanos::from_micros(9_700));
         let short = margin(TimerRule::FirstTick, Nanos::from_millis(10));

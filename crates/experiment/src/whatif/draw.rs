@@ -1,8 +1,8 @@
-//! Resamples recorded work in blocks, as the programs of a modelled machine.
+//! Resamples recorded work in blocks, to create the programs of a modelled machine.
 //!
-//! Blocks of ∛n consecutive items are drawn with equal probability and concatenated. The end of the
-//! recording continues at its start (circular block bootstrap). A disturbance that lasted for
-//! several frames therefore appears as a whole or not at all.
+//! Blocks of ∛n consecutive items are drawn with equal probability and concatenated. A block that
+//! reaches the end of the recording continues at its start (circular block bootstrap). A
+//! disturbance that affects several frames therefore stays together.
 
 use ticktax_model::autogroup::Autogroup;
 use ticktax_model::pace::SleepMethod;
@@ -13,14 +13,15 @@ use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId
 
 use super::Pacing;
 
-/// Maximum number of steps of a program. Longer runs repeat them.
+/// Maximum number of steps in a program. A longer simulation repeats them.
 const MAX_DRAWN: usize = 1 << 17;
 /// Maximum number of interrupt sources in a setup.
 const SOURCES: usize = 64;
-/// Quantiles that divide the interrupts of one name into cost classes.
+/// Quantiles of cost that divide the interrupts of one name into classes.
 const CLASSES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 
-/// A machine with this work, resampled with `seed`, and the index of the paced program.
+/// Builds a machine that performs `work`, resampled with `seed`. Also returns the index of the
+/// paced program.
 pub fn replicate(
     work: &Workload,
     machine: &Machine,
@@ -30,7 +31,7 @@ pub fn replicate(
 ) -> (Setup, Option<TaskId>) {
     let mut setup = Setup::new(machine.clone(), length);
     setup.seed = seed;
-    // The engine numbers its streams upwards from 0, so these count downwards to avoid them.
+    // The engine numbers its streams upwards from 0, so number these downwards to avoid collisions.
     let mut streams = (0_u64..).map(|number| Stream::new(seed, u64::MAX - number));
     let mut stream = || streams.next().unwrap_or_else(|| Stream::new(seed, 0));
     let place = |cpu: Option<Cpu>| {
@@ -59,7 +60,7 @@ pub fn replicate(
     (setup, task)
 }
 
-/// Gives a task the recorded thread's scheduling policy.
+/// Gives `spec` the scheduling policy and autogroup of the recorded thread.
 fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Autogroup>) {
     spec.attributes.autogroup = group;
     match policy {
@@ -68,12 +69,12 @@ fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Au
             spec.attributes.class = Class::RoundRobin(priority);
         }
         Some(SpecialPolicy::Nice(nice)) => spec.attributes.nice = nice,
-        // The model has no deadline scheduling.
+        // The model does not support deadline scheduling.
         Some(SpecialPolicy::Deadline) | None => {}
     }
 }
 
-/// Draws indices below `n` in blocks until `enough` returns `true`.
+/// Draws blocks of indices below `n` until `enough` returns `true`.
 fn blocks(n: usize, stream: &mut Stream, mut enough: impl FnMut(usize) -> bool) -> Vec<usize> {
     let block = (1_usize..=1 << 20).find(|b| b.pow(3) >= n).unwrap_or(1);
     let law = Law::Uniform(Nanos::ZERO, Nanos(i64::try_from(n).unwrap_or(i64::MAX)));
@@ -98,11 +99,12 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         Nanos(period.max(1))
     });
     let unit = pacing.sleep.map_or(Nanos(1), SleepMethod::unit);
-    // A hybrid loop's spin time is calibrated later, when its machine is known (`calibrate`).
+    // The spin time of a hybrid loop is calibrated later, when its machine is known (see
+    // `calibrate`).
     let spin = pacing.sleep.and_then(|sleep| sleep.spin(period, None));
     let spin = spin.unwrap_or(Nanos::ZERO);
-    // A frame without a sleep does not show how late it would have ended. Assume the last known
-    // lateness.
+    // A frame that did not sleep does not show how late its sleep would have ended, so assume the
+    // last known lateness.
     let mut last = load.frames.iter().find_map(|frame| frame.late);
     let lates: Vec<Nanos> = load
         .frames
@@ -131,7 +133,7 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         ]
     });
     let mut spec = TaskSpec::new(&load.program, program.collect());
-    // The phase of its frames within a tick is unknown.
+    // The phase of the frames relative to the tick is unknown.
     spec.start = stream.draw(&Law::Uniform(Nanos::ZERO, period.max(Nanos(2))));
     spec
 }
@@ -162,11 +164,11 @@ fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
     spec
 }
 
-/// Interrupt sources with random arrivals at the recorded rate. The interrupts of one name are
-/// split into several sources by cost, which together have the recorded distribution of costs.
+/// Creates interrupt sources with random arrivals at the recorded rate. Interrupts of one name are
+/// split by cost into several sources, which together have the recorded cost distribution.
 fn sources(work: &Workload) -> Vec<Source> {
     let cpus = work.cpus.len();
-    // Reserves one source per CPU for the remaining interrupts.
+    // Reserve one source per CPU for the remaining interrupts.
     let room = SOURCES.saturating_sub(cpus.min(SOURCES / 2)) / CLASSES.len();
     let mut sources = Vec::new();
     let mut rest: Vec<Vec<(Nanos, Nanos)>> = vec![Vec::new(); cpus];
@@ -217,7 +219,7 @@ fn by_cost(load: &InterruptLoad, cpu: usize, classes: &[f64], elapsed: Nanos) ->
             name: load.name.clone(),
             cpu,
             level: 1,
-            // Starts in the middle of an interval.
+            // Start in the middle of an interval.
             start: Nanos(interval.0 / 2),
             interval: Law::Exponential(interval),
             cost: mean(class.iter().map(|cost| cost.0).sum()),
@@ -247,7 +249,7 @@ mod tests {
             count == 5000
         });
         assert_eq!(drawn.len(), 5000);
-        // Nine of ten follow their predecessor.
+        // Nine of ten items follow their predecessor.
         let follow = drawn
             .windows(2)
             .filter(|pair| pair[1] == (pair[0] + 1) % 1000);
@@ -256,7 +258,7 @@ mod tests {
         let mut seen = drawn;
         seen.sort_unstable();
         seen.dedup();
-        // 500 blocks of 10 miss an item with probability (1 - 1/100)^500 < 1 %.
+        // 500 blocks of 10 miss a given item with probability (1 - 1/100)^500 < 1 %.
         assert!(seen.len() > 970, "{}", seen.len());
     }
 

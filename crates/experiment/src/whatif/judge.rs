@@ -1,4 +1,4 @@
-//! Judges a run of the model as if it were a recording.
+//! Judges a simulated run as if it were a recording.
 
 use ticktax_analysis::pace::{FrameStats, Terms};
 use ticktax_analysis::{Auditor, figures, of_frames};
@@ -8,18 +8,18 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{Frames, Setup, SetupError, Step, TaskId, follow, record};
 
-/// A run to judge.
+/// A simulated run to judge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
-    /// The setup to run.
+    /// The setup to simulate.
     pub(super) setup: &'a Setup,
-    /// The observed task.
+    /// The task to observe.
     pub(super) task: Option<TaskId>,
-    /// Whether its period was given, rather than estimated from the recording.
+    /// Whether the task's period was given rather than estimated from the recording.
     pub(super) asked_for: bool,
 }
 
-/// An auditor, and the frames of the observed task.
+/// Passes rows to an auditor and collects the observed task's frames.
 struct Judge {
     auditor: Auditor,
     frames: Frames,
@@ -32,7 +32,7 @@ impl RowSink for Judge {
     }
 }
 
-/// Runs the setup and returns its figures.
+/// Simulates the run and returns its figures.
 pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
     let mut judge = Judge {
         auditor: Auditor::new(&ticktax_sim::facts(run.setup)).without_beats(),
@@ -68,7 +68,8 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
         stats.frame(frame);
     }
     if let Some(mut frame_figures) = stats.close().figures() {
-        // A program with fixed steps defines its own schedule.
+        // A program with fixed steps has its own schedule, so use the simulator's count of missed
+        // steps.
         let program = &run.setup.tasks[task.index()].program;
         if program
             .iter()
@@ -81,7 +82,7 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
     Ok(figures)
 }
 
-/// Criteria for judging frames. A program without a period uses its mean frame interval.
+/// Criteria for judging frames. A program without a period is judged by its mean frame interval.
 fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     let period = run.setup.tasks[task.index()].period();
     Terms {
@@ -91,14 +92,13 @@ fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     }
 }
 
-/// Mean interval between frames.
 fn mean_interval(frames: &[Frame]) -> Option<Nanos> {
     let (first, last) = (frames.first()?, frames.last()?);
     let intervals = i64::try_from(frames.len()).ok()? - 1;
     (intervals > 0).then(|| Nanos((last.began - first.began).0 / intervals))
 }
 
-/// Runs the setup and passes its rows to `sink`. Returns the header of the recording.
+/// Simulates `setup` and passes its rows to `sink`. Returns the recording's header.
 ///
 /// # Errors
 /// The setup is invalid.

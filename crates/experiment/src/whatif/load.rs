@@ -1,4 +1,4 @@
-//! Loads the work of a prediction from a recording or a scenario.
+//! Loads the work for a prediction from a recording or a scenario.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use super::{machine, words};
 
-/// Reasons why a file has no usable work. Each message is one line for users.
+/// Reason why a file has no usable work. Each message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The recording cannot be read.
@@ -26,55 +26,55 @@ pub enum LoadError {
     NoWorkload {
         /// The recording.
         file: String,
-        /// The missing data.
+        /// The data that the recording lacks.
         why: NoWorkload,
     },
     /// The scenario is unreadable or invalid.
     #[error("{0}")]
     Scenario(String),
-    /// A period was given for a scenario.
+    /// The user gave a period, but the file is a scenario.
     #[error("--asked is only for recordings: a scenario defines when its frames are due")]
     Asked,
 }
 
-/// The source of the work.
+/// Where the work comes from.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// A recording: its work, and the machine with its settings.
+    /// The work of a recording, and the modelled machine with its settings.
     Recorded(Box<Workload>, Box<Machine>),
-    /// A scenario, and its observed task.
+    /// A scenario, and the task to observe.
     Scenario(Box<Setup>, Option<TaskId>),
 }
 
-/// Input of a prediction.
+/// Input for a prediction.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The file.
+    /// Name of the file.
     pub file: String,
     /// The work.
     pub load: Load,
-    /// The machine of a recording.
+    /// The machine that made the recording. `None` for a scenario.
     pub machine: Option<Facts>,
-    /// The observed program or task.
+    /// Name of the observed program or task.
     pub program: Option<String>,
-    /// Whether the frames can be paced in another way.
+    /// Whether the pacing of the frames can be changed.
     pub is_paced: bool,
-    /// Whether the period of the frames was given, rather than estimated from the recording.
+    /// Whether the frame period was given rather than estimated from the recording.
     pub asked_for: bool,
     /// Length of the recording or scenario.
     pub length: Nanos,
-    /// Figures of the recording.
+    /// Figures that the recording itself shows.
     pub row: Option<PredictionRow>,
-    /// Data taken from the file, as text.
+    /// Descriptions of what was taken from the file.
     pub taken: Vec<String>,
-    /// Assumptions, as text.
+    /// Descriptions of the assumptions.
     pub assumed: Vec<String>,
 }
 
-/// Loads a file. Files ending in `toml` are scenarios, all others are recordings.
+/// Loads `file`. If its name ends in `toml`, it is a scenario, otherwise a recording.
 ///
 /// # Errors
-/// The file is unreadable, or contains no work.
+/// The file is unreadable or contains no work.
 pub fn load(file: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let ending = file.extension();
     if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) {
@@ -153,7 +153,7 @@ fn from_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     })
 }
 
-/// The recording's own figures.
+/// Figures that the recording itself shows.
 fn row(
     mut auditor: Auditor,
     header: &Header,

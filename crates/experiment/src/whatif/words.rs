@@ -1,14 +1,14 @@
-//! Describes the basis and the assumptions of a prediction.
+//! Describes a prediction's basis and assumptions.
 
 use ticktax_analysis::workload::SMALL;
 use ticktax_model::Nanos;
 use ticktax_model::workload::{InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_sim::{Machine, Setup, settings};
 
-/// Maximum number of threads and interrupts that are named.
+/// Maximum number of threads and interrupts to list by name.
 const NAMED: usize = 4;
 
-/// Effects that the model ignores, although they can matter.
+/// Effects that the model ignores even though they can matter.
 pub(super) const LEFT_OUT: [&str; 5] = [
     "kernel entry and exit around handlers, which in a virtual machine can take longer than the \
      handler",
@@ -19,7 +19,7 @@ pub(super) const LEFT_OUT: [&str; 5] = [
     "ticktax's own threads",
 ];
 
-/// Describes what was taken from a scenario.
+/// Describes what a prediction takes from a scenario.
 pub(super) fn of_scenario(setup: &Setup) -> String {
     format!(
         "{} tasks and {} interrupts from the scenario; each run uses a different seed",
@@ -28,7 +28,7 @@ pub(super) fn of_scenario(setup: &Setup) -> String {
     )
 }
 
-/// Describes what was taken from a recording, and the modelled machine.
+/// Describes what a prediction takes from a recording, and the modelled machine.
 pub(super) fn taken(work: &Workload, machine: &Machine) -> Vec<String> {
     let mut taken: Vec<String> = work.paced.iter().map(frames).collect();
     taken.push(threads(work));

@@ -48,7 +48,7 @@ fn every_file_of_a_case_is_a_case() {
     assert_eq!(files, names);
 }
 
-/// The fitted constants in a file must come from its rows, and not from manual tuning.
+/// A fitted constant in a file must come from the file's rows, not from manual tuning.
 #[test]
 fn every_fitted_constant_is_reproduced_by_the_fit() {
     for case in all() {

@@ -1,23 +1,24 @@
-//! Counts how often two hogs switch under Linux 2.4, without the simulator. The model consists of
-//! two counters, ticks, and the moments when another task has run.
+//! Counts how often two hogs switch under Linux 2.4, without using the simulator. The model here
+//! consists of two counters, ticks, and the times at which another task has run.
 
 use ticktax_experiment::file::Values;
 
 use crate::judged;
 
-/// Treatment of the running task when all counters are refilled.
+/// How the running task is treated when all counters are refilled.
 #[derive(Clone, Copy, PartialEq)]
 enum Refilled {
-    /// It keeps the CPU unless another is better, like `still_running` in `schedule()`.
+    /// The running task keeps the CPU unless another is better, like `still_running` in
+    /// `schedule()`.
     Stays,
-    /// It competes like any other runnable task.
+    /// The running task competes like any other runnable task.
     Competes,
 }
 
-/// Random times between wake-ups, with the case's distribution.
+/// Random times between wake-ups, distributed as in the case.
 struct Wakeups {
     state: u64,
-    /// In s.
+    /// Fixed part, in seconds.
     fixed: f64,
     mean: f64,
 }
@@ -34,19 +35,18 @@ impl Wakeups {
     }
 }
 
-/// The two hogs.
 struct Hogs {
     slice: u32,
     counters: [u32; 2],
-    /// Ticks of the unfinished slice, with `timer_ticks`.
+    /// With `timer_ticks`: ticks used of the current slice.
     collected: u32,
     running: usize,
     changes: u32,
 }
 
 impl Hogs {
-    /// Chooses the next hog: the one with the larger counter. The first in the list wins ties,
-    /// unless the running hog was interrupted at the end of its slice.
+    /// Chooses the hog with the larger counter. The first in the list wins ties, unless the running
+    /// hog was interrupted at the end of its slice.
     fn choose(&mut self, refilled: Option<Refilled>) {
         if self.counters == [0, 0] {
             self.counters = [self.slice; 2];
@@ -75,7 +75,7 @@ impl Hogs {
     }
 }
 
-/// Switches per second over ten simulated minutes.
+/// Switches per second, simulated for ten minutes.
 fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) -> f64 {
     let (hz, wakeups) = at;
     let slice = if hz == 100 { 6 } else { 41 };
@@ -98,8 +98,8 @@ fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) 
         let now = f64::from(tick) / f64::from(hz);
         let mut charged = true;
         while wakes < now {
-            // The scheduler prefers the task that slept so long. Afterwards the hog with the larger
-            // counter runs.
+            // The scheduler prefers the task because it slept so long. Afterwards, the hog with the
+            // larger counter runs.
             charged = wakes + work < now;
             hogs.choose(None);
             wakes += distances.next();
@@ -137,8 +137,8 @@ fn two_counters_reproduce_the_simulated_rates() {
     assert_eq!(compared, 12);
 }
 
-/// Explains the one row that is off: a scheduler that forgets the running task when it refills
-/// counters.
+/// Explains the one row that does not match: a scheduler that forgets the running task when it
+/// refills counters.
 #[test]
 fn forgetting_the_running_task_exceeds_the_published_rate() {
     let (_, file, _) = judged("slice-vs-cache");

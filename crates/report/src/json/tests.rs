@@ -53,7 +53,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "cores",
         "_per_byte",
     ];
-    // Numbers whose unit is in another field, or which have none.
+    // Numbers that have no unit, or whose unit is in another field.
     const WITHOUT: [&str; 38] = [
         "value",
         "interval",
@@ -81,7 +81,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "second",
         "difference_low",
         "difference_high",
-        // Figures of a trial; the metric has the unit, and the comparison the scale.
+        // Figures of a trial; the metric determines the unit, and the comparison the scale.
         "values",
         "mean",
         "median",

@@ -1,5 +1,5 @@
-//! Families of metrics: their names, help texts and values. In text and in the binary format, each
-//! family is declared before its values.
+//! Metric families: their names, help texts and values. Both the text and the binary format declare
+//! each family before its values.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ use ticktax_model::{Histogram, Nanos};
 use super::{Label, protobuf};
 use crate::clean::name_hidden;
 
-/// The labels that distinguish the values of a family.
+/// Labels that distinguish the values of a family.
 type Labels = Vec<Label>;
 
-/// The families so far.
+/// The families added so far.
 #[derive(Default)]
 pub(super) struct Families(Vec<Family>);
 
@@ -28,12 +28,12 @@ impl Families {
         self.family(name, help, FamilyKind::Gauge)
     }
 
-    /// Adds a family of histograms of lengths.
+    /// Adds a family of histograms of interval lengths.
     pub(super) fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, FamilyKind::Histogram)
     }
 
-    /// Adds a family whose labels are its information.
+    /// Adds a family whose labels carry the information. Its value is always 1.
     pub(super) fn info(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, FamilyKind::Info)
     }
@@ -57,7 +57,7 @@ impl Families {
         bytes
     }
 
-    /// The families with values. Parsers reject families without any.
+    /// The families that have values. Parsers reject empty families.
     fn ready(self) -> impl Iterator<Item = Family> {
         let families = self.0.into_iter();
         let families =
@@ -80,21 +80,20 @@ impl Families {
     }
 }
 
-/// The kind of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FamilyKind {
     /// Totals, which only grow.
     Counter,
     /// Values that can rise and fall.
     Gauge,
-    /// Histograms of lengths.
+    /// Histograms of interval lengths.
     Histogram,
     /// Labels that carry information; the value is 1.
     Info,
 }
 
 impl FamilyKind {
-    /// Its name in OpenMetrics text.
+    /// The kind's name in OpenMetrics text.
     const fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -104,7 +103,7 @@ impl FamilyKind {
         }
     }
 
-    /// The suffix of its values' names.
+    /// The suffix that the kind adds to the names of its values.
     pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -116,39 +115,38 @@ impl FamilyKind {
 
 /// A family of metrics under construction.
 pub(super) struct Family {
-    /// The name without the prefix `ticktax_`.
+    /// The family's name without the prefix `ticktax_`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) kind: FamilyKind,
     pub(super) values: Vec<(Labels, f64)>,
-    /// The values, if this is a family of histograms.
+    /// The values of a family of histograms.
     pub(super) histograms: Vec<(Labels, IntervalSum)>,
 }
 
-/// The upper ends of a histogram's buckets in ns, from 1 µs to 4.3 s in steps of a factor of 4.
-/// Each is also the end of a bucket of our histograms, so no count is split.
+/// Upper bounds of the exported histogram buckets, from 1 µs to 4.3 s in steps of a factor of 4.
+/// Each is also a bucket bound of our [`Histogram`], so no count is split.
 pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
     (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
 
 impl Family {
-    /// Adds a time, which is written in seconds.
+    /// Adds a time. It is written in seconds.
     pub(super) fn time(&mut self, labels: &[(&'static str, &str)], time: Nanos) {
         self.value(labels, time.as_secs_f64());
     }
 
-    /// Adds a value.
     pub(super) fn value(&mut self, labels: &[(&'static str, &str)], value: f64) {
         self.values.push((owned(labels), value));
     }
 
-    /// Adds a histogram. Its sum is own time.
+    /// Adds a histogram of interval lengths. Its sum is the own time of the intervals.
     pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], sum: &IntervalSum) {
         self.histograms.push((owned(labels), sum.clone()));
     }
 
-    /// Makes label sets unique, as the format requires. If two sets are equal, all sets get the
-    /// label `nth`, because all must have the same names.
+    /// Makes label sets unique, as the format requires. If any two are equal, every set gets the
+    /// label `nth`, because all sets must have the same label names.
     fn number(&mut self) {
         let mut seen: HashMap<Labels, u32> = HashMap::new();
         let mut places = Vec::with_capacity(self.values.len());
@@ -189,7 +187,7 @@ impl Family {
     }
 }
 
-/// Writes one histogram. Lengths beyond the last end are only in the `+Inf` bucket.
+/// Writes one histogram. Lengths beyond the last bound are only in the `+Inf` bucket.
 fn write_histogram(text: &mut String, name: &str, labels: &str, lengths: &IntervalSum) {
     let comma = if labels.is_empty() { "" } else { "," };
     let counts = lengths.histogram.counts();
@@ -231,8 +229,8 @@ fn written(labels: &[Label]) -> String {
 }
 
 impl FamilyKind {
-    /// The value to write. Totals cannot be negative, so a negative account becomes 0, and the
-    /// gauge `books_balanced` shows the problem.
+    /// The value to write. Totals cannot be negative, so a negative account is written as 0, and
+    /// the gauge `books_balanced` shows the problem.
     pub(super) fn value(self, value: f64) -> f64 {
         match self {
             Self::Counter => value.max(0.0),
@@ -241,7 +239,7 @@ impl FamilyKind {
     }
 }
 
-/// Formats a number.
+/// Formats a number. Non-finite numbers become `NaN`.
 fn number(value: f64) -> String {
     if value.is_finite() {
         value.to_string()
@@ -250,9 +248,9 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Escapes help texts and label values: backslashes, line breaks and quotation marks are escaped,
-/// and hidden characters are named. People also read metrics in terminals, and different names must
-/// stay different.
+/// Escapes backslashes, line breaks and quotation marks in a help text or label value, and names
+/// hidden characters. People also read metrics in terminals, and different names must stay
+/// different.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

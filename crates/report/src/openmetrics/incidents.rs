@@ -5,8 +5,8 @@ use ticktax_model::totals::{IncidentTotals, IntervalSum};
 
 use super::families::Families;
 
-/// Adds the families of incidents. Kinds and causes without incidents are 0, so that the first
-/// incident is visible as a rise.
+/// Adds the incident families. Kinds and causes without incidents are written as 0, so that the
+/// first incident is visible as an increase.
 pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     let family = all.counter(
         "incidents",

@@ -1,7 +1,7 @@
 //! The binary format that Prometheus requests if it accepts native histograms: length-delimited
 //! `MetricFamily` messages, with the field numbers of its `metrics.proto`.
 //!
-//! A histogram has both kinds of buckets: the classic ones of the text format, and native ones.
+//! Each histogram has both kinds of buckets: the classic ones of the text format, and native ones.
 //! Prometheus uses the kind that it is configured for.
 
 use prost::Message;
@@ -11,15 +11,15 @@ use ticktax_model::totals::IntervalSum;
 use super::Label;
 use super::families::{Family, FamilyKind, bucket_ends};
 
-/// Four buckets per power of two, like our histograms.
+/// The native schema with four buckets per power of two, like our [`Histogram`].
 const SCHEMA: i32 = 2;
 const STEPS: f64 = 4.0;
 
-/// Lengths below 1 ns are in our first bucket. It maps to the zero bucket of native histograms,
-/// whose threshold is in seconds.
+/// Threshold of the native zero bucket, in seconds. Our first bucket, which counts lengths below 1
+/// ns, maps to it.
 const ZERO: f64 = 1e-9;
 
-/// Appends a family.
+/// Appends a family to `bytes`.
 pub(super) fn write(family: &Family, bytes: &mut Vec<u8>) {
     let values = family.values.iter().map(|(labels, value)| {
         let value = Number {
@@ -50,7 +50,7 @@ pub(super) fn write(family: &Family, bytes: &mut Vec<u8>) {
         }),
         metric: values.chain(histograms).collect(),
     };
-    // A vector has room for any message.
+    // Encoding cannot fail, because a `Vec` grows as needed.
     let _ = message.encode_length_delimited(bytes);
 }
 
@@ -82,9 +82,10 @@ fn histogram(sum: &IntervalSum) -> HistogramMessage {
     }
 }
 
-/// The native bucket that contains the upper end of one of our buckets. Powers of two of a
-/// nanosecond are not powers of two of a second, so the ends differ. A length is reported up to 11
-/// % too long, but never too short. From 4 ns on, no two of our buckets share a native one.
+/// The index of the native bucket that contains the upper bound of our bucket `index`. The bounds
+/// differ, because powers of two of a nanosecond are not powers of two of a second. A length is
+/// reported up to 11 % too long, but never too short. From 4 ns on, no two of our buckets share a
+/// native one.
 fn native_index(index: usize) -> i32 {
     let end = Histogram::lower(index + 1).as_secs_f64();
     #[expect(
@@ -95,7 +96,7 @@ fn native_index(index: usize) -> i32 {
     native
 }
 
-/// Converts all but the first of our buckets to native ones: spans of consecutive buckets, and the
+/// Converts all our buckets but the first to native ones: spans of consecutive buckets, and the
 /// difference of each count from the previous one.
 fn native(histogram: &Histogram) -> (Vec<BucketSpan>, Vec<i64>) {
     let (mut spans, mut deltas) = (Vec::<BucketSpan>::new(), Vec::new());
@@ -242,7 +243,7 @@ mod tests {
         family.metric[0].histogram.clone().unwrap()
     }
 
-    /// The counts of the native buckets with their indices.
+    /// The native buckets as pairs of index and count.
     fn counts(histogram: &HistogramMessage) -> Vec<(i32, i64)> {
         let (mut index, mut count) = (0, 0);
         let mut deltas = histogram.positive_delta.iter();
@@ -259,7 +260,7 @@ mod tests {
         found
     }
 
-    /// The upper end of a native bucket, in ns.
+    /// The upper bound of native bucket `index`, in ns.
     fn end(index: i32) -> f64 {
         (f64::from(index) / STEPS).exp2() * 1e9
     }
@@ -275,7 +276,7 @@ mod tests {
             let zeros = histogram.zero_count.unwrap();
             prop_assert_eq!(all.unsigned_abs() + zeros, lengths.len() as u64);
             prop_assert_eq!(histogram.sample_count, Some(lengths.len() as u64));
-            // Each length fits into its bucket, which may be the next longer one.
+            // No length exceeds the upper bound of the native bucket that counts it.
             let mut lengths = lengths.clone();
             lengths.sort_unstable();
             let mut longest = 0;

@@ -1,6 +1,6 @@
-//! The totals of an agent since its start, for a scraper that polls.
+//! An agent's totals since its start, for a scraper that polls it.
 //!
-//! Families that a statement also has keep their names. Programs with equal names share a series
+//! Families that statements also have keep their names. Programs with equal names share a series
 //! per CPU, because pids would create an unlimited number of series.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn about(all: &mut Families, totals: &Totals) {
     .value(&[], seconds(totals.updated_unix_ms));
 }
 
-/// CPU time of each CPU, in total and by class.
+/// Adds the CPU time of each CPU, in total and by class.
 fn cpus(all: &mut Families, totals: &Totals) {
     let mut classes: BTreeMap<(Cpu, Class), Nanos> = BTreeMap::new();
     let mut recorded: BTreeMap<Cpu, Nanos> = BTreeMap::new();
@@ -96,7 +96,7 @@ fn cpus(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Every account. Kernel work also gets histograms of lengths, because it is noise.
+/// Adds every account. Kernel work also gets histograms of lengths, because it is noise.
 fn accounts(all: &mut Families, totals: &Totals) {
     let family = all.counter("account_seconds", "Own time of an account.");
     for (key, sum) in &totals.accounts {
@@ -125,7 +125,7 @@ fn accounts(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Programs throttled by a quota, and pressure stalls.
+/// Adds the programs throttled by a quota, and pressure stalls.
 fn waits(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "throttled_seconds",
@@ -173,7 +173,7 @@ fn ticks(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Limitations, lost events and the cost of observing.
+/// Adds limitations, lost events and the cost of observing.
 fn quality(all: &mut Families, totals: &Totals) {
     all.gauge("limitations", "How many things cannot be seen here.")
         .value(&[], totals.limitations as f64);
@@ -219,7 +219,7 @@ fn facts_files(all: &mut Families, facts: &FactsCount) {
 }
 
 impl Family {
-    /// Adds a value with an account's labels.
+    /// Calls `add` with the labels of the account `key`.
     fn with_account(
         &mut self,
         key: &AccountKey,
@@ -280,7 +280,7 @@ mod tests {
         totals
     }
 
-    /// The value after the labels of a line.
+    /// The value on the line of `text` that starts with `series`.
     fn value<'t>(text: &'t str, series: &str) -> &'t str {
         let line = text.lines().find_map(|line| line.strip_prefix(series));
         line.unwrap_or_else(|| panic!("no {series} in\n{text}"))
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(bucket("+Inf"), "8");
         let all = "ticktax_account_duration_seconds_count{class=\"irq\",name=\"local_timer\"}";
         assert_eq!(value(&text, all), "8");
-        // Runs of a program are not noise.
+        // CPU time of programs is not noise, so it has no histogram.
         assert!(!text.contains("_bucket{class=\"program\""), "{text}");
     }
 

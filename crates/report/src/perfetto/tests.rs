@@ -8,8 +8,8 @@ use super::Perfetto;
 use super::proto::{EventType, Trace, TrackEvent};
 use crate::text::tests::samples::kernel_level;
 
-/// Rows of one CPU: a game is interrupted, and the interrupt by an NMI. Then the CPU idles, and the
-/// game, which waited from 90 to 100, runs again.
+/// Rows of one CPU: an interrupt interrupts a game and is itself interrupted by an NMI. Then the
+/// CPU idles, and the game runs again after waiting from 90 to 100.
 fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = |kind, detail: &str| Source {
@@ -39,7 +39,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     };
     let rows = vec![
         row(nmi, 20, 22, 2),
-        // Starts with the game, and continues after the NMI.
+        // Starts together with the game's span, and continues after the NMI.
         row(irq, 10, 30, 18),
         row(run, 10, 50, 20),
         row(irq, 60, 100, 40),
@@ -50,7 +50,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// Every packet of the trace of these rows.
+/// All packets of the trace of [`rows`].
 fn trace() -> Trace {
     trace_of(&rows())
 }
@@ -128,7 +128,7 @@ fn the_own_time_of_nested_slices_matches_the_rows() {
     assert_eq!(own, expected);
 }
 
-/// The time and id of each flow, where it starts and where it ends.
+/// The time and id of each flow: first those of all starts, then those of all ends.
 fn flows(trace: &Trace) -> [Vec<(u64, u64)>; 2] {
     let events: Vec<(u64, TrackEvent)> = events(trace).into_values().flatten().collect();
     let all = |ids: fn(&TrackEvent) -> &Vec<u64>| {
@@ -156,7 +156,7 @@ fn a_flow_leads_from_the_wake_up_to_its_run_and_never_to_a_later_one() {
     rows.insert(5, woke(88));
     let marked = (sources, rows);
     assert_eq!(flows(&trace_of(&marked)), [[(88, 1)], [(100, 1)]]);
-    // A wake-up that arrives after its run.
+    // This wake-up arrives after the span that it led to.
     let (sources, mut rows) = self::rows();
     rows.push(woke(95));
     let Row::Span(last) = rows[6] else {

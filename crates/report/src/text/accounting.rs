@@ -10,11 +10,12 @@ use super::block::Columns;
 use super::numbers::{OUTSIDE, counted, cpu_names, percent};
 use super::page::{Page, Tone, tied};
 
-/// CPUs with their own line: those with the largest error.
+/// Maximum number of CPUs with their own line. The CPUs with the largest errors get one.
 const CPUS: usize = 8;
-/// Programs with their own line.
+/// Maximum number of programs with their own line.
 const PROGRAMS: usize = 5;
-/// Causes listed per CPU: the net difference and its contributors.
+/// Maximum number of causes listed per CPU. The first is the net difference; the others contribute
+/// to it.
 const CAUSES: usize = 4;
 
 /// Writes the section, if `/proc/stat` was read.
@@ -127,7 +128,7 @@ fn cells(cells: [String; 5]) -> Columns {
     ])
 }
 
-/// Formats a difference of two shares in percentage points.
+/// Formats a difference between two shares in percentage points.
 fn points(share: f64) -> String {
     let tenths = (share * 1000.0).round();
     if tenths == 0.0 {

@@ -19,7 +19,7 @@ const PARTS: usize = 3;
 /// Parts with at least this share of their account get a line.
 const WORTH_A_PART: f64 = 0.05;
 
-/// Suffix of accounts whose time comes from the kernel's counters.
+/// Suffix of an account whose time comes from the kernel's counters.
 const SAMPLED: &str = " (sampled)";
 
 pub(super) fn write(page: &mut Page, statement: &Statement) {
@@ -55,10 +55,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend(&statement.accounts));
 }
 
-/// Writes the answer in one sentence: how much time was taken from programs.
+/// Writes the summary sentence: how much time was taken from programs.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
-    // A sampled account can be negative, which does not reduce the other accounts.
+    // A sampled account can be negative. That must not reduce the sum of the others.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
         "The kernel and the hypervisor took {} of {} ({}), unexplained time included.",
@@ -69,7 +69,7 @@ fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     page.paragraph(Tone::Plain, "", &text);
 }
 
-/// Explains the terms that occur in the table.
+/// Explains the terms used in the table.
 fn legend(accounts: &[Account]) -> String {
     let mut legend = "share: share of the time of all CPUs. per s: intervals per second, on all \
         CPUs. median, p99, max: wall-clock length of one interval. Indented lines: the largest \
@@ -96,7 +96,7 @@ fn legend(accounts: &[Account]) -> String {
 fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scale) {
     let sum = accounts.iter().map(|account| account.time).sum();
     let cells = Cells::from_time(sum, scale.whole);
-    // If a group consists of one account with the same name, print one line for both.
+    // If the group's only account has the group's name, one line serves both.
     if let [only] = accounts
         && only.parts.is_empty()
         && only.name.eq_ignore_ascii_case(group.title())
@@ -143,8 +143,8 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     }
 }
 
-/// Number of a group's accounts to show by name. A single leftover account is never folded away,
-/// and unexplained time never is.
+/// Number of a group's accounts to show by name. The account of unexplained time is always one of
+/// them, and no account is left alone in the rest.
 fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
     let large = accounts
@@ -154,7 +154,7 @@ fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     by_name(accounts.len(), large.clamp(SHOWN, SHOWN_AT_MOST))
 }
 
-/// Links the line to the account's longest interval.
+/// Makes the next line refer to the account's longest interval.
 fn place(page: &mut Page, account: &Account) {
     if let Some(longest) = account.longest {
         page.place(longest);
@@ -181,12 +181,11 @@ fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
     }
 }
 
-/// The suffix of an account's name.
 fn mark(account: &Account) -> &'static str {
     if account.sampled { SAMPLED } else { "" }
 }
 
-/// The account's display name, extended where the bare name is ambiguous.
+/// The account's display name, extended if the name alone is ambiguous.
 pub(crate) fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {

@@ -24,13 +24,13 @@ impl Paged for BeatStatement {
 
 /// Maximum number of periodic sources that a statement lists.
 const SHOWN: usize = 12;
-/// Significant digits of an interval's half-width.
+/// Number of significant digits of an interval's half-width.
 const DIGITS: i32 = 2;
 
 /// Title of the section.
 pub(super) const TITLE: &str = "Periodic activity";
 
-/// Writes a statement's section, if the analysis searched for periodic sources.
+/// Writes a statement's section if the analysis searched for periodic sources.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(beats) = &statement.beats else {
         return;
@@ -66,7 +66,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Which gaps are counted. A gap that yields time to one program can keep another waiting.
+/// Explains which gaps are counted. A gap that yields time to one program can keep another waiting.
 const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program \
     ran, which are no loss.";
 
@@ -79,7 +79,7 @@ const WORDS: &str = "every: the period and its 95 % interval. seen: observed eve
     chance: upper bound of the probability of a false alarm. gaps: gaps of the probe, including \
     those in which a program ran.";
 
-/// The page of `ticktax beats`.
+/// Renders the page of `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return first::first(beats, style);
@@ -95,7 +95,7 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes every periodic source that was found.
+/// Writes every periodic source found.
 fn all(page: &mut Page, beats: &BeatStatement) {
     page.section(TITLE);
     let about = format!(
@@ -123,7 +123,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// Writes which sources could not be searched.
+/// Writes which sources could not be searched for periods.
 fn unknown(page: &mut Page, beats: &BeatStatement) {
     page.section("Limitations");
     if beats.unknown.is_empty() {
@@ -134,7 +134,7 @@ fn unknown(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// One periodic source on one line, for the live view.
+/// Describes a periodic source on one line, for the live view.
 pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
     let width = style.width.max(40);
     elide(
@@ -158,7 +158,7 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     if let Some(gaps) = &beat.gaps {
         page.paragraph(Tone::Faint, "    ", &gap_text(gaps, beat));
     }
-    // The last step of the chain is the source itself.
+    // The last step of the chain is the source itself, so it is not printed.
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()
     {
@@ -262,7 +262,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     )
 }
 
-/// How reliably the source follows the tick.
+/// Describes how often the source's events start right after a tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
         "{} of {} start within {} of one; by chance: {}. Wake-ups were not recorded.",
@@ -273,7 +273,7 @@ fn follows_text(tick: &FollowsTick) -> String {
     )
 }
 
-/// Describes what causes gaps during which the kernel ran nothing.
+/// Describes the cause of gaps in which the kernel ran nothing.
 fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {
@@ -285,7 +285,7 @@ fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     }
 }
 
-/// Describes a source of the same period that does not explain the gaps.
+/// Describes a source that has the same period but does not explain the gaps.
 fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
     match other.locked_at {
@@ -369,14 +369,14 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     format!("{value} ± {} {unit}", decimals(margin, digits))
 }
 
-/// Formats a period in ns with about three digits, for narrow columns: at most eight columns.
+/// Formats a period in ns for narrow columns: about three digits, at most eight columns.
 pub(super) fn short_period(ns: f64) -> String {
     // Choose the unit after rounding: 99.98 ms becomes 100 ms, and 999.8 µs becomes 1.00 ms.
     let (scale, unit) = unit(ns * 1.0005);
     let value = ns / scale;
     let digits = match value {
         v if v >= 99.95 => 0,
-        // The three-letter unit takes the room of a digit.
+        // The unit `min` has three letters, so one digit fewer fits.
         v if v >= 9.995 && unit == "min" => 0,
         v if v >= 9.995 => 1,
         _ => 2,
@@ -405,7 +405,7 @@ fn plain(ns: f64) -> String {
     format!("{} {unit}", decimals(value, digits))
 }
 
-/// Formats a number with its decimals in groups of three.
+/// Formats a number with the digits after its decimal point in groups of three.
 fn decimals(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let Some((whole, rest)) = text.split_once('.') else {

@@ -11,11 +11,11 @@ use super::page::Tone;
 /// A part of a page. Its text is raw: names in it can contain any character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// The title of the blocks that follow.
+    /// The title of the following blocks.
     Section(String),
     /// Vertical space.
     Gap,
-    /// A separate line.
+    /// A line outside any table or paragraph.
     Line {
         tone: Tone,
         text: String,
@@ -23,7 +23,7 @@ pub(crate) enum Block {
     },
     /// A line of a table.
     Row(Row),
-    /// Running text after a label, which may be empty.
+    /// Running text after a label, which can be empty.
     Text {
         tone: Tone,
         label: String,
@@ -34,17 +34,17 @@ pub(crate) enum Block {
     Command(String),
     /// An explanation of the terms and columns above.
     Legend(String),
-    /// Preformatted lines whose columns are aligned with spaces only.
+    /// Preformatted lines, whose columns are aligned by spaces only.
     Verbatim(String),
 }
 
-/// The moment that a line refers to, so that a page can link it to the timeline.
+/// The moment that a line refers to. An HTML page uses it to link the line to the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Start, since the start of the recording.
+    /// Start of the moment, relative to the start of the recording.
     pub(crate) at: Nanos,
     pub(crate) length: Nanos,
-    /// The CPU, if the line is about one.
+    /// The CPU concerned, if there is a single one.
     pub(crate) cpu: Option<Cpu>,
 }
 
@@ -109,7 +109,7 @@ impl Written {
         self
     }
 
-    /// Wraps preformatted lines. A line after an empty line is a title.
+    /// Wraps preformatted text. A line that follows an empty line becomes a title.
     pub(super) fn verbatim(text: String) -> Self {
         let mut blocks = Vec::new();
         let mut lines = String::new();
@@ -155,7 +155,7 @@ impl From<Written> for String {
     }
 }
 
-/// The cells to the right of the name on a table line.
+/// The cells of a table line, to the right of its name.
 pub(super) trait RowCells {
     /// The cells as one string, as a terminal prints them.
     fn line(&self) -> String;
@@ -164,7 +164,7 @@ pub(super) trait RowCells {
     fn cells(&self) -> Vec<Cell>;
 }
 
-/// A single cell.
+/// A string is a single cell.
 impl RowCells for str {
     fn line(&self) -> String {
         self.to_owned()
@@ -192,7 +192,7 @@ impl RowCells for String {
     }
 }
 
-/// Cells that are aligned with those of the lines above and below.
+/// Cells aligned with those of the lines above and below.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns(Vec<Column>);
 
@@ -206,7 +206,7 @@ struct Column {
 }
 
 impl Columns {
-    /// Right-aligned cells, each with its width, separated by one space.
+    /// Right-aligned cells, given as width and text, separated by one space.
     pub(super) fn right<T: ToString>(cells: impl IntoIterator<Item = (usize, T)>) -> Self {
         let mut columns = Self::default();
         for (width, text) in cells {

@@ -1,4 +1,5 @@
-//! The pages about a case. They only format the document; nothing is computed but column widths.
+//! The pages about a case. They only format the document; apart from column widths, nothing is
+//! computed here.
 
 use std::fmt::Write;
 
@@ -44,7 +45,7 @@ pub(super) fn cases(list: &CaseList) -> String {
     page
 }
 
-/// The contents of a case's file.
+/// Shows the contents of a case's file.
 pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
     let mut page = head(&sheet.head);
     constants(&mut page, &sheet.constants);
@@ -90,7 +91,7 @@ fn constants(page: &mut String, constants: &[Constant]) {
     }
 }
 
-/// Published and derived figures next to the model's results.
+/// Shows published and derived figures next to the model's results.
 pub(super) fn case(statement: &CaseStatement) -> String {
     let mut page = head(&statement.head);
     constants(&mut page, &statement.constants);
@@ -116,7 +117,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     page
 }
 
-/// Writes the rows that only a measurement on this machine has.
+/// Writes the rows of `series` that exist only as measurements on this machine.
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);
@@ -177,8 +178,8 @@ pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
         )
 }
 
-/// Writes how many rows the model meets. For each missed row it gives the reason, and the parameter
-/// values that would meet it.
+/// Writes how many rows the model matches, why it misses others, and which parameter values a row
+/// needs to match.
 fn verdict(page: &mut String, statement: &CaseStatement) {
     section(page, &verdict_title(statement));
     for row in &statement.lines {
@@ -198,7 +199,7 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
     }
 }
 
-/// Writes the results for other values of a parameter, one column per value.
+/// Writes the results for other values of a parameter, in one column per value.
 fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     let refitted = if sensitivity.refitted.is_empty() {
         String::new()
@@ -243,7 +244,7 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     }
 }
 
-/// The source's words if it is quoted, otherwise its number.
+/// The source's words if it is quoted, otherwise the published range.
 pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
@@ -265,7 +266,7 @@ pub(crate) fn ends([low, high]: Ends) -> String {
     }
 }
 
-/// Formats a number with four significant digits; larger numbers keep all integer digits.
+/// Formats a number with four significant digits. Larger numbers keep all digits before the point.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -304,7 +305,7 @@ fn textwrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The fitted constants next to those in the case's file.
+/// Shows the fitted constants next to those in the case's file.
 pub(super) fn case_fit(fit: &CaseFit) -> String {
     let mut page = head(&fit.head);
     let Some(outcome) = &fit.outcome else {
@@ -332,7 +333,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
     page
 }
 
-/// The head of every page about a case.
+/// The lines at the top of every page about a case.
 pub(super) fn head(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));
@@ -357,7 +358,7 @@ pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     }
 }
 
-/// Writes a paragraph of at most 100 columns with a hanging indent of two.
+/// Writes a paragraph with a hanging indent of two, at most 100 columns wide.
 fn wrapped(page: &mut String, text: &str, indent: usize) {
     let mut column = 0;
     for word in text.split(' ').map(clean) {

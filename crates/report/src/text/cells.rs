@@ -5,7 +5,7 @@ use ticktax_model::{Intervals, Nanos};
 use super::block::Columns;
 use super::numbers::{percent, rate, rough_or_blank, time_or_blank};
 
-/// The cells to the right of a table line's name.
+/// Cells of a table line, to the right of its name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     pub(super) time: String,
@@ -52,22 +52,22 @@ impl Cells {
     }
 }
 
-/// Number of lines to show by name, of at most `most`. A single leftover line is never folded away.
+/// Number of lines to show by name: at most `most`, or one more if only one would be left out.
 pub(super) fn by_name(lines: usize, most: usize) -> usize {
     if lines <= most + 1 { lines } else { most }
 }
 
-/// The totals that a table's lines are compared with.
+/// Totals that a table's shares and rates refer to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
-    /// The denominator of shares.
+    /// Total time; shares are fractions of it.
     pub(super) whole: Nanos,
-    /// The denominator of rates.
+    /// Wall-clock time; rates are counts per second of it.
     pub(super) wall: Nanos,
 }
 
 impl Scale {
-    /// The cells for a time made up of `intervals`.
+    /// The cells for a time that consists of `intervals`.
     pub(super) fn cells(self, time: Nanos, intervals: &Intervals) -> Cells {
         Cells {
             rate: rate(intervals.count, self.wall),
@@ -78,7 +78,7 @@ impl Scale {
         }
     }
 
-    /// The cells that sum up the lines that are not shown. Each item is a time, a count and the
+    /// The cells that sum up the lines not shown. Each item of `others` is a line's time, count and
     /// longest interval.
     pub(super) fn others(self, others: impl Iterator<Item = (Nanos, u64, Option<Nanos>)>) -> Cells {
         let (mut time, mut count, mut max) = (Nanos::ZERO, 0, None);

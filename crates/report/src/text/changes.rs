@@ -1,4 +1,4 @@
-//! The page about the changes between two recordings.
+//! The page about the differences between two recordings.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
@@ -23,7 +23,7 @@ impl Paged for ChangeStatement {
     }
 }
 
-/// Numbers of account, period and program rows to try, from most to fewest.
+/// Maximum numbers of account, periodic-source and program rows to try in turn, largest first.
 const ROOMS: [(usize, usize, usize); 8] = [
     (10, 4, 8),
     (8, 3, 6),
@@ -36,9 +36,9 @@ const ROOMS: [(usize, usize, usize); 8] = [
 ];
 /// Minimum width for the columns with the difference and its interval.
 const ROOMY: usize = 72;
-/// If no interval shows whether a share changed, smaller differences are ignored.
+/// Without an interval that shows whether a share changed, a smaller difference is ignored.
 const SMALL: f64 = 0.001;
-/// Smaller differences would be printed as zero.
+/// A smaller difference in share would be printed as zero.
 const TINY: f64 = 0.000_05;
 
 /// Explains the columns.
@@ -108,7 +108,7 @@ fn first(
     page.finish()
 }
 
-/// Whether the tick's rate changed by more than 2 %, or another figure changed with certainty.
+/// Whether the tick rate changed by more than 2 %, or another figure of the tick certainly changed.
 fn tick_moved(statement: &ChangeStatement) -> bool {
     statement.tick.iter().any(|row| match row.measure {
         ChangeMeasure::TickRateHz => {
@@ -120,7 +120,7 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
     })
 }
 
-/// Writes how many accounts changed, in one sentence.
+/// Writes in one sentence how many accounts changed.
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let all = shown_accounts(statement).count();
     let changed = shown_accounts(statement)
@@ -151,7 +151,7 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     page.paragraph(tone, "", &text);
 }
 
-/// Explains the lack of intervals.
+/// Explains why intervals are missing.
 fn without_blocks(statement: &ChangeStatement) -> &'static str {
     match (statement.first.blocks, statement.second.blocks) {
         (None, None) => "both recordings have only sums",
@@ -161,21 +161,21 @@ fn without_blocks(statement: &ChangeStatement) -> &'static str {
     }
 }
 
-/// The accounts that are shown. A probe's account is left out: it uses only idle time, and its
-/// changes mirror those of the other accounts.
+/// The accounts to show: all but a probe's, which uses only idle time, so that its changes mirror
+/// those of the other accounts.
 fn shown_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
     let all = statement.accounts.iter();
     all.filter(|account| account.class != Class::Probe)
 }
 
-/// Whether an account changed beyond chance. If that is unknown, whether it changed by enough to
-/// show.
+/// Whether an account changed by more than chance. If that is unknown, whether it changed enough to
+/// be shown.
 fn moved(account: &AccountChange) -> bool {
     let size = account.share.difference().unwrap_or_default().abs();
     account.share.certain.unwrap_or(size >= SMALL) && size >= TINY
 }
 
-/// Whether a change's interval excludes 0 although the change is not certain. Among many accounts,
+/// Whether a change's interval excludes 0 although the change is not certain. With many accounts,
 /// some intervals exclude 0 by chance.
 fn is_doubtful(change: &Change) -> bool {
     let excludes_zero = match (change.difference_low, change.difference_high) {
@@ -185,7 +185,7 @@ fn is_doubtful(change: &Change) -> bool {
     excludes_zero && change.certain == Some(false)
 }
 
-/// Writes the two recordings and how their machines differ.
+/// Describes the two recordings and how their machines differ.
 fn sides(page: &mut Page, statement: &ChangeStatement) {
     let (a, b) = (&statement.first, &statement.second);
     side(page, "A  ", a);
@@ -214,7 +214,7 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
     }
 }
 
-/// Whether a probe used the idle time in only one of the two recordings.
+/// Whether a probe used idle time in only one of the recordings.
 fn probes_differ(statement: &ChangeStatement) -> bool {
     let all = statement.accounts.iter();
     let mut probes = all.filter(|account| account.class == Class::Probe);
@@ -263,7 +263,7 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
     }
 }
 
-/// Writes the accounts that changed. If everything is shown, this includes unchanged accounts.
+/// Writes the accounts that changed, or all accounts if everything is shown.
 fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     heading(page, "CPU TIME");
     let shown = shown_accounts(statement).filter(|account| most == usize::MAX || moved(account));
@@ -393,7 +393,7 @@ fn words(measure: ChangeMeasure) -> &'static str {
     }
 }
 
-/// Writes the periodic sources that appeared, disappeared or changed their period.
+/// Writes the periodic sources that appeared, disappeared or changed period.
 fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     let all = &statement.beats;
     if most == usize::MAX && all.is_empty() {
@@ -436,7 +436,7 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-/// The source's period, preceded by its former period if that changed.
+/// The source's period, preceded by the former one if it changed.
 fn period(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
     let before = before.map_or_else(String::new, |former| {

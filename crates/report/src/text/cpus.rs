@@ -1,4 +1,4 @@
-//! The CPU time of each CPU, by group of accounts.
+//! CPU time by CPU and group of accounts.
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{CpuBooks, Statement};
@@ -11,7 +11,7 @@ use super::page::{Page, Tone};
 /// Maximum number of CPUs with their own line.
 const SHOWN: usize = 16;
 
-/// Writes the section, unless there is only one CPU: the table of accounts already covers it.
+/// Writes the section, unless there is only one CPU, which the table of accounts already covers.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     if statement.cpus.len() < 2 {
         return;
@@ -34,8 +34,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Splits the CPUs into those to show by number, ascending, and the rest. If there are too many,
-/// those with the most time taken from programs are shown.
+/// Splits the CPUs into those with their own line, in ascending order, and the rest. If there are
+/// too many CPUs, those with the most time taken from programs get a line.
 fn most_taken_first(cpus: &[CpuBooks]) -> (Vec<&CpuBooks>, Vec<&CpuBooks>) {
     let taken = |cpu: &&CpuBooks| -> Nanos {
         let parts = cpu.classes.iter().filter(|part| part.class.is_taken());
@@ -51,7 +51,7 @@ fn most_taken_first(cpus: &[CpuBooks]) -> (Vec<&CpuBooks>, Vec<&CpuBooks>) {
     (all, others)
 }
 
-/// Sums up several CPUs on one line.
+/// The table cells for one CPU, or for several CPUs together.
 fn cells_of(cpus: &[&CpuBooks]) -> Columns {
     let elapsed: Nanos = cpus.iter().map(|cpu| cpu.elapsed).sum();
     let shares = Group::ALL.map(|group| {

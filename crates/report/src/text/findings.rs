@@ -1,4 +1,4 @@
-//! Findings: what is configured and not in effect.
+//! Findings: settings that are configured but not in effect.
 
 use ticktax_model::Moment;
 use ticktax_model::finding::{Confidence, Finding, Severity};
@@ -8,7 +8,7 @@ use ticktax_model::statement::Statement;
 use super::numbers::counted;
 use super::page::{Page, Tone, tied};
 
-/// Maximum number of findings described here; the JSON has all of them.
+/// Maximum number of findings described here. JSON contains all of them.
 const SHOWN: usize = 12;
 
 /// Writes the section, if there are findings.
@@ -20,7 +20,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.section("Configured but not in effect");
     let mut previous: Option<&Finding> = None;
     for finding in findings.iter().take(SHOWN) {
-        // Print the remedy once if a rule has several findings.
+        // Several findings of one rule share a remedy, which is printed once.
         let again = previous.is_some_and(|previous| {
             previous.rule == finding.rule && previous.remedy == finding.remedy
         });
@@ -40,7 +40,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// The longest interval of the finding's cost.
+/// The longest interval that contributed to the finding's cost.
 fn longest(finding: &Finding) -> Option<Moment> {
     finding.cost.as_ref()?.longest
 }
@@ -86,7 +86,7 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     } else {
         format!("What to do: {}", finding.remedy)
     });
-    // Only live machines have knobs to try: a lab guest is gone by then, and the model has none.
+    // Only live machines have knobs to try: a lab guest no longer exists, and the model has none.
     let proposal = finding.proposal.iter().filter(|_| world == World::Live);
     sentences.extend(proposal.map(|assignment| {
         let command = tied(format!("ticktax try {assignment} -- COMMAND"));

@@ -1,5 +1,4 @@
-//! The foot of the page: limitations, the cost of the measurement, and whether the accounts
-//! balance.
+//! The foot of the page: limitations, the cost of measuring, and whether the accounts balance.
 
 use ticktax_model::Nanos;
 use ticktax_model::clock::{CounterVerdict, Distrust};
@@ -14,10 +13,9 @@ use super::page::{Page, Tone, clean, tied};
 
 /// Maximum number of CPUs whose imbalance is listed individually.
 const OFF_SHOWN: usize = 4;
-/// A relative change of the soaker's block time above this makes its figure doubtful.
+/// A soaker's figure is doubtful if its block time changed by more than this fraction.
 const MUCH_DRIFT: f64 = 0.02;
 
-/// Writes the whole foot.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     unseen(page, statement);
     page.section("Measurement");
@@ -50,11 +48,11 @@ fn unseen(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Maximum number of incompletely traced processes to list individually.
+/// Maximum number of partly traced processes to list individually.
 const IN_PART: usize = 3;
 
-/// Describes the limitations, one sentence each. Incompletely traced processes beyond [`IN_PART`]
-/// share one sentence.
+/// Describes the limitations in one sentence each. Partly traced processes beyond [`IN_PART`] share
+/// a sentence.
 fn limitations(all: &[Limitation]) -> Vec<String> {
     let missing = |limitation: &Limitation| match limitation {
         Limitation::ProcessTracedInPart { missing, .. } => Some(*missing),
@@ -80,8 +78,8 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
-/// How to lose fewer events. With a watched program, keeping only sums is not an option, because a
-/// program cannot be followed through sums.
+/// Names a way to lose fewer events. For a watched program, keeping only sums is not one: a program
+/// cannot be followed through sums.
 pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     match (statement.cpus.len(), &statement.victim) {
         (0 | 1, None) => "keep sums (--keep sums)",
@@ -91,7 +89,7 @@ pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     }
 }
 
-/// The limitations of this statement, as sentences.
+/// All limitations of the statement, as sentences.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;
@@ -154,7 +152,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     items
 }
 
-/// Why a probe's measurement ended, and how to avoid that.
+/// Describes why a probe stopped measuring, and how to avoid that.
 pub(super) fn failure(why: &ProbeFailure) -> String {
     match why {
         ProbeFailure::Moved { to } => format!(
@@ -199,8 +197,8 @@ fn clock(page: &mut Page, clock: &ClockReport) {
     page.paragraph(tone, "Clock     ", &text);
 }
 
-/// Formats a counter's frequency. A counter coarser than printed times (arm64's run at 24 MHz to 1
-/// GHz) also gets its resolution.
+/// Formats a counter's frequency. The resolution is added for counters coarser than printed times;
+/// arm64 counters run at 24 MHz to 1 GHz.
 fn frequency(hz: f64) -> String {
     if hz <= 0.0 {
         return String::new();
@@ -214,7 +212,7 @@ fn frequency(hz: f64) -> String {
     format!("{}{resolution}", tied(format!(" at {:.3} MHz", hz / 1e6)))
 }
 
-/// Whether the counter is trusted, and if not, why.
+/// Whether the counter is trusted, and why if it is not.
 fn verdict(verdict: &CounterVerdict) -> String {
     let CounterVerdict::Untrusted(reasons) = verdict else {
         return "trusted".to_owned();
@@ -241,7 +239,7 @@ fn distrust(reason: &Distrust) -> String {
     }
 }
 
-/// Writes the time of the soakers' blocks of work, for the soaker whose block time changed most.
+/// Writes how long a soaker's blocks of work took, for the soaker whose block time changed most.
 fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     let changed = soakers
         .iter()

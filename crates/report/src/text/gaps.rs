@@ -1,4 +1,4 @@
-//! What filled a probe's gaps: the answer to "what took my time?".
+//! The contents of a probe's gaps: what took the probe's time.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
@@ -20,14 +20,14 @@ use super::wall;
 const CAUSES: usize = 8;
 /// Maximum number of longest gaps listed individually.
 const WORST: usize = 5;
-/// Maximum number of items named in a long gap.
+/// Maximum number of items named per long gap.
 const THINGS: usize = 4;
-/// Maximum number of items named whose entry and exit took too long.
+/// Maximum number of exceeded entry and exit bounds to describe.
 const BOUNDS: usize = 3;
-/// Above this share of unexplained time in the gaps, the page warns.
+/// The page warns if a larger share of the gap time is unexplained.
 const TOLERABLE: f64 = 0.01;
 
-/// Writes the section, if a probe ran.
+/// Writes the section if a probe ran.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -96,7 +96,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     let first = probes.first()?;
     let cpus = cpu_names(probes.iter().map(|probe| probe.cpu));
-    // Probes differ slightly. Readers can rely only on the worst one.
+    // Probes differ slightly, so the worst figures are shown: they hold for every probe.
     let period = tied(probes.iter().map(|probe| probe.period).max()?);
     let threshold = tied(probes.iter().map(|probe| probe.threshold).max()?);
     let policy = &first.policy;
@@ -114,7 +114,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     })
 }
 
-/// Writes in one sentence how much of the gaps' time is explained.
+/// Writes in one sentence how much gap time is explained.
 fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: &str) {
     let long = &gaps.long;
     if long.gaps.count == 0 {
@@ -140,7 +140,7 @@ fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: 
     page.paragraph(tone, "", &text);
 }
 
-/// Writes what an empty gap proves. CPUs with the same answer share a sentence.
+/// Writes what an empty gap proves. CPUs with equal answers share a sentence.
 fn proofs(page: &mut Page, proofs: &[CpuProof]) {
     let mut left: Vec<&CpuProof> = proofs.iter().collect();
     while let Some(first) = left.first().copied() {
@@ -205,7 +205,7 @@ fn counted_plural(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// Writes which entries and exits exceeded their bound, and by how much.
+/// Writes which kernel entries and exits took longer than their bound, and by how much.
 fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     let beyond: Vec<&EntryExitBound> = bounds.iter().filter(|b| b.beyond_count > 0).collect();
     if beyond.is_empty() {
@@ -238,7 +238,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes a line for all gaps, and one for each part of their time.
+/// Writes a line for all gaps and one for each part of their time.
 fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: Scale) {
     let sum = scale.cells(parts.time, &parts.gaps);
     page.row(Tone::Strong, 0, name, &sum.columns());
@@ -286,7 +286,7 @@ pub(super) fn part_name(name: &str) -> &str {
     }
 }
 
-/// Lists the longest gaps in which no program ran.
+/// Lists the longest gaps in which no program ran. `all` means that there were no other gaps.
 fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;

@@ -15,9 +15,9 @@ const NAMES: usize = 4;
 /// Minimum width for the long wording.
 const ROOMY: usize = 60;
 
-/// Summarises the recording so far in two lines that fit the page's width. For a machine: how CPU
-/// time was divided, and the programs that used most. For a program: how long it waited, and behind
-/// whom. Items that do not fit are dropped whole.
+/// Summarises the recording so far in two lines that fit the page's width. For a machine, they show
+/// how CPU time was divided and which programs used most of it. For a program, they show how long
+/// it waited and behind what. An item that does not fit is left out.
 pub fn glance(glance: &Glance, style: &TextStyle) -> String {
     let width = style.width.clamp(40, 200);
     let lines = match &glance.program {
@@ -84,7 +84,7 @@ fn machine_lines(accounts: &[Account], width: usize) -> [String; 2] {
     [first, listed("Most: ", programs.into_iter(), width)]
 }
 
-/// Joins as many parts as fit the width.
+/// Appends to `label` as many of `parts` as fit the width.
 fn fitting(label: &str, parts: impl IntoIterator<Item = String>, width: usize) -> String {
     let mut line = label.to_owned();
     for part in parts {
@@ -98,7 +98,7 @@ fn fitting(label: &str, parts: impl IntoIterator<Item = String>, width: usize) -
     line
 }
 
-/// Lists the first few names with their times. The first name is shortened if necessary.
+/// Lists the first [`NAMES`] names with their times. The first name is shortened if necessary.
 fn listed<'a>(label: &str, all: impl Iterator<Item = (&'a str, Nanos)>, width: usize) -> String {
     let items = all.take(NAMES).enumerate().map(|(nth, (name, time))| {
         let time = time.to_string();
@@ -160,7 +160,7 @@ mod tests {
         assert!(nothing.contains("nothing so far"), "{nothing}");
     }
 
-    /// Names can be shortened but numbers never: an item that does not fit is dropped.
+    /// Names can be shortened, but numbers cannot: an item that does not fit is left out.
     #[test]
     fn numbers_are_never_cut_at_any_width() {
         let account = |name: &str, ms| Account {

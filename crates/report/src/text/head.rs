@@ -1,4 +1,4 @@
-//! The head of the page: what was observed, and at which level of detail.
+//! The head of the page: the observed machine or program, and the level of detail.
 
 use ticktax_model::machine::{Machine, MachineFact};
 use ticktax_model::recording::{Level, World};
@@ -9,7 +9,7 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// A suffix that names the world of a recording, for short titles.
+/// A suffix for short titles that names the recording's world.
 pub(super) fn in_world(world: World) -> &'static str {
     match world {
         World::Live => "",
@@ -39,7 +39,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let end = match command.exit {
             None => "still running at the end".to_owned(),
             Some(0) => "succeeded".to_owned(),
-            // The program itself can also exit with these codes.
+            // The program itself can also exit with one of these codes.
             Some(code @ 129..=192) => format!("ended by signal {} or exit code {code}", code - 128),
             Some(code) => format!("failed with exit code {code}"),
         };
@@ -66,13 +66,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     );
 }
 
-/// Writes the machine and its kernel.
 pub(super) fn host(page: &mut Page, described: &Machine) {
     page.paragraph(Tone::Plain, "Machine   ", &machine(described));
     page.paragraph(Tone::Plain, "Kernel    ", &kernel(described));
 }
 
-/// Describes the machine on one line.
+/// Describes the machine in one line.
 pub(super) fn machine(machine: &Machine) -> String {
     let named = |text: &str, otherwise: &str| {
         if text.is_empty() {
@@ -94,7 +93,7 @@ pub(super) fn machine(machine: &Machine) -> String {
     facts.join(", ")
 }
 
-/// Describes the kernel on one line.
+/// Describes the kernel in one line.
 pub(super) fn kernel(machine: &Machine) -> String {
     let release = if machine.kernel.is_empty() {
         "unknown release"
@@ -128,7 +127,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
             .as_ref()
             .map(|model| known(MachineFact::Preemption, format!("preemption {model}"))),
     );
-    // The options are shown in the accounting section.
+    // The accounting section shows the options.
     let how = machine.known.get(&MachineFact::Accounting);
     facts.extend(how.map(|known| {
         format!(

@@ -14,7 +14,7 @@ const SHOWN: usize = 8;
 /// Title of the section.
 pub(super) const TITLE: &str = "Throttled programs";
 
-/// Writes the section, if a program was throttled.
+/// Writes the section if any program was throttled.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let all = &statement.throttled;
     if all.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Clears the share: a time summed over threads is not a share of anything.
+/// Clears the share, because a time summed over threads is not a share of anything.
 fn without_share(cells: Cells) -> Cells {
     Cells {
         share: String::new(),

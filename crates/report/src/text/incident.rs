@@ -1,4 +1,4 @@
-//! Pages about incidents: those of a folder grouped by signature, and one incident in detail.
+//! Pages about incidents: a directory's incidents grouped by signature, and one incident in detail.
 
 use ticktax_model::beats::Periodicity;
 use ticktax_model::incident::{
@@ -53,8 +53,8 @@ impl Paged for IncidentSheet {
     }
 }
 
-/// One line about an incident, for a terminal or a log: the thread, how long it did not run, and
-/// what ran instead.
+/// Describes an incident in one line for a terminal or a log: the thread, how long it did not run,
+/// and what ran instead.
 pub fn incident_line(incident: &Incident) -> String {
     let line = sentence(incident).replace('\u{a0}', " ");
     super::page::clean(&line)
@@ -150,7 +150,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
 }
 
-/// Describes a loss and its cause.
+/// Describes what was not kept, and why.
 fn lost(lost: &NotKept) -> String {
     let one = match lost.cause {
         LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
@@ -167,7 +167,7 @@ fn lost(lost: &NotKept) -> String {
     format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
 }
 
-/// Describes the cause of a loss.
+/// The reason why something was not kept.
 fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
         LossCause::PerHour => "more per hour than --max-per-hour",
@@ -181,12 +181,12 @@ fn loss_reason(cause: LossCause) -> &'static str {
     }
 }
 
-/// Describes a loss and its cause as a line for a terminal.
+/// Describes what was not kept, and why, in one line for a terminal.
 pub fn not_kept_line(not_kept: &NotKept) -> String {
     lost(not_kept).replace('\u{a0}', " ")
 }
 
-/// Describes a signature, which similar incidents share.
+/// Describes the signature that similar incidents share.
 fn signature(signature: &Signature) -> String {
     match (
         signature.kind,
@@ -208,7 +208,7 @@ fn signature(signature: &Signature) -> String {
     }
 }
 
-/// A verb phrase for what happened to the thread.
+/// A verb phrase that says what happened to the thread.
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
@@ -223,7 +223,7 @@ fn verb(kind: TriggerKind) -> &'static str {
     }
 }
 
-/// Describes the incident as a sentence without its full stop.
+/// Describes the incident in a sentence without a full stop.
 fn sentence(incident: &Incident) -> String {
     let text = what_happened(incident);
     match incident.above {
@@ -304,7 +304,8 @@ fn what_happened(incident: &Incident) -> String {
     }
 }
 
-/// The main cause of a late frame. Its thread may have run and waited on several CPUs.
+/// Describes the main cause of a late frame. The frame's thread may have run and waited on several
+/// CPUs.
 fn late_cause(incident: &Incident) -> String {
     let pid = incident.thread.as_ref().map_or(0, |thread| thread.pid);
     let first = incident.ran.first();
@@ -330,7 +331,7 @@ fn late_cause(incident: &Incident) -> String {
     }
 }
 
-/// Writes what ran instead and why, as far as the recording shows it.
+/// Writes what ran instead and why, if the recording shows it.
 fn details(page: &mut Page, incident: &Incident) {
     let asleep = incident.asleep > Nanos::ZERO;
     if incident.ran.len() + usize::from(asleep) > 1 || incident.others > Nanos::ZERO {
@@ -347,7 +348,7 @@ fn details(page: &mut Page, incident: &Incident) {
         }
         page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
     }
-    // Ignore a few hundred ns: the scheduler's clock and that of the rows differ by this much.
+    // Ignore a few hundred ns: the scheduler's clock and the rows' clock differ by that much.
     if incident.unseen > Nanos::from_micros(10) {
         let unseen = format!("{} of this time", tied(incident.unseen));
         page.paragraph(Tone::Warning, "unknown   ", &unseen);
@@ -385,7 +386,7 @@ fn named(ran: &RanInstead) -> String {
     }
 }
 
-/// Describes a periodic source on one line.
+/// Describes a period in one line.
 fn every(beat: &Periodicity) -> String {
     format!(
         "every {}, {} seen",
@@ -398,7 +399,7 @@ fn every(beat: &Periodicity) -> String {
     )
 }
 
-/// Where the recording is stored.
+/// Describes where the recording is stored.
 fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(path), _) => {
@@ -413,7 +414,7 @@ fn whereabouts(sheet: &IncidentSheet) -> String {
     }
 }
 
-/// Formats a time of seconds to days.
+/// Formats a time in seconds, minutes, hours or days.
 fn long(time: Nanos) -> String {
     let seconds = time.as_secs_f64();
     match seconds {

@@ -1,5 +1,5 @@
-//! The pages about the lab's kernels: the cached ones, those just built, cases run on them, and the
-//! comparison with the model.
+//! The pages about the lab's kernels: cached kernels, newly built ones, cases run on them, and
+//! their comparison with the model.
 
 mod comparison;
 
@@ -41,9 +41,9 @@ impl Paged for KernelBuild {
 /// Width of a bar chart in characters.
 const PLOT: usize = 24;
 
-/// Mark of a row that is too far from the expectation.
+/// Marks a row that is too far from the expectation.
 const OFF: &str = "off";
-/// Mark of a row that calibrated the expectation.
+/// Marks a row that was used to calibrate the expectation.
 const FIT: &str = "fit";
 
 /// Lists the kernels in the lab's cache.
@@ -101,7 +101,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
     page
 }
 
-/// Describes the clock that the guests ran on.
+/// Describes the guests' clock.
 fn clock(clock: GuestClock) -> String {
     match clock {
         GuestClock::Instructions { each } => format!(
@@ -112,7 +112,7 @@ fn clock(clock: GuestClock) -> String {
     }
 }
 
-/// Published values, the model's results, and measurements on real kernels.
+/// Shows published values, the model's results, and measurements on real kernels.
 pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let mut page = head(&statement.head);
     let release = statement
@@ -162,7 +162,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     page
 }
 
-/// Explains the marks that occur next to the bars.
+/// Explains the marks used next to the bars.
 fn marks(page: &mut String, tables: &[KernelTable]) {
     let has = |mark: &str| {
         let in_table =
@@ -189,14 +189,14 @@ pub(crate) fn title(table: &KernelTable) -> String {
     format!("{} ({cmdline})", table.what)
 }
 
-/// A table column: width, two lines of heading, and the contents of a cell.
+/// A table column: its width, its two-line heading, and a function that formats its cells.
 struct Column<'a> {
     width: usize,
     heading: [&'a str; 2],
     cell: fn(&KernelRow) -> Option<String>,
 }
 
-/// The columns that are not empty in every row.
+/// The columns that have a value in at least one row.
 fn columns(table: &KernelTable) -> Vec<Column<'_>> {
     let column = |width, first, second, cell| Column {
         width,
@@ -243,7 +243,7 @@ pub(super) fn legend(max: f64) -> String {
     }
 }
 
-/// Whether a row meets the expectation, as a mark.
+/// The mark that shows whether a row meets the expectation.
 fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     match table.met(row) {
         Some(false) => OFF,
@@ -252,7 +252,7 @@ fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     }
 }
 
-/// The row's bar on the scale of its table, and its mark.
+/// The row's bar, on its table's scale, followed by its mark.
 fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     let mark = mark(table, row);
     let share = if max > 0.0 { row.kernel / max } else { 0.0 };

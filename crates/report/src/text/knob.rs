@@ -1,4 +1,4 @@
-//! The pages about settings: the list, one setting's description, its current values, and the
+//! The pages about settings: the list, the description of one setting, its current values, and the
 //! result of an undo.
 
 use ticktax_model::Nanos;
@@ -68,7 +68,7 @@ fn tone(risk: KnobRisk) -> Tone {
     }
 }
 
-/// The kind of object that must be named to read the setting, if any.
+/// The kind of object that a setting belongs to. `None` for settings of the whole machine.
 fn scope_words(scope: KnobScope) -> Option<&'static str> {
     match scope {
         KnobScope::Machine => None,
@@ -114,7 +114,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// The current values of a setting, one line per object that has it.
+/// Shows a setting's current values, one line per object that has it.
 fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     for reading in &list.readings {
@@ -145,7 +145,7 @@ fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// The settings that were restored.
+/// Shows what an undo did to each setting.
 fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if statement.settings.is_empty() && statement.is_certain() {
@@ -187,7 +187,7 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the outcome for one setting on one line.
+/// Writes the outcome for one setting.
 pub(super) fn undone(page: &mut Page, setting: &UndoneSetting) {
     let label = format!("  {} of {}: ", setting.id, clean(&setting.target));
     let (tone, words) = words(setting);

@@ -9,15 +9,15 @@ use super::cells::by_name;
 use super::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
 use super::page::{Page, TIE, Tone, elide, tied};
 
-/// Maximum number of causes named.
+/// Maximum number of causes listed by name.
 const CAUSES: usize = 3;
-/// Minimum width for the column of patterns.
+/// Minimum page width for the pattern column.
 const WIDE: usize = 72;
-/// Width of the column of patterns.
+/// Width of the pattern column.
 const PATTERN: usize = 34;
 
-/// Writes the table of causes: how many frames each made late, and how many were dropped before
-/// them.
+/// Writes a table of causes: how many frames each made late, and how many frames were dropped
+/// before those.
 pub(super) fn table(page: &mut Page, late: &LateFrames) {
     let wide = page.width() >= WIDE;
     let cells = |late: &str, dropped: &str, pattern: &str| {
@@ -28,7 +28,7 @@ pub(super) fn table(page: &mut Page, late: &LateFrames) {
         cells
     };
     let number = |count| grouped(count).replace(TIE, " ");
-    let heading = cells("late", "dropped", "pattern");
+    let heading = cells("late", "dropped", "period");
     page.headings(Tone::Strong, "LATE FRAMES BY CAUSE", &heading);
     let (shown, others) = late.causes.split_at(by_name(late.causes.len(), CAUSES));
     for cause in shown {
@@ -51,11 +51,11 @@ pub(super) fn over(late: u64, from: Nanos) -> String {
     tied(format!("{} late by > {from}", grouped(late)))
 }
 
-/// A kind of delay below this share of all delay did not make frames late.
+/// A kind of delay with less than this share of all delay is ruled out as a cause of late frames.
 const SMALL: f64 = 0.01;
 
-/// Writes which kinds of delay took little or no time of the late frames. `Stopped` is left out,
-/// because the user knows about it.
+/// Writes which kinds of delay took little or no time from late frames. `Stopped` is left out: the
+/// user knows about it.
 pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let small = late.by_kind.iter().filter(|delay| {
@@ -88,7 +88,7 @@ pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// CPU time stolen during late frames although no frame shows steal. `None` if it is small.
+/// CPU time stolen during late frames although no frame shows steal. `None` if it is negligible.
 pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let mut kinds = late.by_kind.iter();
@@ -97,7 +97,7 @@ pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     stolen.filter(|_| !placed)
 }
 
-/// Upper limit of the time that this kind of delay took.
+/// Upper limit on the time that a kind of delay took.
 fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     match delay.kind {
         HoldUp::Steal => delay.time.max(late.stolen.unwrap_or_default()),
@@ -105,12 +105,12 @@ fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     }
 }
 
-/// The period of a cause, its policy and its timer, as many as are known.
+/// The known parts of a cause's pattern: period, policy and timer.
 fn pattern(cause: &LateCause) -> String {
     let mut parts = Vec::new();
     parts.extend(cause.period.map(short_period));
     parts.extend(cause.policy.map(|policy| policy.to_string()));
-    // The last word is the timer's function.
+    // The last word of a timer's description is its function.
     let timer = cause.timer.as_deref();
     let function = timer.and_then(|timer| timer.split_whitespace().last());
     parts.extend(function.map(|function| format!("by {function}")));
@@ -130,7 +130,7 @@ pub(super) fn name(cause: &LateCause) -> String {
     }
 }
 
-/// The words for a kind of delay.
+/// The display name of a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
         HoldUp::Waiting => "run-queue wait",

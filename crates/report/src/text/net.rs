@@ -1,4 +1,4 @@
-//! The page about traffic: how much was transferred, its CPU cost by account, and losses.
+//! The page about traffic: how much was transferred, its CPU cost by account, and what was lost.
 
 mod link;
 mod sampled;
@@ -40,7 +40,7 @@ impl Paged for NetStatement {
     }
 }
 
-/// Names the devices and hosts that the traffic passed.
+/// Names the devices and hosts that carried the traffic.
 fn route(traffic: &NetStatement) -> String {
     match &traffic.link {
         Link::Veth { mtu, .. } => format!("a veth pair (MTU {mtu}) on {}", clean(&traffic.host)),
@@ -131,7 +131,7 @@ fn head(page: &mut Page, traffic: &NetStatement) {
     lost(page, traffic);
 }
 
-/// Writes who ended the transfer early.
+/// Writes why the transfer ended early, if it did.
 fn early(page: &mut Page, traffic: &NetStatement) {
     let mut ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     let why = ends.find_map(|end| end.ended_early);
@@ -146,7 +146,7 @@ fn early(page: &mut Page, traffic: &NetStatement) {
     page.paragraph(Tone::Warning, "", text);
 }
 
-/// Writes what was lost and where, and what was sent again.
+/// Writes how much was retransmitted, how much was lost, and where.
 fn lost(page: &mut Page, traffic: &NetStatement) {
     if let (Protocol::Tcp, Some(sender)) = (traffic.spec.protocol, &traffic.sender) {
         let (again, twice) = (
@@ -154,7 +154,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
             sender.counters.segments_twice,
         );
         if again > 0 {
-            // These counters cover everything that this host sent.
+            // These counters cover everything that this host sent, not only this transfer.
             let received = match twice.min(again) {
                 0 => String::new(),
                 twice => format!("; the receiver already had {}", grouped(twice)),
@@ -199,7 +199,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     }
 }
 
-/// The denominators for the cost per unit of traffic.
+/// Denominators for costs per byte and per packet, and the frequency that converts ns to cycles.
 struct Units {
     bytes: u64,
     packets: Option<u64>,
@@ -215,7 +215,7 @@ impl Units {
         }
     }
 
-    /// The cells of a row: ns and cycles per byte, and ns per packet.
+    /// Cells with the cost of `time`: ns and cycles per byte, and ns per packet.
     fn cells(&self, time: Nanos) -> [String; 3] {
         let per = |count: u64| (count > 0).then(|| time.0 as f64 / count as f64);
         let cycles = self.counter_hz.map(|hz| hz as f64 / 1e9);
@@ -231,13 +231,13 @@ impl Units {
     const HEAD: [&str; 3] = ["ns/byte", "cyc/byte", "ns/packet"];
 }
 
-/// The cells of a row: time, share and cost per unit of traffic.
+/// Cells with a time, its share, and its cost per unit of traffic.
 fn row_of(time: &str, share: &str, units: &[impl AsRef<str>; 3]) -> Columns {
     let units = units.each_ref().map(|cell| (9, cell.as_ref()));
     Columns::right([(8, time), (7, share)].into_iter().chain(units))
 }
 
-/// The CPU time on this machine by account.
+/// Writes this machine's CPU time by account.
 fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     let units = Units::new(traffic);
     let row = |page: &mut Page, tone, name: &str, time: Nanos, of_traffic: bool| {
@@ -300,7 +300,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// CPU time by CPU, and how much interrupt work ran on top of each end's thread.
+/// Writes CPU time by CPU, and how long interrupts and softirqs interrupted each end's thread.
 fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.section("CPU time by CPU");
     let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
@@ -341,7 +341,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// CPU time of the local threads by their own clocks, if nothing was traced.
+/// Writes the CPU time of the local threads by their own clocks, for when nothing was traced.
 fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     let units = Units::new(traffic);
     page.section("CPU time of the threads by their own clocks");
@@ -386,7 +386,7 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
     }
 }
 
-/// The same times as `top` would show them.
+/// Writes the same times as `top` would show them.
 fn beside(page: &mut Page, shown: &ShownTimes) {
     let share = |time: Nanos| percent(time.share_of(shown.elapsed));
     let text = format!(

@@ -1,5 +1,5 @@
 //! The page about a traffic experiment: the cost of each option, the combinations, the effects, and
-//! what the experiment could not determine.
+//! the questions left open.
 
 mod words;
 
@@ -67,8 +67,8 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     }
 }
 
-/// Writes the options by size of their effect, then those without effect, then those that remain
-/// undecided.
+/// Writes the options with an effect, largest first, then those without one, then the undecided
+/// ones.
 fn answer(page: &mut Page, experiment: &NetExperiment) {
     let size = |effect: &&FactorEffect| {
         let magnitude = |share: Option<ticktax_model::trial::Effect>| {
@@ -161,7 +161,7 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     text
 }
 
-/// Names the part that causes most of the effect, if there is one.
+/// Names the part of the work that causes most of the effect, if one does.
 fn mostly(effect: &FactorEffect) -> String {
     let added = &effect.added;
     let parts = [
@@ -176,7 +176,8 @@ fn mostly(effect: &FactorEffect) -> String {
     part.map_or_else(String::new, |(_, whose)| format!(", mostly {whose}"))
 }
 
-/// Writes which combinations turned out identical, and which effects can still be estimated.
+/// Writes how many combinations turned out to be identical, and how many effects can still be
+/// estimated.
 fn design(page: &mut Page, experiment: &NetExperiment) {
     let check = &experiment.check;
     if check.is_whole() {
@@ -392,7 +393,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
 
 /// Writes the window size that the fastest combination needs.
 fn windows(page: &mut Page, experiment: &NetExperiment) {
-    /// With a shorter round trip, the link is too short to say anything about distance.
+    /// Links with a shorter round trip show nothing about long distances.
     const NEAR: Nanos = Nanos::from_millis(1);
     /// The largest window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;

@@ -1,4 +1,4 @@
-//! Number formats of the pages, and names that several pages share. Every number has a unit.
+//! Number formats, and names that several pages share. Every number has a unit.
 
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::pace::Distribution;
@@ -7,15 +7,15 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
 
-/// Idle time on the CPU that a thread waited for.
+/// Name of idle time on the CPU that a thread waited for.
 pub(super) const WAKE_UP: &str = "wake-up latency";
-/// The same, if the thread then ran on another CPU.
+/// Name of idle time on the CPU that a thread waited for, if the thread then ran on another CPU.
 pub(super) const MIGRATION: &str = "migration";
 
-/// Time in which the kernel provably ran nothing.
+/// Name of time in which the kernel provably ran nothing.
 pub(super) const OUTSIDE: &str = "hypervisor or firmware";
 
-/// The name of a thread as pages show it.
+/// A thread's display name.
 pub(crate) fn displayed(name: &str) -> &str {
     if name == UNREPORTED {
         return "unknown thread";
@@ -23,7 +23,7 @@ pub(crate) fn displayed(name: &str) -> &str {
     name
 }
 
-/// Formats a time, or nothing for `None`.
+/// Formats a time. `None` becomes an empty string.
 pub(super) fn time_or_blank(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, |time| time.to_string())
 }
@@ -33,14 +33,14 @@ pub(super) fn rough_or_blank(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, Nanos::rough)
 }
 
-/// Formats a histogram's median and, if there were enough values, its 99th percentile.
+/// Formats a histogram's median and, if it has enough values, its 99th percentile.
 pub(super) fn quantiles(median: Nanos, p99: Option<Nanos>) -> String {
     let median = tied(format!("median {}", median.rough()));
     let p99 = p99.map(|p99| tied(format!("p99 {}", p99.rough())));
     p99.map_or(median.clone(), |p99| format!("{median}, {p99}"))
 }
 
-/// Formats a quantile of a distribution at its known precision.
+/// Formats a quantile with the precision that the distribution has.
 pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
     let value = distribution.quantile(q);
     if distribution.exact {
@@ -61,7 +61,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Formats a success rate as a percentage. It rounds to 100 % only if nothing is missing.
+/// Formats a success rate as a percentage. Only complete success is shown as 100 %.
 pub(super) fn percent_of_success(share: f64) -> String {
     let percent = share * 100.0;
     if share < 1.0 && percent >= 99.995 {
@@ -71,7 +71,7 @@ pub(super) fn percent_of_success(share: f64) -> String {
     format!("{percent:.digits$} %")
 }
 
-/// Formats a rate per second of `wall`, or nothing for a count of 0.
+/// Formats a rate per second of `wall`. A count of 0 becomes an empty string.
 pub(super) fn rate(count: u64, wall: Nanos) -> String {
     if count == 0 || wall <= Nanos::ZERO {
         return String::new();

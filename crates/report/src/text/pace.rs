@@ -40,12 +40,12 @@ impl Paged for PaceComparison {
 const BAR: usize = 40;
 /// Maximum number of histogram buckets with their own line.
 const BUCKETS: usize = 16;
-/// Number of rows in the full table of times.
+/// Number of rows in the complete table of times.
 const ROWS: usize = 6;
 /// Maximum number of threads named.
 const THREADS: usize = 6;
 
-/// Renders the statement about a paced loop. The page ends with a line break.
+/// Renders the statement about a paced loop, ending with a line break.
 pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     let view = style.view;
     if view == View::First {
@@ -89,7 +89,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the loop's settings or the thread's rhythm, and why the measurement ended early.
+/// Writes the loop's settings or the thread's rhythm, and why the measurement ended early, if it
+/// did.
 fn subject_lines(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
         Subject::Loop(report) => own_loop(page, report),
@@ -100,7 +101,7 @@ fn subject_lines(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Why the measurement ended early.
+/// Describes why the measurement ended early.
 pub(super) fn ended(why: &PaceEnd) -> String {
     match why {
         PaceEnd::Failed { failure } => foot::failure(failure),
@@ -124,8 +125,8 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
 }
 
-/// One line as a game server's console shows it: frames in the last second, then the totals of
-/// slots without a frame and of steps that no frame was in time for.
+/// Formats a line like those of a game server's console: the frames in the last second, and the
+/// totals of slots without a frame and of steps that no frame was in time for.
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
@@ -375,8 +376,8 @@ fn quantile_cells(distribution: &Distribution) -> Columns {
     ])
 }
 
-/// Writes how many seconds had each frame rate, highest rate first: at most `most` lines, and one
-/// for the rest.
+/// Writes how many seconds had each frame rate, highest first. At most `most` rates get a line; one
+/// more line sums up the rest.
 fn seconds(page: &mut Page, figures: &Figures, most: usize) {
     let all: u64 = figures.fps.iter().map(|rate| rate.seconds).sum();
     if all == 0 {
@@ -413,7 +414,7 @@ fn bar(count: u64, max: u64) -> String {
     "#".repeat(length as usize)
 }
 
-/// Merges buckets into whole octaves. Everything below about 1 µs becomes one bucket.
+/// Merges buckets into whole octaves. Everything below 1024 ns becomes one bucket.
 fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
     let floor = |bucket: &Bucket| {
         let from = bucket.from.0.max(0);
@@ -432,8 +433,8 @@ fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
     same.map(merge).collect()
 }
 
-/// Writes a histogram. Long ones are merged into octaves, and the remaining upper buckets become
-/// one line.
+/// Writes a histogram. If it has too many buckets, they are merged into octaves, and the upper ones
+/// that still do not fit share a line.
 fn histogram(page: &mut Page, buckets: &[Bucket]) {
     let coarse;
     let buckets = if buckets.len() > BUCKETS {
@@ -465,7 +466,7 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
     }
 }
 
-/// Writes what was seen instead of a rhythm.
+/// Writes what was observed if no rhythm was found.
 fn nothing(page: &mut Page, statement: &PaceStatement) {
     let Subject::Process(report) = &statement.subject else {
         page.section("No frame started");
@@ -495,7 +496,7 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Explains the terms on the page.
+/// Explains the terms used on the page.
 fn legend(figures: &Figures, subject: &Subject) -> String {
     let overshot = figures.overshot_from.map_or_else(String::new, |from| {
         format!(", or whose frame started more than {} late", tied(from))

@@ -1,4 +1,5 @@
-//! The section about packet delays: the steps of each path, their causes, and the longest delays.
+//! The section about packet delays: the steps of each packet path, their causes, and the longest
+//! delays.
 
 use ticktax_model::packet_path::{
     NotFollowed, PacketCpu, PacketDelay, PacketHolder, PacketPaths, PacketStep, PacketThread,
@@ -14,12 +15,12 @@ use super::numbers::{
 use super::page::{Page, Tone, tied};
 use super::wall;
 
-/// Maximum number of paths and threads shown.
+/// Maximum numbers of paths and of threads shown.
 const SHOWN: usize = 8;
-/// Maximum number of CPU holders listed per step or long delay.
+/// Maximum number of CPU holders listed per step or delay.
 const HOLDERS: usize = 4;
 
-/// Writes the section, if packets woke threads or the kernel counted packets that it could not
+/// Writes the section if packets woke threads, or if the kernel counted packets that it could not
 /// process.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(packets) = &statement.packets else {
@@ -74,7 +75,7 @@ fn row(
     page.row(tone, indent, name, &cells(intervals, wall).columns());
 }
 
-/// Writes each step, and who held the CPU during the long ones.
+/// Writes each step and, for the slow ones, what held the CPU.
 fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     let whole = "From first event to running";
     row(page, Tone::Strong, (0, whole), &packets.delay, wall);
@@ -98,7 +99,7 @@ fn held(step: &PacketStep) -> String {
     }
 }
 
-/// Lists the CPU holders and their times. `None` if unknown.
+/// Lists the CPU holders with their times. `None` if they are unknown.
 pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
     let parts = by.iter().take(HOLDERS);
     let parts = parts.map(|holder| tied(format!("{} {}", culprit_name(holder), holder.time)));
@@ -129,7 +130,7 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     handed_over(page, packets);
 }
 
-/// Describes the source that raised `NET_RX`, and where `NET_RX` then ran.
+/// Describes what raised `NET_RX`, and where `NET_RX` then ran.
 fn raised(way: &PacketWay) -> String {
     let by = match (&way.raised_by, way.kind) {
         (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
@@ -140,7 +141,7 @@ fn raised(way: &PacketWay) -> String {
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Where `NET_RX` ran, if it is worth mentioning.
+/// Where `NET_RX` ran. Empty for a softirq, the usual place.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",
@@ -149,7 +150,7 @@ fn ran_in(received_in: ReceivedIn) -> &'static str {
     }
 }
 
-/// Writes how many wake-ups went through `ksoftirqd`, and the longest delays with and without it.
+/// Writes how many wake-ups went through `ksoftirqd`, and the longest delay with and without it.
 fn handed_over(page: &mut Page, packets: &PacketPaths) {
     let delays = |place: ReceivedIn| {
         let ways = packets
@@ -241,7 +242,7 @@ fn longest(page: &mut Page, packets: &PacketPaths) {
     }
 }
 
-/// Describes one delay, step by step.
+/// Describes a delay step by step.
 fn delay_text(delay: &PacketDelay) -> String {
     let head = format!(
         "{} {}, {}",

@@ -1,5 +1,5 @@
 //! The page about a paced stream of datagrams: how many were lost, where, during whose stall, and
-//! which buffer would have lost none.
+//! how large a buffer would have prevented the loss.
 
 mod tables;
 pub(super) mod words;
@@ -32,7 +32,7 @@ impl Paged for PacketStatement {
     }
 }
 
-/// Writes what was sent over which link, and the verdict in capitals.
+/// Writes the rate, the link, and the verdict in capitals.
 fn headline(page: &mut Page, statement: &PacketStatement) {
     let (tone, verdict) = match &statement.places {
         None => (Tone::Warning, "UNCLEAR".to_owned()),
@@ -53,7 +53,7 @@ fn headline(page: &mut Page, statement: &PacketStatement) {
     page.row(tone, 0, &title, &format!("  {verdict}"));
 }
 
-/// Writes warnings about the figures: anything that went wrong.
+/// Writes warnings about anything that went wrong and affects the figures.
 fn troubles(page: &mut Page, statement: &PacketStatement) {
     if let (Some(reached), Some(asked), Some(sent)) = (
         statement.shortfall(),
@@ -109,7 +109,7 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes how many datagrams were lost, and how often.
+/// Writes how many datagrams were lost and in how many bursts.
 fn lost(page: &mut Page, statement: &PacketStatement) {
     let Some(datagrams) = statement.receiver.as_ref().and_then(|end| end.datagrams) else {
         let text = "The receiver did not report what arrived.";
@@ -191,7 +191,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes the loss that the stalls predict, next to the actual loss.
+/// Writes the loss predicted from the stalls next to the actual loss.
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
@@ -227,7 +227,7 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes the advice.
+/// Writes what to do about the losses.
 fn next(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;
@@ -275,7 +275,7 @@ fn next(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Describes the buffer that would have been enough.
+/// Describes the receive buffer that would have been large enough.
 fn enough(needed: &NeededBuffer) -> String {
     let smallest = needed.datagrams.saturating_sub(needed.spare_datagrams);
     let spare = if needed.spare_datagrams == 0 {
@@ -295,7 +295,7 @@ fn enough(needed: &NeededBuffer) -> String {
     )
 }
 
-/// The commands that set this buffer and test it.
+/// The commands that set this buffer size and test it.
 fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
     let ask = needed.ask_bytes;
     let max = statement.buffer.and_then(|buffer| buffer.max_ask_bytes);
@@ -307,7 +307,7 @@ fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<St
     commands
 }
 
-/// The name of a cause, for tables.
+/// The name of a cause, for a table.
 fn cause_name(by: Option<&HeldBy>) -> String {
     by.map_or_else(|| "unknown".to_owned(), culprit_name)
 }

@@ -1,4 +1,4 @@
-//! A page under construction. Every line fits the page's width, for any text.
+//! A page under construction. No text can make a line wider than the page.
 
 mod command;
 
@@ -11,7 +11,7 @@ use super::block::{Block, Place, Row, RowCells, Written};
 pub(super) use crate::clean::clean;
 use crate::view::Section;
 
-/// Keeps words on one line, as in `15 ns`. Printed as a space.
+/// Joins words that must stay on one line, as in `15 ns`. It is printed as a space.
 pub(crate) const TIE: char = '\u{a0}';
 
 /// The kind of a piece of text, which determines its colour.
@@ -24,7 +24,7 @@ pub(crate) enum Tone {
     Faint,
     /// A passed check.
     Good,
-    /// Something to look at.
+    /// Something to look into.
     Warning,
     /// Something that must not happen.
     Alarm,
@@ -51,7 +51,7 @@ pub(super) struct Page {
     width: usize,
     colour: bool,
     legends: Legends,
-    /// The title of a section that has no content yet.
+    /// The title of a section that has no content so far.
     title: Option<String>,
     /// The moment that the next line refers to.
     place: Option<Place>,
@@ -62,14 +62,14 @@ pub(super) struct Page {
 enum Legends {
     LeftOut,
     Written,
-    /// Legends only.
+    /// The page consists of legends only.
     Alone,
 }
 
 impl Page {
     const NARROWEST: usize = 40;
     const WIDEST: usize = 200;
-    /// A name with fewer columns than this goes on a separate line.
+    /// A name moves to its own line if fewer columns than this are left for it.
     const NAME: usize = 10;
 
     pub(super) fn new(style: TextStyle) -> Self {
@@ -88,7 +88,7 @@ impl Page {
         }
     }
 
-    /// Sets the moment that the next line, paragraph, or last cell of a table row refers to.
+    /// Sets the moment that the next line, paragraph or last cell of a table row refers to.
     pub(super) fn place(&mut self, place: impl Into<Place>) {
         self.place = Some(place.into());
     }
@@ -103,7 +103,6 @@ impl Page {
         self.out.len()
     }
 
-    /// Returns the finished page.
     pub(super) fn finish(self) -> Written {
         Written {
             text: self.out,
@@ -111,7 +110,7 @@ impl Page {
         }
     }
 
-    /// Records a block, for sinks that do not show lines of text.
+    /// Records a block, for outputs that are not lines of text.
     fn keep(&mut self, block: impl FnOnce() -> Block) {
         if self.legends != Legends::Alone {
             self.blocks.push(block());
@@ -153,8 +152,8 @@ impl Page {
         self.put(tone, text.trim_end());
     }
 
-    /// Writes a table line: `name` after `indent` columns, and right-aligned `cells`. If there is
-    /// not enough room, the name is shortened, or moved to a separate line. Numbers are never cut.
+    /// Writes a table line: `name` after `indent` columns, then right-aligned `cells`. If they do
+    /// not fit, the name is shortened or moved to its own line. Numbers are never cut.
     pub(super) fn row(
         &mut self,
         tone: Tone,
@@ -166,7 +165,7 @@ impl Page {
         self.row_lines(tone, indent, name, &cells.line());
     }
 
-    /// Writes the line above a table: its title, which can be empty, and the column headings.
+    /// Writes the line above a table: a title, which can be empty, and the column headings.
     pub(super) fn headings(&mut self, tone: Tone, title: &str, cells: &(impl RowCells + ?Sized)) {
         self.keep_row(tone, 0, title, cells, true);
         self.row_lines(tone, 0, title, &cells.line());
@@ -211,8 +210,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a table line whose name follows the text `kept`. Only the name is shortened, as
-    /// [`elide_name`] does. If it does not fit at all, it goes on the next line.
+    /// Writes a table line whose name follows `kept`. Only the name is shortened, as by
+    /// [`elide_name`]. A name that does not fit goes on the next line.
     pub(super) fn named_row(
         &mut self,
         tone: Tone,
@@ -238,13 +237,13 @@ impl Page {
         }
     }
 
-    /// Writes running text after a label. Further lines align with the first word of the text.
+    /// Writes running text after a label. Continuation lines align with the first word of the text.
     pub(super) fn paragraph(&mut self, tone: Tone, label: &str, text: &str) {
         self.keep_text(tone, label, text);
         self.labelled(tone, label, text);
     }
 
-    /// Writes how to print more of the document. Only the text page needs this.
+    /// Writes how to print more of the document. Only text pages need this.
     pub(super) fn more(&mut self, text: &str) {
         self.labelled(Tone::Plain, "", text);
     }
@@ -260,7 +259,7 @@ impl Page {
     }
 
     fn labelled(&mut self, tone: Tone, label: &str, text: &str) {
-        // A label that leaves no room for words goes on a separate line.
+        // A label that leaves too little room for text goes on its own line.
         let mut label = clean(label);
         if columns(&label) * 2 > self.width {
             let line = elide(&label, self.width);
@@ -277,8 +276,8 @@ impl Page {
         self.wrapped(tone, String::new(), 4, text);
     }
 
-    /// Writes running text after a label. Further lines are indented by `indent`, which is at least
-    /// the label's width.
+    /// Writes running text after a label. Continuation lines are indented by `indent`, which is at
+    /// least the label's width.
     fn wrapped(&mut self, tone: Tone, label: String, indent: usize, text: &str) {
         let room = self.width.saturating_sub(indent).max(1);
         let mut begin = columns(&label);
@@ -303,8 +302,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a command to copy, after a label. If it takes several lines, a shell still reads them
-    /// as one command. Writes nothing if a word of the command does not fit on a line.
+    /// Writes a command to copy, after a label. A shell reads a command of several lines as one
+    /// command. Nothing is written if a word of the command does not fit on a line.
     pub(super) fn command(&mut self, label: &str, text: &str) {
         let indent = columns(label);
         let room = self.width.saturating_sub(indent);
@@ -357,8 +356,8 @@ impl Page {
     }
 }
 
-/// Splits a text into words for lines of `room` columns. [`TIE`], which Unicode counts as
-/// whitespace, keeps words together unless they are longer than a line. A number always keeps its
+/// Splits text into words for lines of `room` columns. [`TIE`], which Unicode counts as whitespace,
+/// joins words unless together they are longer than a line. A number is never separated from its
 /// unit.
 fn words(text: &str, room: usize) -> Vec<String> {
     let split = text.split(|c: char| c.is_whitespace() && c != TIE);
@@ -375,7 +374,7 @@ fn words(text: &str, room: usize) -> Vec<String> {
     words
 }
 
-/// Ties the numbers in a text to their units.
+/// Ties each number in a text to its unit.
 pub(crate) fn with_units(text: &str) -> String {
     const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "min", "%", "Hz", "MHz", "MiB"];
     let mut out = String::new();
@@ -392,7 +391,7 @@ pub(crate) fn with_units(text: &str) -> String {
     out
 }
 
-/// Replaces the spaces in `text` with ties, so that it stays on one line.
+/// Replaces the spaces in `text` with ties, so that it is never broken.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "most callers build the text for this call"
@@ -401,8 +400,8 @@ pub(super) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
 }
 
-/// The width of a text on a terminal, in columns. Combining characters are counted too, so the real
-/// width can be smaller but never larger.
+/// Width of a text on a terminal, in columns. Combining characters count too, so the result can be
+/// too large but never too small.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }
@@ -416,8 +415,8 @@ fn width_of(c: char) -> usize {
     if wide { 2 } else { 1 }
 }
 
-/// Shortens `text` to `room` columns by replacing its middle with `…`. Names of threads and
-/// functions differ at both ends.
+/// Shortens `text` to `room` columns by replacing its middle with `…`, because names of threads and
+/// functions often differ only at their ends.
 pub(crate) fn elide(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -443,7 +442,7 @@ pub(crate) fn elide(text: &str, room: usize) -> String {
 /// Shortens a name to `room` columns. Suffixes, as in `rustc (4290)  12 threads` or `cc1  x23`, are
 /// kept whole or dropped, starting with the last.
 pub(super) fn elide_name(text: &str, room: usize) -> String {
-    /// A name shorter than this is less useful than its pid.
+    /// A name shortened to less than this is less useful than its pid.
     const SHORTEST: usize = 8;
     if columns(text) <= room {
         return text.to_owned();

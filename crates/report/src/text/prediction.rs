@@ -1,4 +1,4 @@
-//! The page about a prediction: the measured figures, and below them the model's.
+//! The page about a prediction: the measured figures, with the model's below them.
 
 use ticktax_model::Nanos;
 use ticktax_model::prediction::{Control, Measure, Origin, PredictionRow, PredictionStatement};
@@ -15,7 +15,7 @@ impl Paged for PredictionStatement {
     }
 }
 
-/// A column: its heading and its measure.
+/// A table column: its heading and its measure.
 type Column = (&'static str, Measure);
 
 const FRAMES: [Column; 6] = [
@@ -39,10 +39,10 @@ const MACHINE: [Column; 5] = [
     ("cost", Measure::TickCost),
     ("share", Measure::TickShare),
 ];
-/// Width of a column.
+/// Width of a table column.
 const WIDE: usize = 9;
 
-/// Renders a prediction. The page ends with a line break.
+/// Renders a prediction, ending with a line break.
 pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.line(
@@ -100,7 +100,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     page.finish()
 }
 
-/// Writes whether the model reproduces the measured rate. This comes before everything else.
+/// Writes whether the model reproduces the measured rate. The page shows this before anything else.
 fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) {
     let compared = format!(
         "measured {}, the model gives {} for the same settings: {} off, limit {}",
@@ -131,7 +131,7 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
     );
 }
 
-/// Writes why the model could not be checked against the measurement, if there was one.
+/// Writes why the model was not checked against the measurement, if there is a measurement.
 fn no_control(page: &mut Page, statement: &PredictionStatement) {
     let row = |origin| statement.rows.iter().find(|row| row.origin == origin);
     let Some(measured) = row(Origin::Measured) else {
@@ -199,7 +199,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
     }
 }
 
-/// The row's origin and its settings.
+/// The row's origin and settings.
 pub(crate) fn name(row: &PredictionRow) -> String {
     let settings = if row.settings.is_empty() {
         "unchanged".to_owned()
@@ -220,7 +220,7 @@ fn cells_of(
     side_by_side(columns.iter().map(cell))
 }
 
-/// Cells of equal width.
+/// Cells that all have the width [`WIDE`].
 fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
     cells.fold(Columns::default(), |line, cell| {
         line.and_right(0, WIDE, cell)

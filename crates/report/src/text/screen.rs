@@ -1,5 +1,5 @@
-//! The first screen of a statement: the lost CPU time of each program, the culprits, and the
-//! advice. It has at most [`LINES`] lines at 80 columns; the sections have everything else.
+//! The first screen of a statement: the CPU time that programs lost, the culprits, and advice. It
+//! has at most [`LINES`] lines at 80 columns; the sections have everything else.
 
 mod advice;
 mod foot;
@@ -19,35 +19,35 @@ use super::block::Written;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
 
-/// Maximum number of lines at 80 columns. A terminal with 24 lines needs the last one for its
-/// prompt.
+/// Maximum number of lines at 80 columns. A terminal with 24 lines needs one for its prompt.
 const LINES: usize = 23;
 
-/// Lost CPU time is reported at the top from this share on.
+/// The screen starts with a warning if lost events hide at least this share of CPU time.
 const LOST: f64 = 0.001;
 
-/// Beyond this width, the gap between a name and its numbers makes a table hard to read.
+/// On wider pages, the gap between a name and its numbers would make a table hard to read.
 const WIDEST: usize = 120;
 
-/// A level of detail. The first level that fits the screen is used.
+/// A level of detail. A screen uses the first level that fits.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Rows of the first table.
+    /// Maximum number of rows in the first table.
     rows: usize,
-    /// Rows of the other tables.
+    /// Maximum number of rows in the other tables.
     other_rows: usize,
-    /// Pieces of advice.
+    /// Maximum number of pieces of advice.
     advice: usize,
-    /// Whether empty lines separate the parts.
+    /// Whether empty lines separate the parts of the screen.
     spaced: bool,
-    /// Extra rows in the first table for large entries, up to this total. The table of waits gets
-    /// one less.
+    /// Large entries get rows in the first table beyond `rows`, up to this total. The table of
+    /// waits gets one less.
     large: usize,
-    /// Whether to drop the table of kernel time, unless it is a large part of the used time.
+    /// Whether to drop the table of kernel time, unless kernel time is a large part of the used
+    /// time.
     terse: bool,
     /// Maximum number of CPUs listed as wrong in `top`.
     wrong_cpus: usize,
-    /// Whether periodic sources are only counted in the heading, instead of listed.
+    /// Whether unlisted periodic sources are only counted in the heading, which saves a line.
     count_only: bool,
 }
 
@@ -66,7 +66,7 @@ impl Room {
         }
     }
 
-    /// The same, but with at most one CPU listed as wrong in `top`.
+    /// This level, but with at most one CPU listed as wrong in `top`.
     const fn short(self) -> Self {
         Self {
             wrong_cpus: 1,
@@ -82,7 +82,7 @@ impl Room {
         }
     }
 
-    /// The least that answers the question, with `large` rows for large entries.
+    /// The lowest level that answers the question, with up to `large` rows for large entries.
     const fn least(large: usize) -> Self {
         Self {
             large,
@@ -91,7 +91,8 @@ impl Room {
         }
     }
 
-    /// The same, with one line less: periodic sources that are not listed are only counted.
+    /// Like [`least`](Self::least), but one line shorter: unlisted periodic sources are only
+    /// counted in the heading.
     const fn counted(large: usize) -> Self {
         Self {
             count_only: true,
@@ -100,7 +101,7 @@ impl Room {
     }
 }
 
-/// All levels, from the most worth reading to the least that answers the question.
+/// All levels, from the one most worth reading to the least that answers the question.
 const ROOMS: [Room; 26] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
@@ -124,14 +125,14 @@ const ROOMS: [Room; 26] = [
     Room::terse(2, 1, 1).short(),
     Room::least(4),
     Room::least(3),
-    // A program with a tenth of all waiting is worth more than a count of what is not listed.
+    // A program with a tenth of all waiting is worth more than a line that counts unlisted sources.
     Room::counted(3),
     Room::least(2),
     Room::least(1),
     Room::counted(1),
 ];
 
-/// The first screen. It ends with a line break.
+/// Renders the first screen, ending with a line break.
 pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     let screen = fitted(&ROOMS, |room| with(statement, style, room));
     if style.explain {
@@ -140,8 +141,8 @@ pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     screen
 }
 
-/// Renders the first of `rooms` that fits on one screen. They are ordered from most to least
-/// detail. If none fits, the last one is used.
+/// Renders a screen at the first level of `rooms` at which it fits, or at the last level if it
+/// never does.
 pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Written {
     let mut screen = Written::default();
     for &room in rooms {
@@ -195,8 +196,7 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// Warns about lost events if they hide much of the CPU time. None of the figures below is complete
-/// then.
+/// Warns if lost events hide much of the CPU time. All figures below are then incomplete.
 fn lost(page: &mut Page, statement: &Statement) {
     let lost = &statement.coverage.lost;
     let events = lost.iter().map(|loss| loss.events).sum();
@@ -205,7 +205,7 @@ fn lost(page: &mut Page, statement: &Statement) {
     if share < LOST {
         return;
     }
-    // The number of events lost within a part of the recording is unknown.
+    // It is unknown how many events were lost within a part of a recording.
     let events = match statement.part {
         None => tied(counted(events, "event")),
         Some(_) => "events".to_owned(),
@@ -217,7 +217,7 @@ fn lost(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Warning, "LOST ", &text);
 }
 
-/// Describes the part of the recording that a page covers.
+/// Describes which part of the recording a page covers.
 pub(super) fn part_text(part: &RecordingPart) -> String {
     let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
     let (from, to, length) = (second(part.from), second(part.to), second(part.whole));

@@ -16,8 +16,8 @@ impl Paged for Statement {
     }
 }
 
-/// Renders a statement. The page ends with a line break. No line exceeds the requested width, even
-/// with long names. Control characters in names are replaced.
+/// Renders a statement, ending with a line break. No line exceeds the requested width, even if
+/// names are long. Control characters in names are replaced.
 pub(super) fn statement(statement: &Statement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return screen::first(statement, style);
@@ -61,10 +61,10 @@ fn nothing(section: Section) -> &'static str {
     }
 }
 
-/// Writes one part of a page.
+/// A function that writes one part of a page.
 type Writer = fn(&mut Page, &Statement);
 
-/// The sections of a statement, in page order.
+/// The sections of a statement and their parts, in page order.
 const SECTIONS: &[(Section, &[Writer])] = &[
     (
         Section::Time,

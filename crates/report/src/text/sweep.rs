@@ -14,7 +14,7 @@ impl Paged for GridStatement {
     }
 }
 
-/// Renders the outcome of a sweep. The page ends with a line break.
+/// Renders the outcome of a sweep, ending with a line break.
 pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let points = counted(statement.points, "point");
@@ -103,7 +103,7 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     }
 }
 
-/// Formats a value as its column's name requires: as a time, a share or a number.
+/// Formats a value as a time, a share or a number, depending on its column's name.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the value was an integer number of ns"

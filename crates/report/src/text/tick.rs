@@ -16,13 +16,13 @@ use super::wall;
 /// Maximum number of CPUs with their own line.
 const SHOWN: usize = 8;
 
-/// No rate is computed for less time than this.
+/// No rate is computed from less time than this.
 const MIN: Nanos = Nanos::from_millis(500);
 
-/// Maximum number of parts of a tick to name.
+/// Maximum number of a tick's parts to name.
 const PARTS: usize = 4;
 
-/// Writes the section, if anything is known about the tick.
+/// Writes the section if anything is known about the tick.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(bill) = &statement.tick else {
         return;
@@ -97,7 +97,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     let mut cpus: Vec<&CpuTicks> = bill.cpus.iter().collect();
     let mut others = Vec::new();
     if cpus.len() > SHOWN {
-        // CPUs with the most ticks have the highest cost.
+        // The CPUs with the most ticks cost the most.
         cpus.sort_by_key(|cpu| (Reverse(cpu.all.count), cpu.cpu));
         others = cpus.split_off(SHOWN - 1);
         cpus.sort_by_key(|cpu| cpu.cpu);
@@ -116,7 +116,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     }
 }
 
-/// The tick rate of each CPU, busy and idle time together.
+/// The tick rate of each CPU, busy and idle time taken together.
 fn together(cpus: &[CpuTicks]) -> String {
     let rate_of = |cpu: &CpuTicks| {
         let rate = cpu.all.rate().map_or_else(|| "unknown".to_owned(), hz);
@@ -139,7 +139,7 @@ fn cells([busy, idle, stopped, saved]: [&str; 4]) -> Columns {
 }
 
 fn cells_of(cpus: &[&CpuTicks]) -> Columns {
-    // A few ms contain no tick or one, which is not a rate.
+    // A few ms contain one tick or none, which gives no rate.
     let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= MIN).map(hz);
     let busy = match cpus {
         [cpu] if cpu.frequency.is_some() => cpu.frequency.map(|frequency| {
@@ -157,8 +157,8 @@ fn cells_of(cpus: &[&CpuTicks]) -> Columns {
     let idle = Ticks::sum(cpus.iter().filter_map(|cpu| cpu.idle));
     let tick = cpus.iter().filter_map(|cpu| cpu.frequency);
     let tick = tick.map(|frequency| frequency.hz).reduce(f64::max);
-    // If a CPU idles only briefly around each tick, its rate per idle time exceeds the tick's
-    // frequency.
+    // A CPU that idles only briefly around each tick has more ticks per second of idle time than
+    // the tick's frequency.
     let idle = match (idle.rate(), tick) {
         (Some(idle), Some(tick)) if idle > tick => Some("every tick".to_owned()),
         _ => rate(idle),
@@ -174,7 +174,7 @@ fn cells_of(cpus: &[&CpuTicks]) -> Columns {
     ])
 }
 
-/// The mean time of a part per tick.
+/// The mean time per tick that a part takes.
 fn a_tick(part: &Part, ticks: u64) -> String {
     let ticks = i64::try_from(ticks).unwrap_or(i64::MAX).max(1);
     tied(format!("{} {}", part.name, Nanos(part.time.0 / ticks)))
@@ -217,10 +217,10 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     parts.join("; ")
 }
 
-/// CPU seconds per day, with their interval.
+/// CPU seconds per day with their interval.
 fn seconds_a_day(cores: Estimate) -> String {
     let day = cores.times(Estimate::DAY);
-    // About three digits; the interval gets as many decimals.
+    // Show about three digits; the interval gets as many decimals.
     let digits = match day.value {
         value if value >= 99.5 => 0,
         value if value >= 9.95 => 1,

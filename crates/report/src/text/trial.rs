@@ -1,4 +1,4 @@
-//! The pages about trials, and about two lists of numbers.
+//! The pages about trials, and about two lists of numbers compared with each other.
 
 mod checks;
 mod numbers;
@@ -34,12 +34,12 @@ impl Paged for NumbersComparison {
 /// A level of detail.
 #[derive(Clone, Copy)]
 struct Room {
-    /// Rows of the table.
+    /// Maximum number of rows in the table.
     rows: usize,
-    /// Number of checks.
+    /// Maximum number of checks shown.
     checks: usize,
-    /// Whether to leave out intervals, reasons and the noise, which the table also has, and to put
-    /// all arms on one line.
+    /// Whether to leave out the noise, reasons, and intervals, which the table shows too, and to
+    /// put all arms on one line.
     brief: bool,
 }
 
@@ -101,7 +101,7 @@ fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the answer, followed by its basis.
+/// Writes the answer and what it is based on.
 fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     verdicts(page, statement, room.brief);
     fail_ifs(page, &statement.fail_if, statement);
@@ -123,7 +123,7 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     restored(page, statement);
 }
 
-/// Doubts about the verdicts, without duplicates.
+/// Describes the doubts about all verdicts, without duplicates.
 fn checks(statement: &TrialStatement) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for comparison in &statement.comparisons {
@@ -146,7 +146,7 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
     texts
 }
 
-/// The label of an arm.
+/// The label of arm number `arm`, or `?` for an unknown arm.
 fn label(statement: &TrialStatement, arm: usize) -> String {
     let arm = statement.trial.arms.get(arm);
     arm.map_or_else(|| "?".to_owned(), |arm| clean(&arm.label))
@@ -167,7 +167,7 @@ fn unit_of(metrics: &[Metric], comparison: &Comparison) -> Unit {
     metric.map_or(Unit::None, |metric| metric.unit)
 }
 
-/// Writes the verdict on each arm, one sentence per kind of verdict.
+/// Writes the verdicts on each arm, in one sentence per kind of verdict.
 fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let metrics = &statement.trial.metrics;
     for arm in 1..statement.trial.arms.len() {
@@ -209,7 +209,7 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// The clause about a comparison, and the index of its sentence.
+/// The clause about a comparison, and the index of the sentence that it belongs to.
 fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
     let metric = clean(&comparison.metric);
     let effect = || match comparison.effect {
@@ -245,7 +245,7 @@ fn counted_more(more: u64) -> String {
     tied(format!("{} more {plural}", grouped(more)))
 }
 
-/// Writes the outcome of each condition that makes the trial fail.
+/// Writes the outcome of each condition under which the trial fails.
 fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     for result in all {
         let arm = label(statement, result.arm);
@@ -259,7 +259,7 @@ fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     }
 }
 
-/// Writes what was tried on what, and how often.
+/// Writes the trial's subject, numbers of runs and blocks, machine, start and arms.
 fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let trial = &statement.trial;
     let host = match &*trial.machine.host {
@@ -312,7 +312,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// Writes how much the first arm varied between its own runs.
+/// Writes how much the first arm varied between its own runs before the trial.
 fn noise(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     let first_comparisons = statement
@@ -365,7 +365,7 @@ fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7
     ])
 }
 
-/// Writes a row for each metric of each arm.
+/// Writes a row for every metric of every arm.
 fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     let trial = &statement.trial;
     let mut before = None;
@@ -415,7 +415,7 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     }
 }
 
-/// The model's prediction for each arm, compared with the measured effect.
+/// The model's predictions, compared with the measured effects, each with the label of its arm.
 fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)> {
     let predictions = statement.comparisons.iter().filter_map(|comparison| {
         let prediction = comparison.predicted.as_ref()?;
@@ -456,7 +456,7 @@ fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)>
     predictions.collect()
 }
 
-/// Writes the outcome for the settings. Restored ones are only counted.
+/// Writes the outcome of restoring the settings. Settings that were restored are only counted.
 fn restored(page: &mut Page, statement: &TrialStatement) {
     let all = &statement.restored;
     let back = all
@@ -472,7 +472,7 @@ fn restored(page: &mut Page, statement: &TrialStatement) {
     }
 }
 
-/// Writes every measured run, block by block.
+/// Writes the result of every measured run, block by block.
 fn runs(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     for (place, metric) in trial.metrics.iter().enumerate() {

@@ -1,21 +1,21 @@
-//! Why a recording has only the kernel's counters, and how to get more.
+//! Explains why a recording has only the kernel's counters, and how to get more.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
 
-/// Why the kernel was not traced.
+/// The reason why the kernel was not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Untraced<'a> {
     /// ticktax ran without root.
     NeedsRoot,
-    /// An obstacle that also affects root.
+    /// An obstacle that stops root too.
     Because(&'a str),
     /// The recording does not contain the reason.
     Unknown,
 }
 
 impl<'a> Untraced<'a> {
-    /// The reason in a statement about a recording at level `proc`.
+    /// The reason that a statement gives if its recording is at level `proc`.
     pub(super) fn from_statement(statement: &'a Statement) -> Self {
         let mut all = statement.coverage.limitations.iter();
         let found = all.find_map(|limitation| match limitation {
@@ -28,7 +28,7 @@ impl<'a> Untraced<'a> {
         found.unwrap_or(Self::Unknown)
     }
 
-    /// The remedy, as the end of a sentence: `as_root` if root would help, otherwise the obstacle.
+    /// The remedy as the end of a sentence: `as_root` if root would help, otherwise the obstacle.
     pub(super) fn remedy(self, as_root: &str) -> String {
         match self {
             Self::NeedsRoot => as_root.to_owned(),

@@ -1,4 +1,4 @@
-//! The section about one program: the state of its threads at each moment, and its longest delays.
+//! The section about one program: how long its threads spent in each state, and its longest delays.
 
 use ticktax_model::machine::Throttling;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -28,7 +28,7 @@ pub(super) fn title(victim: &VictimStatement) -> String {
     format!("Time of {}", program_name(victim))
 }
 
-/// Writes the section, if a program was watched.
+/// Writes the section if a program was watched.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(victim) = &statement.victim else {
         return;
@@ -177,7 +177,7 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// The display name of a culprit. A thread that waits for an idle CPU waits for its wake-up.
+/// The display name of a culprit. Waiting for an idle CPU is wake-up latency.
 fn culprit_name(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
@@ -233,8 +233,8 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     if delays.is_empty() {
         return;
     }
-    // Culprits are shown with their pid, which is also the tid of one thread, so the tid needs a
-    // noun.
+    // Culprits are shown with their pid, which is also the tid of one of their threads. The noun
+    // shows that this is a tid.
     let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(Tone::Strong, "Longest delays, and what ran on its CPU");
     for delay in delays {
@@ -260,7 +260,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// The limit that kept real-time threads from running.
+/// The display name of a limit that kept real-time threads from running.
 pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     match limit {
         RealTimeLimit::Throttling => "real-time throttling (sched_rt_runtime_us)",
@@ -353,8 +353,8 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
     page.paragraph(Tone::Alarm, "", &text);
 }
 
-/// Writes the counters from `/proc`. They are read just before and after the recording, so they
-/// cover slightly more time.
+/// Writes the counters from `/proc`. They were read just before and just after the recording, so
+/// they cover slightly more time.
 fn counters(page: &mut Page, usage: &Usage) {
     let mut parts = vec![
         format!("{} user", tied(usage.user)),
@@ -383,7 +383,8 @@ fn throttling(page: &mut Page, quota: &Throttling) {
     page.paragraph(Tone::Plain, "Quota: ", &text);
 }
 
-/// Writes how scarce CPUs, memory and disks were on the whole machine.
+/// Writes how long tasks stalled for CPUs, memory and disks on the whole machine, and how many
+/// threads were runnable.
 fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
     let parts: Vec<String> = statement
         .pressure

@@ -11,7 +11,7 @@ use super::wall;
 /// Title of the section.
 pub(super) const TITLE: &str = "Run-queue waits";
 
-/// Writes the section, if waits are known.
+/// Writes the section if waits are known.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let has_content = |waits: &&WaitStatement| waits.count > 0 || !waits.real_time.is_empty();
     let Some(waits) = statement.waits.as_ref().filter(has_content) else {
@@ -56,7 +56,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// The programs that ran while this one waited, and the start of its longest wait.
+/// Lists the programs that ran while `program` waited, and gives the start of its longest wait.
 fn behind(program: &WaitingProgram) -> String {
     let parts = program.behind.iter();
     let parts = parts.map(|waited: &WaitedFor| {
@@ -71,7 +71,7 @@ fn behind(program: &WaitingProgram) -> String {
     format!("behind {}; the longest at {}", parts.join(", "), tied(at))
 }
 
-/// A program's name with its pid or number of processes.
+/// A program's name with its pid, or with the number of its processes.
 fn named(name: &str, pids: &[i32]) -> String {
     match pids {
         [] => name.to_owned(),

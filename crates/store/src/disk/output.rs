@@ -53,27 +53,34 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(None);
     };
-    let mut options = OpenOptions::new();
-    options.write(true).truncate(truncate);
     if found.is_symlink() {
         // Links are followed only where just root can create them.
         let follows = names_descriptor(path) && !path.is_dir();
+        let mut options = OpenOptions::new();
+        let options = options.write(true).truncate(truncate);
         return follows.then(|| options.open(path)).transpose();
     }
     if found.is_file() || found.is_dir() {
         return Ok(None);
     }
     check_pipe(path, &found)?;
-    // The path could lead to a regular file by now, which must not be emptied before it is refused.
-    options.truncate(false);
+    open_as_found(path, &found).map(Some)
+}
+
+/// Opens a device or a pipe that was `found` at `path`. The path could lead to a regular file by
+/// now, which is refused and must not be emptied.
+fn open_as_found(path: &Path, found: &Metadata) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NOCTTY;
-    let stream = options.custom_flags(flags.bits()).open(path)?;
+    let mut options = OpenOptions::new();
+    let options = options.write(true).custom_flags(flags.bits());
+    let stream = options.open(path)?;
     let opened = stream.metadata()?;
-    if (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
+    // A new file can get the number of a removed pipe.
+    if opened.is_file() || (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
         let path = path.to_owned();
         return Err(Distrust::NotRegular { path }.into());
     }
-    Ok(Some(stream))
+    Ok(stream)
 }
 
 /// Refuses another user's named pipe, which that user might never open.
@@ -92,6 +99,9 @@ mod tests {
     use std::io::{Read, Seek};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
 
     use super::*;
 
@@ -121,6 +131,19 @@ mod tests {
         check_output(&link).expect("it can be written");
         write_output(&link, b"page").expect("written");
         assert!(!nowhere.exists());
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_a_pipe_is_refused_and_not_emptied() {
+        let place = place();
+        let path = place.path().join("path");
+        mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe");
+        let found = fs::symlink_metadata(&path).expect("a pipe");
+        fs::remove_file(&path).expect("removed");
+        fs::write(&path, "precious").expect("written");
+        let refused = open_as_found(&path, &found).expect_err("it is a file now");
+        assert!(refused.to_string().contains("regular"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
     }
 
     #[test]

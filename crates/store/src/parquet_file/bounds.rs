@@ -315,7 +315,11 @@ fn unsigned(number: i64, field: &str) -> Result<u64, Excess> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bytes::Bytes;
+    use parquet::file::metadata::{FileMetaData, ParquetMetaData, RowGroupMetaData};
+    use parquet::schema::types::{SchemaDescriptor, Type};
 
     use super::{Bounds, Column, Excess, Fetch};
 
@@ -377,6 +381,31 @@ mod tests {
         assert!(matches!(refused(&LARGE), Excess::TooLarge { .. }));
         // A larger file may contain such a page.
         assert!(check(&LARGE, 1 << 30).is_ok());
+    }
+
+    /// Metadata of a file without columns, with `rows` rows in two groups.
+    fn metadata(rows: i64) -> ParquetMetaData {
+        let root = Type::group_type_builder("root").build().unwrap();
+        let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));
+        let group = |rows| {
+            let builder = RowGroupMetaData::builder(schema.clone());
+            builder.set_num_rows(rows).build().unwrap()
+        };
+        let groups = vec![group(rows / 2), group(rows - rows / 2)];
+        let file = FileMetaData::new(1, rows, None, None, schema.clone(), None);
+        ParquetMetaData::new(file, groups)
+    }
+
+    /// Rows that are all alike take hardly any space: 120 kB once held 100 million of them, which
+    /// took minutes to read.
+    #[test]
+    fn the_number_of_rows_is_limited_by_the_size_of_the_file() {
+        let most = (16 << 20) + 64 * 1_000;
+        let bounds = Bounds::new(1_000);
+        assert_eq!(bounds.check_metadata(&metadata(most)), Ok(()));
+        let refused = bounds.check_metadata(&metadata(most + 1)).unwrap_err();
+        let most = most.cast_unsigned();
+        assert_eq!(refused, Excess::TooMany { of: "rows", most });
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A connection to the metrics server. It reads a request and writes an answer without blocking.
+//! Connections to the metrics server. Each reads one request and writes one answer, without
+//! blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,10 +12,10 @@ use ticktax_probes::clock::now;
 
 use super::http::{Hosts, MOST_BYTES, PageFormat, Request};
 
-/// Time limit for a request to arrive. Scrapers send it at once.
+/// Time limit for receiving a request. Scrapers send theirs at once.
 const TO_READ: Nanos = Nanos::from_secs(2);
 
-/// Time limit for the answer to be read.
+/// Time limit for the client to read the answer.
 const TO_WRITE: Nanos = Nanos::from_secs(5);
 
 /// A TCP or Unix stream.
@@ -64,18 +65,18 @@ impl AsFd for Stream {
 
 /// Stage of a connection, with its data.
 enum Stage {
-    /// Waiting for the rest of a request that starts with these bytes.
+    /// Waiting for the rest of a request. These bytes have arrived.
     Asking(Vec<u8>),
-    /// Waiting until the rest of the answer can be written.
+    /// Waiting until the client takes the rest of the answer.
     Answering { answer: Vec<u8>, written: usize },
 }
 
-/// State of a connection that cannot advance further without blocking.
+/// Result of advancing a connection as far as possible without blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Waiting for the other side.
+    /// Waiting for the client to send or to read.
     Waits,
-    /// Answered, or closed by the other side.
+    /// Answered, or closed by the client.
     Done,
 }
 
@@ -87,7 +88,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Takes a stream that was just accepted.
+    /// Wraps a newly accepted stream.
     ///
     /// # Errors
     /// I/O errors.
@@ -105,12 +106,12 @@ impl Connection {
         self.until
     }
 
-    /// Whether its request has arrived.
+    /// Whether the request has arrived.
     pub(super) fn is_answering(&self) -> bool {
         matches!(self.stage, Stage::Answering { .. })
     }
 
-    /// Events that allow progress.
+    /// Poll events after which the connection can advance.
     pub(super) fn events(&self) -> PollFlags {
         match self.stage {
             Stage::Asking(_) => PollFlags::POLLIN,
@@ -118,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Reads and writes as much as possible. `page` creates the metrics.
+    /// Reads and writes as much as possible without blocking. `page` renders the metrics.
     pub(super) fn advance(
         &mut self,
         hosts: Hosts,
@@ -126,7 +127,7 @@ impl Connection {
     ) -> Progress {
         match self.try_advance(hosts, page) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
-            // Answered, or closed by the other side.
+            // Answered, or closed by the client.
             _ => Progress::Done,
         }
     }
@@ -162,7 +163,7 @@ impl AsFd for Connection {
     }
 }
 
-/// Reads until a request is complete.
+/// Reads from `stream` into `bytes` until the request is complete or known to be invalid.
 fn read_request(stream: &mut Stream, bytes: &mut Vec<u8>, hosts: Hosts) -> io::Result<Request> {
     let mut more = [0; 1024];
     loop {

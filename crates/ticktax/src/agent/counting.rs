@@ -1,4 +1,4 @@
-//! Totals of the agent, from any source of rows: served to scrapers and written as facts.
+//! The agent's totals. They are served to scrapers and written to the facts files.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// The current totals for scrapers. They are replaced as a whole.
+/// Totals shared with the metrics server. Each update replaces all of them at once.
 pub(super) type Shown = Arc<Mutex<Arc<Totals>>>;
 
 pub(super) struct Agent {
@@ -30,7 +30,7 @@ pub(super) struct Agent {
     began_unix_ms: i64,
     accumulator: Accumulator,
     facts: Option<FactsFolder>,
-    /// Facts about this machine.
+    /// Facts about this machine, as last written. `None` if no facts are written.
     host: Option<HostFact>,
     /// Whether the last failure to write facts has been reported.
     complained: bool,
@@ -42,7 +42,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Counts on this machine; `limitations` is the number of its limitations.
+    /// Starts counting on `machine`, on which the tracer reported this many `limitations`.
     pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
         let proc = Proc::default();
         let mut agent = Self {
@@ -63,7 +63,7 @@ impl Agent {
         agent
     }
 
-    /// Starts writing facts to a folder. Sums arrive once per `every`.
+    /// Starts writing facts to a directory. `every` is the interval at which sums arrive.
     pub(super) fn write_facts(&mut self, mut facts: FactsFolder, every: Nanos) {
         let host = HostFact {
             time_unix_ms: self.began_unix_ms,
@@ -82,7 +82,7 @@ impl Agent {
         self.show();
     }
 
-    /// Settings that are configured but not in effect.
+    /// Facts about settings that are configured but not in effect.
     fn findings(&self) -> Vec<Fact> {
         let mut header = Header::new(World::Live, Level::Kernel, env!("CARGO_PKG_VERSION"));
         header.machine = self.machine.clone();
@@ -92,7 +92,7 @@ impl Agent {
             .collect()
     }
 
-    /// Records a change of the machine's facts.
+    /// Writes a new host fact if the machine has changed.
     fn look_at_host(&mut self) {
         let (Some(facts), Some(host)) = (&mut self.facts, &mut self.host) else {
             return;
@@ -110,7 +110,7 @@ impl Agent {
         }
     }
 
-    /// Adds rows to the tables that have no windows, if facts are written.
+    /// Adds facts that belong to no window, if facts are written.
     pub(super) fn note(&mut self, rows: impl IntoIterator<Item = Fact>) {
         if let Some(facts) = &mut self.facts {
             facts.add(rows);
@@ -121,17 +121,17 @@ impl Agent {
         self.facts.is_some()
     }
 
-    /// Takes a row of the tracer; `sources` is its source table.
+    /// Counts one of the tracer's rows. `sources` is the source table that `row` refers to.
     pub(super) fn take(&mut self, sources: &SourceTable, row: &Row) {
         self.accumulator.row(sources, row);
     }
 
-    /// Expects rows with a new source table from now on.
+    /// Forgets all sources, because later rows refer to a new source table.
     pub(super) fn forget_sources(&mut self) {
         self.accumulator.forget_sources();
     }
 
-    /// Closes the windows that ended by `at`. All rows before `at` have arrived.
+    /// Closes and returns the windows that ended by `at`. All rows before `at` must have arrived.
     pub(super) fn summed(&mut self, at: Nanos, counted: Option<Counted>) -> Vec<Window> {
         if let Some(counted) = counted {
             self.counted = counted;
@@ -147,12 +147,12 @@ impl Agent {
         closed
     }
 
-    /// Sets the totals of a flight recorder that runs along with the sums.
+    /// Sets the totals of the flight recorder that runs along with the sums.
     pub(super) fn caught(&mut self, incidents: IncidentTotals) {
         self.incidents = Some(incidents);
     }
 
-    /// Writes closed windows. Reports the first failure, and the first success after it.
+    /// Writes closed windows. Reports the first failure, and the first success after a failure.
     pub(super) fn keep_facts(&mut self, windows: &[Window], terminal: &Terminal) {
         let Some(facts) = &mut self.facts else {
             return;
@@ -182,7 +182,7 @@ impl Agent {
         }
     }
 
-    /// Publishes the current totals.
+    /// Publishes the current totals to the metrics server.
     pub(super) fn show(&mut self) {
         let proc = Proc::default();
         let steal = proc.steal().into_iter().map(|(cpu, time)| {
@@ -266,12 +266,12 @@ impl Agent {
     }
 }
 
-/// Whether one of the windows has this length.
+/// Whether any of `windows` has this length.
 pub(super) fn has(windows: &[Window], length: WindowLength) -> bool {
     windows.iter().any(|window| window.kind == length)
 }
 
-/// A time of the monotonic clock, with its wall-clock time.
+/// Pairs a time of the monotonic clock with its wall-clock time.
 fn moment(at: Nanos) -> Moment {
     Moment {
         at,

@@ -18,7 +18,7 @@ use crate::arguments::Listen;
 use crate::failure::Failure;
 use crate::socket::{self, SocketFile};
 
-/// Stack of the thread. The pages that it serves are on the heap.
+/// Stack size of the serving thread. Answers are on the heap.
 const STACK: usize = 128 << 10;
 
 /// Maximum number of connections waiting to be accepted.
@@ -64,9 +64,10 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens as `--listen` requests; `None` for `none`. If root has yet to become the agent's
-    /// user, the file of a Unix socket must be in a folder that only root can change. Root gives
-    /// the file to that user.
+    /// Binds the socket that `--listen` names. Returns `None` for `--listen none`.
+    ///
+    /// If root has yet to become the agent's user, the file of a Unix socket must be in a directory
+    /// that only root can change. Root then gives the file to that user.
     pub(super) fn bind(place: &Listen, user: &User) -> Result<Option<Self>, Failure> {
         let bound = match place {
             Listen::None => return Ok(None),
@@ -88,8 +89,8 @@ impl Endpoint {
         })
     }
 
-    /// Whether the agent's user binds the socket after root's rights are gone. This is required if
-    /// that user owns the folder, because the user could swap the file while root gives it away.
+    /// Whether a Unix socket must be bound only after root has become `user`. It must be if `user`
+    /// owns the directory, because `user` could swap the file while root gives it away.
     pub(super) fn is_for_user(place: &Listen, user: &User) -> bool {
         let Listen::Unix(path) = place else {
             return false;
@@ -106,9 +107,9 @@ impl Endpoint {
         &self.shown
     }
 
-    /// Serves the result of `page` on another thread until the process ends. Dropping the returned
-    /// file removes it. `Host` headers are not checked on a Unix socket, because its clients choose
-    /// theirs freely.
+    /// Serves the metrics that `page` renders, on another thread, until the process exits. Dropping
+    /// the returned socket file removes it. `Host` headers are not checked on a Unix socket,
+    /// because its clients choose theirs freely.
     pub(super) fn serve(
         self,
         hosts: Hosts,
@@ -132,7 +133,7 @@ impl Endpoint {
     }
 }
 
-/// Listens on a Unix socket that its user and group can connect to.
+/// Listens on a Unix socket that `user` and the user's group can connect to.
 fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
     let (folder, name) = socket::split(path)?;
     let folder = match user.user_to_become() {
@@ -187,7 +188,7 @@ mod tests {
         Endpoint::bind(listen, &user).map(Option::unwrap)
     }
 
-    /// An endpoint that serves a page of 1 MiB.
+    /// Starts an endpoint whose answers are 1 MiB long.
     fn endpoint() -> SocketAddr {
         let endpoint = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let Listener::Tcp(listener) = &endpoint.listener else {
@@ -206,7 +207,8 @@ mod tests {
         stream
     }
 
-    /// The answer to these bytes, empty if the connection is closed without one.
+    /// Sends `request` and returns the answer, which is empty if the server closes the connection
+    /// without one.
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = connect(address);
         // The server may close the connection before everything is sent.
@@ -216,7 +218,7 @@ mod tests {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Connections that send these bytes and then do nothing.
+    /// Opens `count` connections that send `sent` and then do nothing.
     fn hanging(address: SocketAddr, count: usize, sent: &[u8]) -> Vec<TcpStream> {
         let hang = |_| {
             let mut stream = connect(address);
@@ -229,7 +231,7 @@ mod tests {
     #[test]
     fn hanging_connections_do_not_delay_a_scrape() {
         let address = endpoint();
-        // They send nothing, send half a request, or do not read the answer.
+        // These connections send nothing, send half a request, or do not read the answer.
         let hanging: Vec<Vec<TcpStream>> = [b"".as_slice(), b"GET /met", REQUEST]
             .into_iter()
             .map(|sent| hanging(address, 2 * MOST_ASKING, sent))
@@ -245,7 +247,7 @@ mod tests {
         let address = endpoint();
         let mut silent = connect(address);
         let mut answer = Vec::new();
-        // It is closed before the read timeout of a minute.
+        // The server closes the connection before the client's read timeout of one minute.
         assert_eq!(silent.read_to_end(&mut answer).unwrap(), 0);
     }
 
@@ -300,7 +302,7 @@ mod tests {
     fn a_unix_socket_is_private_and_a_stale_one_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // Left by a killed agent.
+        // A killed agent leaves its socket file behind.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listen = Listen::Unix(path.clone());
@@ -311,7 +313,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o660);
         let file = endpoint.serve(Hosts::Loopback, |_| b"page".to_vec());
         let file = file.unwrap().expect("a file");
-        // Any `Host` is accepted here.
+        // A Unix socket accepts any `Host`.
         let mut stream = UnixStream::connect(&path).unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n";
         stream.write_all(request).unwrap();

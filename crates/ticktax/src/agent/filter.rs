@@ -1,8 +1,8 @@
-//! A system call filter (seccomp) for the agent after all programs are attached.
+//! Seccomp filter that the agent installs once all BPF programs are attached.
 //!
-//! It is a second line of defence. The agent has no rights by then, so these calls would only help
-//! an attacker who has taken it over. A list of forbidden calls stays correct when the C library
-//! starts to use another call; a list of allowed calls would not.
+//! The filter is a second line of defence. The agent has no rights by then, so these calls would
+//! only help an attacker who has taken it over. A list of forbidden calls stays correct when the C
+//! library starts to use another call; a list of allowed calls would not.
 //!
 //! Kernels since 5.11 remember which calls a filter always allows, so those cost almost nothing.
 
@@ -83,8 +83,8 @@ const BPF_COMMANDS: [u64; 10] = [
     27, // BPF_MAP_DELETE_BATCH
 ];
 
-/// Installs the filter permanently in all threads. Kernels without seccomp, and sandboxes that
-/// forbid it, are not an error.
+/// Installs the filter permanently in all threads. Does nothing if the kernel lacks seccomp or a
+/// sandbox forbids it.
 pub(super) fn install() {
     if let Ok(program) = program() {
         let _ = apply_filter_all_threads(&program);
@@ -102,14 +102,13 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     };
     let is_other: Result<_, _> = BPF_COMMANDS.into_iter().map(is_other).collect();
     rules.insert(libc::SYS_bpf, vec![SeccompRule::new(is_other?)?]);
-    // The kernel keeps only the low bits of an error.
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// The same calls in the x32 ABI of x86-64: the numbers above with a flag bit, and 36 that only x32
-/// has.
+/// Calls refused in the x32 ABI of x86-64: those above and `bpf`, each with a flag bit, and the 36
+/// that only x32 has.
 fn x32_numbers() -> impl Iterator<Item = i64> {
     const BIT: i64 = 1 << 30;
     let numbers = REFUSED.into_iter().chain([libc::SYS_bpf]).chain(512..548);

@@ -32,8 +32,8 @@ impl PageFormat {
         }
     }
 
-    /// Chooses the format for an `Accept` header: protocol buffers if their weight is at least that
-    /// of any text format.
+    /// Picks the format for an `Accept` header: protocol buffers if the client weights them at
+    /// least as high as every text format.
     fn accepted(header: &str) -> Self {
         let (mut protobuf, mut text) = (0.0, 0.0);
         for range in header.split(',') {
@@ -128,12 +128,12 @@ fn is_loopback_address(address: IpAddr) -> bool {
 pub(super) enum Request {
     /// The metrics.
     Metrics {
-        /// Whether only the head of the answer is wanted.
+        /// Whether to send only the headers, as `HEAD` requests.
         head: bool,
         /// The format that the client accepts.
         format: PageFormat,
     },
-    /// The page that points to the metrics.
+    /// The front page, which links to the metrics.
     Root,
     /// An unknown path.
     Unknown,
@@ -149,7 +149,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Parses the first bytes of a connection; `None` if more are needed.
+    /// Parses the bytes received so far. Returns `None` if more are needed.
     pub(super) fn parse(bytes: &[u8], hosts: Hosts) -> Option<Self> {
         let mut headers = [EMPTY_HEADER; MOST_HEADERS];
         let mut request = httparse::Request::new(&mut headers);
@@ -184,7 +184,7 @@ impl Request {
         }
     }
 
-    /// The complete answer. `page` creates the metrics.
+    /// Builds the complete answer. `page` renders the metrics.
     pub(super) fn answer(self, page: impl FnOnce(PageFormat) -> Vec<u8>) -> Vec<u8> {
         let text = |status, text: &str| {
             response(status, "text/plain; charset=utf-8", text.as_bytes(), false)
@@ -211,8 +211,8 @@ impl Request {
     }
 }
 
-/// An answer, without its body if `head` is set. `Vary` tells caches that the format depends on
-/// `Accept`.
+/// Builds an answer, without its body if `head` is set. `Vary` tells caches that the format depends
+/// on `Accept`.
 fn response(status: &str, kind: &str, body: &[u8], head: bool) -> Vec<u8> {
     let length = body.len();
     let mut answer = format!(
@@ -292,11 +292,11 @@ mod tests {
         assert_eq!(parsed(""), Some(Request::Hostless));
         let two = "Host: localhost\r\nHost: rebound.example\r\n";
         assert_eq!(parsed(two), Some(Request::Hostless));
-        // No front page and no error page for other hosts either.
+        // Other hosts get neither the front page nor a 404 page.
         let front = b"GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
         let refused = Request::parse(front, Hosts::Loopback);
         assert_eq!(refused, Some(Request::OtherHost));
-        // HTTP/1.0 does not require the header.
+        // HTTP/1.0 does not require a `Host` header.
         let old = b"GET /metrics HTTP/1.0\r\n\r\n";
         assert_eq!(Request::parse(old, Hosts::Loopback), served);
     }
@@ -360,8 +360,8 @@ mod tests {
         }
     }
 
-    /// Feeds mutations of a valid request: bytes changed, removed or repeated. The mutations are
-    /// the same in every run.
+    /// Parses mutations of a valid request: bytes changed, removed or repeated. Every test run uses
+    /// the same mutations.
     #[test]
     fn no_request_causes_a_panic_or_an_endless_read() {
         let seed = b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9559\r\nAccept: \

@@ -1,4 +1,4 @@
-//! The agent's rights: what attaching needs, and none afterwards.
+//! The agent's rights: those that attaching needs, then none.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use ticktax_store::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 
-/// The users that root becomes by default: the first one that exists.
+/// Users that root becomes by default. The first one that exists is used.
 const USERS: [&str; 2] = ["ticktax", "nobody"];
 
 /// Makes new files readable by their group and writable only by their owner.
@@ -29,12 +29,12 @@ pub(super) fn empty_bounding_set() {
 
 /// The user that the agent becomes.
 pub(super) struct User {
-    /// `None` if it keeps its user.
+    /// `None` if the agent keeps its user.
     becomes: Option<unistd::User>,
 }
 
 impl User {
-    /// The named user, or the default.
+    /// Finds the named user, or the default one.
     pub(super) fn chosen(name: Option<&str>) -> Result<Self, Failure> {
         let find = |name: &str| unistd::User::from_name(name).ok().flatten();
         let becomes = match name {
@@ -57,11 +57,12 @@ impl User {
         Ok(Self { becomes })
     }
 
-    /// Creates a folder for the user, if root has to. Only a new folder is given away; its missing
-    /// parents stay with root.
+    /// Creates `path` for the agent's user, if only root can. Only a new directory is given away.
+    /// Missing parents stay with root.
     ///
-    /// If the user owns the folder above, the user creates it later without root's rights. Root
-    /// acts only if nobody else can swap an entry on the way, and only through handles.
+    /// If the user owns the nearest existing parent, the user creates the rest later, without
+    /// root's rights. Root acts only if nobody else can swap an entry of the path, and only through
+    /// handles.
     pub(super) fn make_folder(&self, path: &Path, mode: u32) -> Result<(), Failure> {
         let failed = |error: &io::Error| {
             let why = error_words(error);
@@ -81,7 +82,7 @@ impl User {
         }
     }
 
-    /// Rejects a folder of another user, which the agent could not write to.
+    /// Rejects a directory that belongs to another user, because the agent could not write to it.
     fn check_owner(&self, path: &Path, owner: u32) -> Result<(), Failure> {
         let owner = Uid::from_raw(owner);
         if owner == self.number() {
@@ -95,7 +96,7 @@ impl User {
         )))
     }
 
-    /// Number of the user after the change.
+    /// UID that the agent ends up with.
     fn number(&self) -> Uid {
         self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
     }
@@ -136,7 +137,7 @@ impl User {
         set_no_new_privs().map_err(|_| failed("the right to gain privileges"))
     }
 
-    /// Adds the user to an error about a file.
+    /// Builds a failure from an error about a file, and names the user.
     pub(super) fn failure(&self, error: &dyn Display) -> Failure {
         Failure::Agent(match &self.becomes {
             Some(user) => format!("{error} (as user {})", user.name),
@@ -147,7 +148,7 @@ impl User {
 
 struct Nearest {
     folder: Folder,
-    /// Names of the missing folders below it, outermost first.
+    /// Names of the missing directories below `folder`, outermost first.
     missing: Vec<OsString>,
 }
 
@@ -172,8 +173,8 @@ impl Nearest {
     }
 }
 
-/// Creates the folder `last` for a user, and its missing `parents` for root, in a `place` that only
-/// root can change.
+/// Creates the directory `last` for `user`, and its missing `parents` for root, in a `place` that
+/// only root can change.
 fn make_for(
     user: &unistd::User,
     place: &Path,

@@ -1,8 +1,8 @@
 //! Serves all connections on one thread, so that none can delay another.
 //!
-//! An idle connection costs a file descriptor until it times out or its slot is needed. If all
-//! slots are taken, the oldest connection is dropped. A scraper sends its request at once, so it is
-//! read before many newer connections can arrive.
+//! An idle connection costs a file descriptor until it times out. When the maximum number of
+//! connections is reached, a new one displaces the oldest. This does not affect scrapers: they send
+//! their request at once, so it is read before that many newer connections can arrive.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -22,7 +22,8 @@ use super::http::{Hosts, PageFormat};
 /// Maximum number of connections whose request has not arrived.
 pub(super) const MOST_ASKING: usize = 64;
 
-/// Maximum number of connections that have not read their answer. Each holds a page.
+/// Maximum number of connections that have not read their answer. Each keeps a full answer in
+/// memory.
 pub(super) const MOST_ANSWERING: usize = 8;
 
 /// Maximum number of connections accepted in one round.
@@ -68,7 +69,7 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         self.answering.iter().chain(&self.asking)
     }
 
-    /// Waits for an event. Returns whether a connection can be accepted, and which of the existing
+    /// Waits for an event. Returns whether a new connection can be accepted, and which existing
     /// connections can advance.
     fn wait(&self) -> (bool, Vec<bool>) {
         let mut descriptors = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];

@@ -1,5 +1,5 @@
-//! Source of the agent's rows: a session of sums or, with triggers, a flight recorder, which keeps
-//! the same sums and the events around each trigger.
+//! Source of the agent's rows: a session that keeps sums or, with triggers, a flight recorder,
+//! which keeps the same sums plus the events around each trigger.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,8 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// The source table is cleared at this size. Every thread is a source, and threads come and go.
+/// Number of sources at which the source table is cleared. Every thread is a source, and threads
+/// come and go.
 const MAX_SOURCES: usize = 20_000;
 
 /// Where and how incidents are kept.
@@ -35,7 +36,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// The settings from the arguments; `None` without triggers.
+    /// Reads the settings from the arguments. Returns `None` without triggers.
     pub(super) fn from_arguments(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
         if typed.triggers.is_empty() {
             return Ok(None);
@@ -73,7 +74,7 @@ impl Watcher {
         let Some(keeping) = keeping else {
             return Ok(Self::Sums(Box::new(Session::start(plan)?)));
         };
-        // Rings cannot grow later, because that needs rights that are dropped.
+        // Rings cannot grow later: growing needs rights that the agent drops.
         let recorder = Recorder::start(typed.ring.applied_to(RecorderPlan {
             triggers: typed.triggers.clone(),
             window: typed.every.0,
@@ -90,7 +91,7 @@ impl Watcher {
         }
     }
 
-    /// Number of limitations on this machine.
+    /// Number of limitations that the tracer reported.
     pub(super) fn limitations(&self) -> usize {
         match self {
             Self::Sums(session) => session.started().limitations.len(),
@@ -98,7 +99,7 @@ impl Watcher {
         }
     }
 
-    /// Opens the folder of incidents with the rights that the agent keeps.
+    /// Opens the incidents directory and the mark socket with the rights that the agent keeps.
     pub(super) fn ready(self, terminal: &Terminal) -> Result<Ready, Failure> {
         Ok(match self {
             Self::Sums(session) => Ready::Sums(session),
@@ -120,13 +121,13 @@ impl Watcher {
 pub(super) enum Ready {
     /// Sums only.
     Sums(Box<Session>),
-    /// Sums and a recorder, with its folder and its mark socket.
+    /// Sums and a recorder, with its incidents directory and its mark socket.
     Flight(Box<Recorder>, Box<Keeper>, Asks),
 }
 
 impl Agent {
-    /// Runs until a signal, or for `length` if given; a session knows its own length. Returns the
-    /// accounts and losses of each CPU.
+    /// Runs until a signal arrives or `length` has passed. `length` is for a recorder; a session
+    /// already knows its own. Returns each CPU's accounts and losses.
     pub(super) fn watch(
         &mut self,
         ready: Ready,
@@ -153,7 +154,7 @@ impl Agent {
         terminal: &Terminal,
     ) -> (Vec<Books>, Vec<Loss>) {
         loop {
-            // End of the latest sums.
+            // End time of the latest sums among these rows.
             let mut summed = None;
             match session.next_event() {
                 Event::Started(_) | Event::Progress(_) => {}
@@ -199,7 +200,7 @@ impl Agent {
             self.caught(totals(recorder, keeper));
             match step {
                 Step::Sums(sums) => {
-                    // Each window has a separate source table.
+                    // Each window of sums has its own source table.
                     self.forget_sources();
                     for row in &sums.rows {
                         self.take(&sums.sources, row);
@@ -231,16 +232,15 @@ impl Agent {
     }
 }
 
-/// Periods among the incidents. They are searched every hour and at the end, if there are new
-/// incidents.
+/// Searches for periodic incidents every hour and at the end, if there are new incidents.
 #[derive(Default)]
 struct Beats {
-    /// Number of incidents at the last search.
+    /// Number of incidents when they were last searched.
     searched: u64,
 }
 
 impl Beats {
-    /// Adds the periods to the facts, if there are new incidents.
+    /// Writes the periods to the facts, if there are new incidents.
     fn look(&mut self, agent: &mut Agent, keeper: &Keeper) {
         if !agent.writes_facts() || keeper.count() == self.searched {
             return;
@@ -263,7 +263,7 @@ impl Beats {
 
 /// Incident totals, and how far back the ring reaches.
 fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
-    // A ring that has not wrapped yet holds everything.
+    // A ring that has not wrapped yet contains everything since the start.
     let since_begin = now() - recorder.started().begin;
     IncidentTotals {
         reach: recorder.status().reach.unwrap_or(since_begin),

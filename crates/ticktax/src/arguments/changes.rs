@@ -95,7 +95,8 @@ impl NumberArguments {
         }
     }
 
-    /// The first of these options that was typed, for an error about other kinds of files.
+    /// The first of these options that the user typed. The error about other kinds of files names
+    /// it.
     pub(crate) fn typed(&self) -> Option<&'static str> {
         let all = [
             ("--column", !self.columns.is_empty()),

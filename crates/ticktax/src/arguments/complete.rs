@@ -59,8 +59,8 @@ pub(super) const REPORTED: [DocumentKind; 3] = [
     DocumentKind::PaceComparison,
 ];
 
-/// Sections of the page for the recording already on the command line, or of every page of `report`
-/// if none was typed yet.
+/// Completes the sections of the recording already on the command line or, without a recording, all
+/// sections that `report` can print.
 pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();
@@ -82,7 +82,7 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
     })
 }
 
-/// The document that `report` prints of a file, if the file is a recording.
+/// Kind of document that `report` prints for a file. `None` if the file is not a recording.
 fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
     path.extension()
         .filter(|extension| *extension == "parquet")?;
@@ -103,7 +103,7 @@ pub(super) fn loads() -> ArgValueCompleter {
     files(&["parquet", "toml"])
 }
 
-/// Completes files with one of these extensions, and folders.
+/// Completes directories, and files with one of these extensions.
 fn files(extensions: &'static [&'static str]) -> ArgValueCompleter {
     let has_one = |path: &Path| {
         let extension = path.extension().and_then(|extension| extension.to_str());

@@ -20,7 +20,7 @@ impl FileArguments {
         self.0.is_empty()
     }
 
-    /// Only an HTML page, if `path` is set.
+    /// Requests only an HTML page, if `path` is set.
     pub(crate) fn of_page(path: Option<&Path>) -> Self {
         let mut formats = RowFormat::all();
         let format = formats.find(|format| format.option() == HtmlFile::OPTION);

@@ -127,7 +127,7 @@ impl TargetArguments {
             .or_else(netns)
     }
 
-    /// The option that names an object of this scope.
+    /// The option that selects an object of this scope.
     pub(crate) const fn option(scope: KnobScope) -> &'static str {
         match scope {
             KnobScope::Machine => "no option",

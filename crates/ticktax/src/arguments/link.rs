@@ -39,12 +39,12 @@ pub(crate) struct LinkArguments {
 }
 
 impl LinkArguments {
-    /// MTU of the devices, in bytes.
+    /// MTU of the virtual devices, in bytes.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.unwrap_or(super::net::ETHERNET)
     }
 
-    /// Which of these options were typed, under their names as factors.
+    /// Whether each of these options was typed, by its name as a factor.
     pub(super) fn typed(&self) -> [(&'static str, bool); 4] {
         [
             ("mtu", self.mtu.is_some()),

@@ -73,7 +73,7 @@ pub(crate) struct PairArguments {
 }
 
 impl PairArguments {
-    /// The typed options, under their names as factors of an experiment.
+    /// Names of the typed options, as factors of an experiment.
     pub(crate) fn typed(&self) -> impl Iterator<Item = &'static str> {
         let traffic = [
             ("protocol", self.traffic.udp),
@@ -189,12 +189,12 @@ pub(crate) struct TrafficArguments {
 }
 
 impl TrafficArguments {
-    /// The traffic for a link with this MTU.
+    /// Describes the traffic for a link with this MTU.
     pub(crate) fn spec(&self, mtu: Option<u32>) -> TrafficSpec {
         self.setup(mtu, LENGTH).spec()
     }
 
-    /// Base of an experiment that varies some of these options.
+    /// Base configuration of an experiment that varies some of these options.
     pub(crate) fn setup(&self, mtu: Option<u32>, length: Nanos) -> Setup {
         Setup {
             protocol: if self.udp {

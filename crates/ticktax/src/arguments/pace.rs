@@ -139,7 +139,7 @@ pub(crate) struct PaceArguments {
 const RATE: &str = "35";
 
 impl PaceArguments {
-    /// The frame rate, or an error if only datagrams can have this rate.
+    /// The frame rate. Fails if only datagrams can have this rate.
     pub(crate) fn frame_rate(&self) -> Result<FrameRate, Failure> {
         match &self.rate {
             Some(rate) => rate.frames(),

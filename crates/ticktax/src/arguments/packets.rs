@@ -91,8 +91,8 @@ impl PacketArguments {
     }
 }
 
-/// A rate of frames or of datagrams. Which of the two `--rate` means depends on other options, so
-/// both readings are kept.
+/// A rate of frames or datagrams. Other options decide which of the two `--rate` means, so both
+/// readings are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct PaceRate {
     frames: Result<FrameRate, String>,
@@ -101,7 +101,7 @@ pub(crate) struct PaceRate {
 }
 
 impl PaceRate {
-    /// Range of datagrams per second.
+    /// Smallest and largest rate, in datagrams per second.
     const MIN: f64 = 1.0;
     const MAX: f64 = 100e6;
 

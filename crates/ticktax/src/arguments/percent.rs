@@ -1,4 +1,4 @@
-//! Percentages.
+//! Parsing of percentages.
 
 /// Parses a share above 0 and up to 100 %, written `2%`.
 pub(super) fn percentage(text: &str) -> Result<f64, String> {

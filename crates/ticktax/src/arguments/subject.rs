@@ -1,4 +1,4 @@
-//! The subject of a report: the machine, or whose time is asked about.
+//! Options that select the subject of a report: the machine, or a program on it.
 
 use clap::Args;
 use ticktax_analysis::Subject;

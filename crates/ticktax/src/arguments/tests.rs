@@ -1,4 +1,4 @@
-//! Parsing of arguments, the examples in the help, and its size.
+//! Tests of argument parsing, of the examples in the help, and of the help's size.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn the_definitions_are_consistent() {
     Arguments::command().debug_assert();
 }
 
-/// Every verb, also those below other verbs, with its full name.
+/// Every verb with its full name, including verbs below other verbs.
 fn all_verbs() -> Vec<(String, clap::Command)> {
     let mut command = Arguments::command();
     command.build();
@@ -28,7 +28,7 @@ fn all_verbs() -> Vec<(String, clap::Command)> {
     verbs
 }
 
-/// The number of lines of a text, and of characters in its longest line.
+/// The number of lines in a text, and of characters in its longest line.
 fn size(text: &str) -> (usize, usize) {
     let widths = text.lines().map(|line| line.chars().count());
     (text.lines().count(), widths.max().unwrap_or_default())

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use clap::builder::PossibleValue;
 use clap::{Arg, Command};
 
-/// Start of the list of values.
+/// Heading of the list of values in the long help.
 const VALUES: &str = "\n\nPossible values:";
 
 /// Moves the values of options to the long help, in this verb and the verbs below it.
@@ -39,8 +39,7 @@ fn listed(arg: Arg) -> Arg {
     }
 }
 
-/// Undoes [`listed_in_long_help`], and gives every option the long help that its manual page
-/// prints.
+/// Undoes [`listed_in_long_help`], and gives every option a long help for its manual page.
 pub(crate) fn for_manual(verb: Command) -> Command {
     let described = |arg: Arg| {
         let help = arg.get_long_help().or_else(|| arg.get_help());
@@ -53,7 +52,7 @@ pub(crate) fn for_manual(verb: Command) -> Command {
     verb.mut_args(described).mut_subcommands(for_manual)
 }
 
-/// Short help of `--format`: Print text, json or openmetrics.
+/// Short help of `--format`, such as "Print text, json or openmetrics".
 fn print(formats: &[PossibleValue]) -> String {
     let names: Vec<&str> = formats.iter().map(PossibleValue::get_name).collect();
     match &*names {

@@ -1,12 +1,12 @@
-//! Arguments of `--vary` that are not settings of the model.
+//! Values of `--vary` other than the model's settings.
 
 use ticktax_experiment::vary::{Vary, VaryError};
 use ticktax_lab::kernel::Wanted;
 
 use crate::failure::Failure;
 
-/// Passes every list to `take`. Lists that it does not know are an error that names `known`
-/// instead.
+/// Passes every list to `take`, which returns `false` for a list that it does not know. The error
+/// then names `known`.
 pub(super) fn all_taken(
     typed: &[Vary],
     (verb, known): (&str, &str),

@@ -78,7 +78,7 @@ impl PageArguments {
 }
 
 impl ViewArguments {
-    /// Adds a section, unless everything is printed anyway.
+    /// Adds a section, unless the whole page is printed anyway.
     pub(crate) fn with(mut self, section: Section) -> Self {
         self.page.sections.push(section);
         self
@@ -89,7 +89,7 @@ impl ViewArguments {
     }
 }
 
-/// Parses a section that pages of these documents have.
+/// Parses a section of the pages that documents of these kinds print.
 pub(super) fn sections(kinds: &[DocumentKind]) -> impl TypedValueParser<Value = Section> + use<> {
     let has_section = |section: &&Section| {
         kinds

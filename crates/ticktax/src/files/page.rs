@@ -53,7 +53,7 @@ impl HtmlFile {
         })
     }
 
-    /// Writes the page of a document and moves the file to its final path.
+    /// Renders `document` and moves the file to its final path.
     ///
     /// # Errors
     /// Fails if the disk is full or broken.
@@ -61,8 +61,8 @@ impl HtmlFile {
         self.write(&HtmlPage::default().finish(document))
     }
 
-    /// Like [`finish`](Self::finish), for a document made from rows. The page has a timeline of the
-    /// rows that were received.
+    /// Like [`finish`](Self::finish), for a document made from rows. The page also shows a timeline
+    /// of the rows received so far.
     ///
     /// # Errors
     /// Fails if the disk is full or broken.

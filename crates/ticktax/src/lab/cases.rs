@@ -70,7 +70,7 @@ struct Guests<'a> {
 }
 
 impl Guests<'_> {
-    /// Boots one guest. `is_over` decides whether to give up.
+    /// Boots one guest, and stops it once `is_over` returns true.
     fn trial(
         &self,
         kernel: &Kernel,

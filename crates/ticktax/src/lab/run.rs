@@ -1,4 +1,4 @@
-//! `ticktax lab run`: runs a verb in a guest and reports its recording here.
+//! `ticktax lab run`: runs a verb in a guest and reports the guest's recording on this machine.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,10 +23,11 @@ use crate::progress::{Extent, Progress};
 use crate::report::{self, Showing};
 use crate::terminal::{Terminal, require_writable};
 
-/// Output file for the guest's own page, which is not sent back; the page is made here.
+/// Output file for the text that the guest prints. It is not sent back, because the host renders
+/// the recording itself.
 const PAGE: &str = "/tmp/page";
 
-/// Additional arguments that leave the verb's recording in the guest's folder.
+/// Arguments that make the verb leave its recording in the guest's directory.
 const RESULTS: [&str; 4] = ["--save", guest::RECORDING, "--output", PAGE];
 
 /// Settings shared by all guests of a command.
@@ -78,14 +79,15 @@ pub(super) struct Guest<'a> {
     pub(super) arguments: &'a [String],
     /// Whether to count instructions.
     pub(super) counted: bool,
-    /// Exit codes besides 0 that come with a result. An audit whose accounts do not balance still
-    /// has one.
+    /// Exit codes other than 0 that still come with a result. An audit whose accounts do not
+    /// balance has one.
     pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }
 
 impl Guest<'_> {
-    /// Boots the guest and returns the files that it wrote. Ctrl-C and `is_over` end it.
+    /// Boots the guest and returns the files that it wrote. Stops the guest on Ctrl-C, or once
+    /// `is_over` returns true.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,
@@ -128,7 +130,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     {
         require_writable(file)?;
     }
-    // Check now that the page can be created. It is created again below.
+    // Fail now if the page cannot be created. It is created again below.
     drop(output::begin_page(typed.html.as_deref())?);
     let interrupt = Interrupt::listen()?;
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
@@ -167,7 +169,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     )
 }
 
-/// The additional programs, and their command lines in the guest.
+/// The additional programs to run, and their command lines in the guest.
 fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
     let mut programs: Vec<Program> = Vec::new();
     let mut jobs = Vec::new();
@@ -191,8 +193,8 @@ fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>),
     Ok((programs, jobs))
 }
 
-/// Writes all files of the guest to a folder. The guest chose their names, so names that are paths
-/// are rejected.
+/// Writes all files of the guest to a directory. The guest chose their names, so names that are
+/// paths are rejected.
 fn write_files(path: &Path, files: &[Frame]) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
     let folder = Folder::open(path).map_err(|error| cannot("open", path, &error))?;
@@ -208,8 +210,8 @@ fn put(folder: &Folder, file: &Frame) -> io::Result<()> {
     temporary.appear()
 }
 
-/// The ticktax binary for a guest: this one or, for another architecture, the given or the newest
-/// built one.
+/// The ticktax binary for a guest: the given one if any, else this one or, for another
+/// architecture, the newest one built.
 fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given.to_owned());

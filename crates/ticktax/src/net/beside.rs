@@ -23,7 +23,7 @@ pub(super) fn sampler(terminal: &Terminal) -> Option<Sampler> {
     }
 }
 
-/// Samples between the first byte and the last.
+/// Counts the samples taken between the first byte and the last.
 pub(super) fn sampled(
     report: &SampleReport,
     ends: &[Prepared],
@@ -43,8 +43,8 @@ pub(super) fn sampled(
     threads.count(&report.samples, window, (PERIOD, report.lost))
 }
 
-/// CPU time that the soak probes of all CPUs got between the first byte and the last, from the work
-/// they did.
+/// CPU time that the soak probes of all CPUs got between the first byte and the last, computed from
+/// the work they did.
 pub(super) fn soaked(header: &Header, (begin, end): (Nanos, Nanos)) -> Option<Nanos> {
     let each = header
         .soakers

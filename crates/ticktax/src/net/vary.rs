@@ -24,10 +24,10 @@ use crate::progress::Extent;
 use crate::terminal::{Terminal, require_writable};
 use crate::trial::drawn_seed;
 
-/// Default length of a run.
+/// Default length of one run.
 const RUN: Nanos = Nanos::from_millis(300);
 const BLOCKS: u64 = 5;
-/// Approximate overhead of a run: namespaces, the tracer, the end.
+/// Approximate overhead of a run: creating namespaces, loading the tracer and stopping.
 const OVERHEAD: Nanos = Nanos::from_secs(1);
 
 pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -135,8 +135,8 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     )))
 }
 
-/// The link of the experiment. Each value of each factor is applied once, so that the kernel's
-/// refusals are known before the first run.
+/// Determines the experiment's link. Applies each value of each factor once, so that a value that
+/// the kernel refuses fails before the first run.
 fn link(
     factors: &Factors,
     typed: &PairArguments,
@@ -189,7 +189,7 @@ fn link(
     Ok(link)
 }
 
-/// A sysctl that a new namespace lacks may exist for the whole machine. The error then differs.
+/// Changes the error about a sysctl that is missing in a new namespace if the machine has it.
 fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
@@ -217,7 +217,7 @@ struct Pilot {
     blocks: u64,
 }
 
-/// The runs of complete blocks.
+/// The runs of the complete blocks.
 struct Measured {
     runs: Vec<MeasuredRun>,
     blocks: u64,
@@ -237,9 +237,9 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a few blocks to measure their spread, from which the number of blocks follows.
+    /// Runs a few blocks and measures their spread, which determines the number of blocks.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
-        // A different order from that of the blocks that count.
+        // `!seed` gives a different order than the blocks that count.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
         if let Some(failure) = measured.failed {
             return Err(failure);
@@ -275,7 +275,7 @@ impl Runner<'_> {
         })
     }
 
-    /// Runs this many blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
+    /// Runs `blocks` blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
     fn blocks(&mut self, blocks: u64, seed: u64, what: &str) -> Result<Measured, Failure> {
         let cells = self.factors.factorial().cells();
         let slots = plan(cells.len(), blocks, seed);

@@ -1,4 +1,4 @@
-//! Comparison of variants of a loop.
+//! Compares variants of a paced loop.
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::TurnStats;
@@ -16,7 +16,7 @@ use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Default length of one trial of one variant.
+/// Default length of a trial of one variant.
 const TURN: Nanos = Nanos::from_secs(2);
 
 /// Runs every combination of the lists, interleaved, and compares them.

@@ -57,7 +57,8 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Creates the ends that run on this machine. The link is unknown until a remote peer connects.
+/// Creates the ends that run on this machine. Returns no link for a remote peer, because the peer
+/// has not connected yet.
 fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     let packets = &typed.packets;
     let (cpus, buffer) = (packets.cpus(), packets.buffer());
@@ -92,7 +93,7 @@ struct Watched {
     thread: Option<(i32, i32)>,
     no_trace: Option<String>,
     drop_reasons: Option<Vec<DropReason>>,
-    /// Used if no session has a header.
+    /// Header of the result if no session provides one.
     header: Header,
 }
 
@@ -132,7 +133,7 @@ impl Watched {
         let length = ends.first().map(|end| end.spec.length).unwrap_or_default();
         let bar = terminal.progress(Extent::Time(length), "Sending");
         let header = untraced_header();
-        // Drops are traced only if the rest is.
+        // Trace drops only if the receiver is traced too.
         let token = ends
             .first()
             .filter(|_| session.is_some() && no_tracer.is_none());
@@ -167,7 +168,7 @@ impl Watched {
         })
     }
 
-    /// The header of the recording, the source table of its rows, and the page.
+    /// Builds the statement, and the header and source table of the recording.
     fn concluded(
         self,
         outcome: Outcome,
@@ -216,7 +217,8 @@ impl Watched {
             );
         }
         let statement = packet_statement(&header, &run, hold_ups.as_ref());
-        // The session is always stopped early, so only the ends know of an interruption.
+        // ticktax always stops the session early, so only the ends know whether the user
+        // interrupted the run.
         let interrupted = |end: &EndReport| end.ended_early == Some(EndedBy::Interrupted);
         let ends = [&run.sender, &run.receiver].into_iter().flatten();
         let is_early = ends.into_iter().any(interrupted);

@@ -42,8 +42,8 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    /// Listens for SIGUSR1, and for marks on a socket in the folder, whose lock this recorder
-    /// holds.
+    /// Listens for SIGUSR1, and for marks on a socket in `folder`. The recorder holds the lock on
+    /// that directory.
     pub(crate) fn listen(folder: &Path, waker: Waker) -> Result<Self, Failure> {
         let (sender, heard) = sync_channel(WAITING);
         let refused = Arc::new(AtomicU64::new(0));
@@ -120,7 +120,7 @@ fn hear_signals(mut signals: Signals, post: &Post) {
         if signal == SIGUSR1 {
             post.send(TriggerKind::Signal, String::new());
         } else {
-            // The `Interrupt` handles the signal; here it only wakes the recorder.
+            // `Interrupt` handles the signal. This only wakes the recorder.
             post.waker.wake();
         }
     }
@@ -138,7 +138,7 @@ fn hear_marks(socket: &UnixDatagram, post: &Post) {
 fn bind(folder: &Path) -> io::Result<(UnixDatagram, SocketFile)> {
     let folder = Folder::open_own(folder)?;
     let name = OsStr::new(SOCKET);
-    // Left by a killed recorder.
+    // A killed recorder may have left its socket.
     socket::remove(&folder, name);
     let (socket, file) = SocketFile::bind(folder, name, SockType::Datagram, 0o600)?;
     Ok((socket.into(), file))

@@ -1,4 +1,4 @@
-//! Programs whose frames are watched. Finds their rhythm as `pace --pid` does, and reports changes.
+//! Finds the frame rhythm of the watched programs, as `pace --pid` does, and reports changes.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::incident::TriggerTarget;
@@ -8,7 +8,8 @@ use ticktax_observe::{FrameState, FrameStatus, ProgramWindow, Recorder};
 
 use crate::terminal::Terminal;
 
-/// The frame rhythm of a program in its last seconds, or the reason why it is unknown.
+/// Finds a program's frame rhythm in the last few seconds. The error is the reason why the rhythm
+/// is unknown.
 pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, String> {
     let mut auditor = Auditor::books();
     auditor.frames_of(seen.pid);
@@ -43,8 +44,8 @@ impl Frames {
     }
 }
 
-/// Whether a state is worth reporting. The reason for an unknown rate is worded differently each
-/// time.
+/// Whether `now` is worth reporting after `before`. Two unknown rhythms count as the same, because
+/// the reason is worded differently each time.
 fn is_new(before: &FrameState, now: &FrameState) -> bool {
     let is_unknown = |state: &FrameState| matches!(state, FrameState::Unknown(_));
     before != now && !(is_unknown(before) && is_unknown(now))
@@ -88,7 +89,7 @@ fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
     }
 }
 
-/// The frame rate, and the events that it was derived from.
+/// Describes the frame rate and the events that it was derived from.
 fn rate(rhythm: &FrameRhythm, pid: i32) -> String {
     let which = match rhythm.long_from {
         None => "wake-ups",

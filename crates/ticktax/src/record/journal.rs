@@ -9,7 +9,7 @@ use ticktax_report::incident_line;
 
 use crate::failure::Failure;
 
-/// Identifier of each line.
+/// Program name in each log line.
 const NAME: &str = "ticktax";
 
 /// Destination of log lines.
@@ -66,7 +66,7 @@ impl Journal {
         })
     }
 
-    /// Writes an incident; `path` is its recording, if one was kept. Returns a message if that
+    /// Writes an incident; `path` is its recording, if one was kept. Returns a message if writing
     /// failed.
     pub(crate) fn write(&mut self, entry: &IncidentEntry, path: Option<&Path>) -> Option<String> {
         let line = incident_line(&entry.incident);

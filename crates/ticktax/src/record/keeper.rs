@@ -31,7 +31,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the folder, and indexes recordings that a killed recorder left unindexed.
+    /// Opens the directory, and indexes recordings that a killed recorder left unindexed.
     pub(crate) fn open(
         folder: &Path,
         budget: Budget,
@@ -57,14 +57,14 @@ impl Keeper {
         })
     }
 
-    /// Notes the start of recording, on `CLOCK_MONOTONIC`.
+    /// Notes when recording started; `at` is a time of `CLOCK_MONOTONIC`.
     pub(crate) fn began(&mut self, at: Nanos, terminal: &Terminal) {
         if let Some(why) = self.store.began(wall_clock::unix_ms_at(at)) {
             terminal.complain(&why);
         }
     }
 
-    /// Notes that recording ends now. `close` writes it to the index.
+    /// Notes that recording ends now. [`close`](Self::close) writes the end time to the index.
     pub(crate) fn ends(&mut self) {
         self.ended.get_or_insert_with(wall_clock::unix_ms);
     }
@@ -126,7 +126,8 @@ impl Keeper {
         }
     }
 
-    /// One line about an incident: time, number, what happened, and the series that it belongs to.
+    /// Formats a line about an incident: time, number, what happened, and the series that it
+    /// belongs to.
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
@@ -154,7 +155,7 @@ impl Keeper {
         }
     }
 
-    /// Notes the end in the index. Returns what was not kept.
+    /// Writes the end time to the index. Returns what was not kept.
     pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
         let lost = self.store.lost();
         let lost = lost
@@ -170,7 +171,7 @@ impl Keeper {
     }
 }
 
-/// The incident of the triggers that have not been reported yet, if any.
+/// Explains the triggers of `frozen` that have not been reported yet. Returns `None` if all have.
 fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     let FrozenWindow {
         header,
@@ -193,7 +194,7 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     Some(analysis.finish(header, sources, at))
 }
 
-/// The series that an incident belongs to, such as "the 3rd since …".
+/// Describes the series that an incident belongs to, such as "the 3rd since …".
 fn series(sheet: &IncidentSheet) -> String {
     let Some(beat) = &sheet.beat else {
         return String::new();

@@ -10,14 +10,14 @@ use ticktax_model::{Kind, Nanos, Owner, Source, Span, Thread};
 use super::disturbances::measured;
 use super::{Recorded, WHOLE_PROCESS, check};
 
-/// Share of the time above which a difference must be reported, with room for rounding.
+/// Differences above this share of the time must be reported. Includes room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// CPU time that a preempted thread gets without being charged: from the other thread's wake-up to
-/// the switch. It is about 10 µs on most machines.
+/// Upper bound of the CPU time that a preempted thread gets without being charged for it: from the
+/// other thread's wake-up to the switch. It is about 10 µs on most machines.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
-/// Resolution of the kernel's columns, which count hundredths of a second.
+/// Resolution of the kernel's CPU times, which are in hundredths of a second.
 const COLUMN: Nanos = Nanos::from_millis(10);
 
 #[derive(Clone, Copy)]
@@ -28,13 +28,14 @@ pub(crate) struct Audited<'a> {
 }
 
 impl Audited<'_> {
-    /// Recorded running time of the injecting thread within its events.
+    /// Recorded on-CPU time of the injecting thread during its events.
     fn within_events(&self) -> Nanos {
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
         Truth::time_within(&self.truth.log, runs.map(|(span, _)| span))
     }
 
-    /// Time on its CPU without an owner, because the kernel did not report a switch.
+    /// Time on the injecting thread's CPU without an owner, because the kernel did not report a
+    /// switch.
     fn unreported(&self) -> Nanos {
         let rows = self.recorded.spans.iter();
         let unowned = rows.filter(|(span, source)| {
@@ -43,7 +44,7 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// Number of preemptions of that thread within events.
+    /// Number of times the injecting thread was preempted during events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
@@ -67,7 +68,7 @@ pub(crate) fn accounting(statement: &Statement) -> Result<&AccountingStatement, 
     Ok(statement.accounting.as_ref().ok_or("no accounting check")?)
 }
 
-/// The accounting check of the disturbed CPU.
+/// Finds the accounting check of the disturbed CPU.
 pub(crate) fn line<'a>(
     truth: &Truth,
     check: &'a AccountingStatement,
@@ -82,9 +83,9 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
     Ok(program.ok_or_else(|| format!("{} is not in {:?}", truth.pid, check.programs))?)
 }
 
-/// Checks a program that runs only in one part of each tick: its sampled time is far from its true
-/// time, and the check of its CPU names it as the cause. `points` is the allowed error of a share
-/// of the time.
+/// Checks a program that runs only in one part of each tick period: its sampled time must be far
+/// from its true time, and its CPU's accounting check must name it as the cause. `points` is the
+/// allowed error of a share of the time.
 pub(crate) fn samples_miss(
     audited: Audited<'_>,
     too_many: bool,
@@ -94,7 +95,8 @@ pub(crate) fn samples_miss(
     let (program, line) = (program(truth, found)?, line(truth, found)?);
     let total = its_time_is_accurate(audited, program, line, points)?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
-    // A factor of 2 is enough: on a shared machine, other programs keep it from some of its ticks.
+    // A factor of 2 is enough: on a shared machine, other programs keep it from running at some
+    // ticks.
     let (large, small) = if too_many {
         (sampled, total)
     } else {
@@ -103,7 +105,7 @@ pub(crate) fn samples_miss(
     check(large.0 > 2 * small.0, || {
         format!("sampled {sampled}: {program:?}")
     })?;
-    // A program that shares its CPU gains or loses samples, and may also be named.
+    // A program that shares the CPU gains or loses samples, and may also be named.
     let mut causes = line.causes.iter();
     let cause =
         causes.find(|cause| cause.kind == BiasKind::TickPhase && cause.pid == Some(truth.pid));
@@ -113,10 +115,11 @@ pub(crate) fn samples_miss(
     })
 }
 
-/// Checks that the statement has the recorded time of the program, and that the time recorded
-/// within its events is the time that it measured there. Returns its CPU clock over its lifetime.
-/// That clock does not bound them: the kernel charges a thread from its wake-up on, and charges the
-/// preempted thread only until then (docs/explanation/accounting.md).
+/// Checks that the statement shows the program's recorded time, and that the time recorded during
+/// its events is the time that the program itself measured there. Returns the program's CPU clock
+/// over its lifetime. That clock does not bound the recorded times: the kernel charges a thread
+/// from its wake-up on, and charges the preempted thread only until then
+/// (docs/explanation/accounting.md).
 fn its_time_is_accurate(
     audited: Audited<'_>,
     program: &ProgramCheck,
@@ -133,8 +136,9 @@ fn its_time_is_accurate(
     let injected = truth.injected.as_ref().ok_or("no truth")?.time;
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
-    // If the hypervisor reports stolen time, the kernel leaves it out of a thread's CPU clock,
-    // although the thread was on its CPU. It cannot be more than was reported for this CPU.
+    // If the hypervisor reports stolen time, the kernel excludes it from a thread's CPU clock,
+    // although the thread was on its CPU. The excluded time cannot exceed what was reported for
+    // this CPU.
     let stolen = line.columns.steal + COLUMN;
     let upper = points + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);
     let lower = -points - audited.unreported().share_of(line.elapsed);
@@ -154,9 +158,9 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let line = line(truth, found)?;
     let interrupts = line.interrupts.ok_or("interrupts were not seen")?;
-    // The packets are received within the sending calls, or by ksoftirqd if it was woken; then the
-    // calls took longer. All other interrupts, of the tick and of devices, take a few hundredths of
-    // the time at most.
+    // Packets are received within the sending calls, or by ksoftirqd if it was woken, in which case
+    // the calls took longer. All other interrupts, from the tick and from devices, take a few
+    // hundredths of the time at most.
     let sends = measured(truth, "CLOCK_THREAD_CPUTIME_ID")?;
     let others = Nanos(line.elapsed.0 / 20);
     check(interrupts <= sends + others, || {
@@ -170,7 +174,7 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     if found.counting.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a busy CPU, samples can be right by chance. Then no difference is reported.
+    // On a busy CPU, samples can be right by chance. No difference is reported then.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {

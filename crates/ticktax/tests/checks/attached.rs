@@ -1,4 +1,4 @@
-//! Waits for another process to attach its tracer, however long that takes on a busy machine.
+//! Waits for another process to attach its tracer, even if that takes long on a busy machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-/// Every supported kernel has at least this many of the hooks.
+/// Number of the tracer's hooks that every supported kernel has at least.
 const AT_LEAST: usize = 20;
 
 /// Number and interval of the checks.
@@ -27,9 +27,9 @@ const LIVE: Looks = Looks {
     most: 2_400,
 };
 
-/// A check takes a guest longer, and the tracer needs its only CPU to attach. Sleeping is free
-/// there, so this waits for 4 s after the last program. An unoptimised build took more than 1.2 s
-/// from loading its programs to watching, on Linux 5.10.
+/// A check takes longer in a guest, and the tracer needs the guest's only CPU to attach. Sleeping
+/// is free there, so this waits until the set of programs has not changed for 4 s. On Linux 5.10,
+/// an unoptimised build took more than 1.2 s from loading its programs to watching.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 10,
@@ -48,7 +48,7 @@ fn programs_of(pid: u32) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Number of `programs` that are still in the kernel.
+/// Number of `programs` that are still loaded in the kernel.
 fn alive(programs: &BTreeSet<u32>) -> usize {
     let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
     loaded
@@ -56,8 +56,8 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
         .count()
 }
 
-/// Waits until a starting process has attached its tracer, plus a second, after which it watches.
-/// Returns its programs.
+/// Waits until the starting process `pid` has attached its tracer, plus one second, after which it
+/// watches. Returns the IDs of its programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }
@@ -79,7 +79,7 @@ fn wait_with(looks: Looks, pid: u32) -> Result<BTreeSet<u32>, Failed> {
     Ok(programs)
 }
 
-/// Waits until all `programs` are gone from the kernel.
+/// Waits until the kernel has unloaded all `programs`.
 pub(crate) fn wait_for_none(programs: &BTreeSet<u32>) -> Result<(), Failed> {
     wait_until(LIVE, "unloading", || alive(programs) == 0)
 }

@@ -13,7 +13,7 @@ use super::{Recorded, Tolerance, check};
 /// Upper bound for the time to read the kernel's counters.
 const READING: Nanos = Nanos::from_millis(20);
 
-/// The largest number of `starts` within any interval of this length.
+/// The largest number of `starts` within any interval `length` long.
 fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     starts.sort_unstable();
     let until = |start: Nanos| starts.partition_point(|&other| other < start + length);
@@ -22,9 +22,10 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     most.unwrap_or(0) as u64
 }
 
-/// Widens the tolerance by the events between the kernel's readings and the accounts, which lie
-/// within them. This can be a storm: hundreds of RCU softirqs within milliseconds after much memory
-/// is freed, or of calls when a program with many threads ends.
+/// Widens `tolerance` by the events between the kernel's readings and the accounts, which start
+/// after the first reading and end before the second. There can be many: hundreds of RCU softirqs
+/// within milliseconds after much memory is freed, or of calls when a program with many threads
+/// exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {
@@ -33,7 +34,7 @@ fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Toler
     }
 }
 
-/// Start times of the spans with these names on `cpu`.
+/// Start times of the spans on `cpu` whose names are in `names`.
 fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
     let spans = recorded.spans.iter().filter(|(span, source)| {
         span.cpu == cpu
@@ -44,7 +45,7 @@ fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nano
     spans.map(|(span, _)| span.start).collect()
 }
 
-/// Checks that there are as many spans as the kernel counted interrupts and softirqs.
+/// Checks that the number of spans matches the kernel's counts of interrupts and softirqs.
 pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> Result<(), Failed> {
     let header = &recorded.header;
     for books in &header.books {
@@ -79,7 +80,7 @@ pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> R
     Ok(())
 }
 
-/// The tick costs of a statement.
+/// The tick bill of a statement.
 pub(crate) fn bill(statement: &Statement) -> Result<&TickBill, Failed> {
     let bill = statement.tick.as_ref();
     bill.ok_or_else(|| "there is no bill".into())
@@ -110,8 +111,8 @@ fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     header.after.at - header.before.at - elapsed
 }
 
-/// Checks that the increase of LOC in `/proc/interrupts` is the number of ticks plus the interrupts
-/// of other timers. Some interrupts lie between a reading and the accounts: `tolerance` covers
+/// Checks that LOC in `/proc/interrupts` rose by the number of ticks plus the interrupts from other
+/// timers. Some interrupts fall between a counter reading and the accounts: `tolerance` covers
 /// these, plus the ticks of a CPU that is busy then.
 pub(crate) fn ticks_match_counts(
     statement: &Statement,

@@ -1,4 +1,4 @@
-//! Disturbances of known size: the account that each belongs to must show it.
+//! Disturbances of known size, which must appear in the right account.
 //!
 //! If the injector knows how much *time* it used (its thread's CPU clock, the cgroup's clock),
 //! times are compared. The duration of an interrupt handler cannot be measured outside the kernel,
@@ -30,7 +30,7 @@ pub(crate) fn is_of_thread(source: &Source, tid: i32) -> bool {
     thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// Checks that a real-time thread is charged with the time that it spun.
+/// Checks that a real-time thread is charged exactly the time that it spun.
 pub(crate) fn fifo_thread(
     truth: &Truth,
     recorded: &Recorded,
@@ -39,8 +39,8 @@ pub(crate) fn fifo_thread(
     let (time, _) = recorded.sum(|span, source| {
         source.kind == Kind::Task && is_during(span, truth) && is_of_thread(source, truth.tid)
     });
-    // Nothing preempts this thread, so it was on its CPU during each spin. If the hypervisor
-    // reports stolen time, the thread's CPU clock is lower, because the kernel leaves that out.
+    // Nothing preempts this thread, so it was on its CPU during each spin. Its CPU clock would be
+    // too low, because the kernel excludes stolen time from it if the hypervisor reports any.
     tolerance.time("the thread", time, measured(truth, "CLOCK_MONOTONIC")?)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn softirq_load(
     tolerance.count("NET_RX softirqs", count, truly)
 }
 
-/// Number of expiries of the timer function `name` in interrupts.
+/// Number of times the timer function `name` expired in interrupts.
 fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Irq && &*source.detail == name

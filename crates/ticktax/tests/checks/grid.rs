@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-/// The due time of a frame, which is that of the first slot without one, and its start time.
+/// When a frame was due and when it started. A frame is due at the first slot that has no frame
+/// yet.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) due: Nanos,
@@ -19,7 +20,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// The first slot is one period after `now`.
+    /// Creates a schedule whose first slot is one period after `now`.
     pub(crate) fn new(now: Nanos, period: Nanos) -> Self {
         Self {
             period,
@@ -34,7 +35,7 @@ impl Grid {
         std::time::Duration::from_nanos(left.0.unsigned_abs())
     }
 
-    /// The reading of a frame that starts at `began`.
+    /// Due time and start time of a frame that starts at `began`.
     pub(crate) fn frame(&self, began: Nanos) -> Reading {
         let due = self.due;
         Reading { due, began }

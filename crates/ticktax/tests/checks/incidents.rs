@@ -16,10 +16,10 @@ use super::{Reading, check};
 /// started slightly late. A frame up to an eighth of a period before a slot counts for that slot.
 pub(crate) const OFF: Nanos = Nanos::from_millis(3);
 
-/// Error of a period that was learned in 5 s.
+/// Error of a period that the recorder learned in 5 s.
 const PERIOD_ERROR: Nanos = Nanos::from_micros(20);
 
-/// The incidents in a folder's index.
+/// Reads the incidents in a directory's index.
 pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     let index = fs::read_to_string(folder.join("index.jsonl"))?;
     let mut found = Vec::new();
@@ -43,8 +43,8 @@ pub(crate) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger
     Ok(recording.header().triggers.clone())
 }
 
-/// A disturbance, and the incidents that a recorder caught during it, each with all triggers of its
-/// recording.
+/// A disturbance, and the incidents that a recorder caught during it. Each incident comes with all
+/// triggers of its recording.
 pub(crate) struct Caught {
     pub(crate) truth: Truth,
     pub(crate) incidents: Vec<(Value, Vec<Trigger>)>,
@@ -63,7 +63,7 @@ impl Caught {
         })
     }
 
-    /// The event that contains a trigger's delay, exactly.
+    /// The event that fully contains the trigger's delay.
     fn event(&self, trigger: &Trigger) -> Option<&Event> {
         let mut log = self.truth.log.iter();
         log.find(|event| {
@@ -71,20 +71,20 @@ impl Caught {
         })
     }
 
-    /// The triggers within events, each with its event.
+    /// The triggers whose delay lies within an event, each with that event.
     fn injected(&self) -> Vec<(&Trigger, &Event)> {
         let all = self.incidents.iter().flat_map(|(_, triggers)| triggers);
         all.filter_map(|trigger| Some((trigger, self.event(trigger)?)))
             .collect()
     }
 
-    /// The incidents about such a trigger. Each incident is about the longest trigger of its
-    /// recording.
+    /// The incidents whose longest trigger lies within an event. Each incident is about the longest
+    /// trigger of its recording.
     fn about_injected(&self) -> Vec<&Value> {
         self.about(|trigger| self.event(trigger).is_some())
     }
 
-    /// The incidents whose longest trigger satisfies `such`.
+    /// The incidents whose longest trigger satisfies `matches`.
     fn about(&self, matches: impl Fn(&Trigger) -> bool) -> Vec<&Value> {
         let about = |(_, triggers): &&(Value, Vec<Trigger>)| {
             let longest = triggers.iter().max_by_key(|trigger| trigger.lasted);
@@ -100,7 +100,7 @@ impl Caught {
     }
 }
 
-/// Whether a delay covers most of an event, which may also have waited.
+/// Whether `delay` covers at least half of `event`, which may also include other waiting.
 fn is_most_of(delay: Nanos, event: Nanos) -> bool {
     delay <= event && delay.0 >= event.0 / 2
 }
@@ -118,7 +118,7 @@ pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     if !covers_an_event || injected.iter().any(|(trigger, _)| !is_right(trigger)) {
         return Err(caught.wrong("not the blocks"));
     }
-    // The child has the thread's name and wakes it by exiting.
+    // The child has the same name as the thread, and wakes it by exiting.
     let about = caught.about_injected();
     let names_it = |incident: &&Value| {
         let woken_by = incident["woken_by"].as_str().unwrap_or_default();
@@ -143,8 +143,8 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
     if injected.len() < 3 || !injected.iter().all(is_right) {
         return Err(caught.wrong("not the throttling"));
     }
-    // The thread is throttled once more while it exits, after its last logged event, and possibly
-    // longest.
+    // The thread is throttled once more while it exits, after its last logged event. That delay may
+    // be the longest.
     let about = caught.about(|trigger| trigger.tid == caught.truth.tid);
     let names_it = |incident: &&Value| {
         incident["kind"] == "throttled" && incident["thread"]["name"] == caught.truth.comm
@@ -155,7 +155,7 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
     Ok(())
 }
 
-/// Checks that a softirq of this length is caught with the thread that it interrupted.
+/// Checks that a softirq that takes `length` is caught with the thread that it interrupted.
 pub(crate) fn softirqs_name_the_interrupted_thread(
     caught: &Caught,
     length: Nanos,
@@ -165,7 +165,8 @@ pub(crate) fn softirqs_name_the_interrupted_thread(
         trigger.kind == TriggerKind::Stretch
             && trigger.comm == caught.truth.account
             && trigger.cpu == Some(caught.truth.cpu)
-            // The sending call also waits for its CPU, which takes long on a busy one.
+            // The event also includes the sending call's wait for a CPU, which is long if the CPU
+            // is busy.
             && (length.0 / 2..=event.length.0).contains(&trigger.lasted.0)
     };
     if !injected.iter().any(is_right) {
@@ -186,8 +187,8 @@ pub(crate) fn softirqs_name_the_interrupted_thread(
     Ok(())
 }
 
-/// Whether an incident is a wait of the thread named `victim`, with the process `culprit` running
-/// for most of the stall.
+/// Whether the thread named `victim` waits in this incident, and the process `culprit` runs for
+/// most of the stall.
 pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nanos) -> bool {
     let ran = incident["ran"].as_array().into_iter().flatten();
     let own = ran.filter(|ran| {
@@ -199,21 +200,21 @@ pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nano
     incident["kind"] == "wait" && incident["thread"]["name"] == victim && time >= stall.0 * 7 / 10
 }
 
-/// Whether a trigger's delay overlaps this event.
+/// Whether the delay of `trigger` overlaps `event`.
 fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }
 
-/// The frame that a trigger is about, and the frame before it. The loop reads the clock once it
-/// runs.
+/// The frame that `trigger` is about, and the frame before it. The loop reads the clock only once
+/// it runs, which is after the trigger.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.find(|(_, reading)| reading.began >= trigger.time)
 }
 
-/// Checks that each trigger is about a frame that the loop itself measured as a period late. It may
-/// also be about the next frame, if the loop got its CPU before a slot ended and read the clock
-/// after it.
+/// Checks that each trigger is about a frame that the loop measured as a period late. The trigger
+/// may instead be about the frame after that one, if the loop got its CPU before a slot ended but
+/// read the clock after that.
 pub(crate) fn frames_were_lost<'a>(
     readings: &[Reading],
     period: Nanos,
@@ -261,7 +262,8 @@ pub(crate) fn lost_frames_name_the_culprit(
             continue;
         }
         let first = &incident["ran"][0];
-        // A thread of the same process may also have run briefly; its program has the same name.
+        // Another thread of the same process may also have run briefly; its program has the same
+        // name.
         let mut pids = first["pids"].as_array().into_iter().flatten();
         let names_it = incident["kind"] == "frame"
             && incident["thread"]["name"] == name

@@ -32,11 +32,11 @@ pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 /// Allowed difference between a figure and the truth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
-    /// For times, a share of the truth.
+    /// Allowed error in times, as a share of the truth.
     pub(crate) time_share: f64,
-    /// For counts, a share of the truth.
+    /// Allowed error in counts, as a share of the truth.
     pub(crate) count_share: f64,
-    /// For counts, a number of events at either end of a disturbance.
+    /// Allowed error in counts, in events at either end of a disturbance.
     pub(crate) events: f64,
 }
 
@@ -71,7 +71,7 @@ impl Tolerance {
     }
 }
 
-/// The statement that an audit printed as JSON, or its error message.
+/// Parses the statement that an audit printed as JSON. Fails with the audit's error message.
 pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -80,13 +80,13 @@ pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The statement that a guest's audit left in a folder under `name`.
+/// The statement that a guest's audit left in a directory under `name`.
 pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Failed> {
     let json = fs::read(folder.join(format!("{name}.json")))?;
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Fails with `why` unless `holds`.
+/// Fails with the message from `why` unless `holds` is true.
 pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(why().into()) }
 }

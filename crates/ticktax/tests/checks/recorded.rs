@@ -52,23 +52,23 @@ pub(crate) fn is_during(span: &Span, truth: &Truth) -> bool {
     span.cpu == truth.cpu && span.start >= truth.start && span.end() <= truth.end
 }
 
-/// Whether a source is an interrupt or softirq itself rather than a function within it.
+/// Whether a source is an entire interrupt or softirq rather than a function within it.
 pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
     source.kind == kind && &*source.name == name && source.detail.is_empty()
 }
 
-/// A row for an error message, on a separate line.
+/// Formats a row for an error message, on a separate line.
 fn line((span, source): &(Span, Source)) -> String {
     let thread = source.thread.as_ref().map(|thread| thread.tid);
     let (kind, name, detail) = (source.kind.name(), &source.name, &source.detail);
     format!("\n  {span:?} {kind} {name} {detail} {thread:?}")
 }
 
-/// Checks that the own time of each row is exactly what its nested rows leave.
+/// Checks that each row's own time is exactly its duration minus the rows nested in it.
 ///
-/// At a page fault, a thread's run is split without disabling interrupts. An interrupt between two
-/// steps of the split is counted in the other half, so halves may also be correct only together
-/// (`split_stretch` in `trace/bpf/books.h`).
+/// A page fault splits a thread's on-CPU period in two, with interrupts enabled. An interrupt
+/// between two steps of the split is counted in the wrong half, so two halves may also be correct
+/// only together (`split_stretch` in `trace/bpf/books.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     let takes_time =
         |kind: Kind| !matches!(kind, Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame);
@@ -91,10 +91,10 @@ fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The spans of a CPU, with the halves of split runs joined.
+/// The spans of a CPU, with split on-CPU periods joined again.
 fn joined(rows: &[&(Span, Source)]) -> Vec<Span> {
     let mut joined: Vec<Span> = Vec::new();
-    // Index and thread of the last run.
+    // Index and thread of the last on-CPU period.
     let mut last: Option<(usize, i32)> = None;
     for (span, source) in rows {
         let thread = source.thread.as_ref().map(|thread| thread.tid);

@@ -1,4 +1,4 @@
-//! Checks of a followed program's times, with disturbances of known size.
+//! Checks of a watched program's times, with disturbances of known size.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -27,7 +27,7 @@ pub(crate) fn time(threads: &ThreadTimes, state: ThreadState) -> Nanos {
 }
 
 /// Checks that a victim that always wants its CPU waits behind a real-time thread for as long as
-/// that ran.
+/// that thread ran.
 pub(crate) fn waits_behind(
     truth: &Truth,
     recorded: &Recorded,
@@ -37,7 +37,7 @@ pub(crate) fn waits_behind(
     let mut books = recorded.header.books.iter();
     let books = books.find(|books| books.cpu == truth.cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // Counted from when the victim's only thread became known until the end.
+    // The statement counts from when the victim's only thread became known until the end.
     let begin = books.end - threads.elapsed;
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);
@@ -60,7 +60,7 @@ pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     its.map(|interferer| interferer.time).sum()
 }
 
-/// Checks that a victim whose child uses up its quota is throttled for as long as its cgroup says.
+/// Checks that a victim whose child uses up the quota is throttled for as long as its cgroup says.
 pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), Failed> {
     let found = time(threads, ThreadState::Throttled);
     check(truth.allows_throttled(found), || {
@@ -69,7 +69,7 @@ pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), F
     check(threads.processes >= 2, || "its child is missing".to_owned())
 }
 
-/// Checks that a victim is throttled for as long as its own quota says, within 5 % or 20 ms.
+/// Checks that a victim is throttled for as long as its own quota demands, within 5 % or 20 ms.
 pub(crate) fn is_held_by_its_own_quota(
     what: &str,
     time: Nanos,

@@ -51,8 +51,8 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Checks that the arguments after `verb` exit with code 2, print nothing to standard output, and
-/// give a hint.
+/// Checks that `verb` with each list of arguments exits with code 2, prints nothing to standard
+/// output, and gives a hint.
 pub(crate) fn refused_as_usage(verb: &[&str], cases: &[(&[&str], &str)]) {
     for (arguments, hint) in cases {
         let output = ticktax(&[verb, arguments].concat());
@@ -90,9 +90,9 @@ pub(crate) fn complaint(output: &Output) -> String {
     text
 }
 
-/// Makes children receive Ctrl-C even if the tests run in a shell's background. A background shell
-/// ignores SIGINT, and children inherit that. They do not inherit a handler; this one performs the
-/// default action.
+/// Makes child processes receive Ctrl-C even if a shell runs the tests in the background. Such a
+/// shell ignores SIGINT for the tests, and children would inherit that. They do not inherit a
+/// handler, so this one is set; it performs the default action.
 pub(crate) fn let_children_hear_ctrl_c() {
     register_conditional_default(SIGINT, Arc::new(AtomicBool::new(true))).unwrap();
 }

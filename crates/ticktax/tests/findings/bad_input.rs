@@ -1,4 +1,4 @@
-//! Malformed files: they are reported as a limitation or skipped, and are never fatal.
+//! Malformed files are never fatal: they are skipped, or reported as a limitation.
 
 use std::fs;
 use std::time::Duration;
@@ -109,7 +109,7 @@ fn a_folder_in_place_of_a_file_is_reported_and_a_missing_file_is_not() {
     );
 }
 
-/// Whether `path` is among the unreadable settings, for this reason.
+/// Whether the limitation says that `path` could not be read because of `why`.
 fn is_unread(limitation: &Limitation, path: &str, why: &Unreadable) -> bool {
     matches!(
         limitation,

@@ -1,5 +1,5 @@
-//! Findings on machines that are folders of files. Each rule has a machine with a finding and
-//! machines without.
+//! Findings on fake machines, each a directory of files. Each rule has a machine with the finding
+//! and machines without it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

@@ -20,7 +20,7 @@ use super::tree::{Case, case};
 const BUDGET: (&str, &str) = ("proc/sys/net/core/netdev_budget", "300\n");
 const TIME: (&str, &str) = ("proc/sys/net/core/netdev_budget_usecs", "8000\n");
 
-/// A case about measured packets.
+/// A case about packets.
 fn with(
     rule: &'static str,
     name: &'static str,
@@ -34,7 +34,7 @@ fn with(
     }
 }
 
-/// CPU 1 ended its softirq this often with packets left; one of 50 wake-ups went through
+/// CPU 1 ended its softirq `times` times with packets left, and one of 50 wake-ups went through
 /// `ksoftirqd`.
 #[expect(
     clippy::unnecessary_wraps,
@@ -73,7 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// The socket of process 10 on port 5000 dropped this many more datagrams, another socket none.
+/// The socket of process 10 on port 5000 dropped `more` further datagrams, and another socket none.
 fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     let socket = |inode, drops| UdpSocket {
         inode,
@@ -195,7 +195,7 @@ fn buffers() -> Vec<Case> {
     ]
 }
 
-/// A program that ran for a second and was also interrupted by `NET_RX` for this many ms.
+/// A program that ran for a second and was also interrupted by `NET_RX` for `ms` milliseconds.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the threads of a case are optional"
@@ -281,7 +281,7 @@ fn interrupts(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// The packets of [`stalled`], raised by this interrupt.
+/// The packets of [`stalled`], whose softirq was raised by the interrupt `name`.
 fn raised_by(name: &str) -> Option<PacketPaths> {
     let mut packets = stalled()?;
     packets.ways = vec![PacketWay {
@@ -352,7 +352,7 @@ fn interrupting() -> Vec<Case> {
     ]
 }
 
-/// In 10 s on four CPUs, eth0 received this many packets without GRO, and sent a few without TSO.
+/// In 10 s on four CPUs, eth0 received `packets` packets without GRO, and sent 90 without TSO.
 fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     header.machine.online = "0-3".parse().unwrap();
     header.after.at = Nanos::from_secs(10);
@@ -367,7 +367,7 @@ fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     None
 }
 
-/// Softirqs took this many ms for packets, and more for timers.
+/// Softirqs took `ms` milliseconds for packets, and more for timers.
 fn softirqs(ms: i64) -> Vec<Account> {
     let account = |name: &str, time| Account {
         class: Class::Softirq,

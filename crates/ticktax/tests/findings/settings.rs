@@ -1,4 +1,4 @@
-//! Cases about `sysctl`, `fstab`, and policies of power and memory.
+//! Cases about `sysctl`, `fstab`, and power and memory policies.
 
 use super::tree::Expected::{Found, Silence};
 use super::tree::{Case, case};

@@ -1,4 +1,4 @@
-//! A machine made of files.
+//! A fake machine, made of files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -77,7 +77,7 @@ pub(crate) fn put(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(&full, bytes).unwrap();
 }
 
-/// Sets the permissions of a file, such as those of a read-only or write-only parameter.
+/// Sets a file's permissions, for example to make a parameter read-only or write-only.
 pub(crate) fn allow(root: &Path, path: &str, mode: u32) {
     fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -90,7 +90,8 @@ pub(crate) fn header(machine: Machine) -> Header {
 }
 
 impl Case {
-    /// All findings on the machine. It has a kernel release so that its configuration is found.
+    /// All findings on the machine. The machine has a kernel release, so that its configuration is
+    /// found.
     pub(crate) fn found(&self) -> Vec<Finding> {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");

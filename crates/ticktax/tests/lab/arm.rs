@@ -1,4 +1,4 @@
-//! Guests with the other architecture, arm64. They run the command from `cargo xtask cross arm64`.
+//! Guests of the other architecture, arm64. They run the command from `cargo xtask cross arm64`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,14 @@ pub(crate) const KERNEL: &str = "linux-image-cloud-arm64";
 /// A kernel that `cargo xtask kernels pseudo-nmi` builds. Debian's kernels lack pseudo-NMIs.
 pub(crate) const PSEUDO_NMI: &str = "hz250+pseudo-nmi+arm64";
 
-/// Debian's newest kernels for stable systems.
+/// The newest kernels in Debian's backports.
 pub(crate) const NEWEST: [&str; 2] = [
     "trixie-backports:linux-image-cloud-amd64",
     "trixie-backports:linux-image-cloud-arm64",
 ];
 
-/// Why guests of `arch` with this kernel cannot be tested, if they cannot.
+/// Returns the reason why guests of `arch` with this kernel cannot be tested, or `None` if they
+/// can.
 pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     let version = Command::new(arch.qemu()).arg("--version").output();
     if version.is_err() {
@@ -50,8 +51,8 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     why_not_there(kernel)
 }
 
-/// Why tests on the host's clock cannot run, if they cannot: an unoptimised command needs half of
-/// the guest's CPU there.
+/// Returns the reason why tests on the host's clock cannot run, or `None` if they can. An
+/// unoptimised command needs half of the guest's CPU.
 pub(crate) fn why_too_slow() -> Option<String> {
     let program = built(Arch::Arm, "ticktax")?;
     let is_debug = program.parent()?.ends_with("debug");
@@ -64,7 +65,7 @@ fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Accoun
     found.unwrap_or_else(|| panic!("no {name}: {:#?}", statement.accounts))
 }
 
-/// CPU share of the injecting thread, which runs 2 ms every 40 ms, according to the trace.
+/// Traced CPU share of the injecting thread, which runs 2 ms every 40 ms.
 fn disturbance(statement: &Statement) -> f64 {
     let accounts = statement.accounts.iter();
     let mine = accounts.filter(|account| account.name.contains("inject"));
@@ -72,7 +73,7 @@ fn disturbance(statement: &Statement) -> f64 {
     time.share_of(statement.cpus[0].elapsed)
 }
 
-/// The command line of the disturbance.
+/// The command line that makes the disturbance.
 fn inject(arch: Arch) -> String {
     let program = built(arch, "ticktax-inject").unwrap();
     let words = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
@@ -98,8 +99,8 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
     );
 }
 
-/// Checks that the tick, the timer interrupt and a thread have their names, that every kernel entry
-/// is watched, and that no hook of other architectures is missed.
+/// Checks that the tick, the timer interrupt and a thread are named, that every kernel entry is
+/// watched, and that hooks of other architectures are not reported as missing.
 pub(crate) fn everything_on_this_architecture_is_recorded() {
     let beside = inject(Arch::Arm);
     let statement = audit(KERNEL, &["--beside", &beside], &["--for", "2s"]);
@@ -109,7 +110,7 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
     assert_eq!(statement.level, Level::Kernel);
     assert!(statement.balances(), "{:?}", statement.balance);
     let coverage = &statement.coverage;
-    // Hooks that Linux 6.1 on arm64 lacks. No hook of x86 is missed.
+    // Hooks that Linux 6.1 on arm64 lacks. Hooks that only x86 has are not reported.
     let lacks = |hook: Hook| matches!(hook, Hook::CsdFunction | Hook::PageFault);
     for limitation in &coverage.limitations {
         let fits = !matches!(limitation, Limitation::HookMissing { hook, .. } if !lacks(*hook));
@@ -146,14 +147,15 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         gaps.proofs
     );
     assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
-    // Nothing is outside in this guest: no gap is empty, and little is left besides the named time.
+    // Nothing outside this guest takes time: no gap is empty, and little is left besides the named
+    // time.
     let outside = gaps.long.outside.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
 }
 
-/// The QEMU child of this process, once it exists.
+/// The QEMU child of the process `lab`, once it exists.
 fn qemu_of(lab: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     let mut children = children.split_whitespace();
@@ -164,8 +166,9 @@ fn qemu_of(lab: u32) -> Option<Pid> {
     children.find(is_guest)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Stops a guest that runs on the host's clock, again and again. The kernel cannot see that, and
-/// arm64 has no steal time in such a guest. The proof is that nothing else was in the gap.
+/// Stops a guest on the host's clock again and again. The guest's kernel cannot see the stops, and
+/// arm64 reports no steal time in such a guest. ticktax proves them because nothing else was in the
+/// gap.
 pub(crate) fn time_taken_by_the_host_is_outside() {
     const STOP: Nanos = Nanos::from_millis(100);
     const BETWEEN: Nanos = Nanos::from_millis(400);
@@ -183,14 +186,14 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut lab = piped.spawn().unwrap();
     let id = lab.id();
-    // Its output fits into the pipe only while it is read.
+    // The pipe is too small for all of the output, so read it concurrently.
     let mut out = lab.stdout.take().unwrap();
     let output_text = thread::spawn(move || std::io::read_to_string(&mut out));
     let (begin, mut rounds, mut longest) = (now(), 0, Nanos::ZERO);
     while lab.try_wait().unwrap().is_none() {
         if let Some(qemu) = qemu_of(id) {
             let stopped = now();
-            // It may just have ended.
+            // QEMU may just have exited.
             let _ = kill(qemu, Signal::SIGSTOP);
             sleep(STOP);
             let _ = kill(qemu, Signal::SIGCONT);
@@ -217,13 +220,13 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let doubted: u64 = bounds.sum();
     assert!(doubted <= 2, "{:?}", gaps.proofs);
     let Stops { outside, in_rows } = Stops::in_recording(&file, STOP);
-    // One stop at either end may have been cut.
+    // The stops at the start and end may be cut off.
     let expected = usize::try_from(WATCHED.0 / each.0 - 2).unwrap();
     let found = outside.len() + in_rows;
     assert!(found >= expected, "{outside:?} and {in_rows} of {expected}");
     // QEMU translates new code, so a third of the time belongs to the tool.
     assert!(outside.len() * 4 >= found, "{outside:?} and {in_rows}");
-    // The pending tick and its consequences.
+    // Allowance for the pending tick and its consequences.
     let named = Nanos::from_millis(20);
     // The guest continues once the host has a CPU for it.
     let upper = longest + STOP;
@@ -238,7 +241,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
 
-/// Where the stops of a guest appear in the recording.
+/// A guest's stops, by how they appear in the recording.
 struct Stops {
     /// Lengths of the probe's gaps.
     outside: Vec<Nanos>,
@@ -248,7 +251,7 @@ struct Stops {
 }
 
 impl Stops {
-    /// Finds stops of about this length. None counts twice.
+    /// Finds the stops, each about as long as `stop`. No stop is counted twice.
     fn in_recording(file: &Path, stop: Nanos) -> Self {
         // The guest may have run for a few µs after the stop.
         let least = stop - Nanos::from_millis(1);
@@ -284,7 +287,7 @@ impl Stops {
     }
 }
 
-/// Interrupts per second on the disturbed CPU: as recorded, and as injected.
+/// Interrupts per second on the disturbed CPU, as recorded and as injected.
 fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     let truth = fs::read(truth).unwrap();
     let truth: Value = serde_json::from_slice(&truth).unwrap();
@@ -297,7 +300,7 @@ fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     (seen, made)
 }
 
-/// Output file of the additional program, or of the first one.
+/// Output file of the first or only additional program.
 const FIRST: &str = "ticktax-inject-0.stdout";
 
 /// Checks that calls from one CPU to the other have the same name as on other architectures.
@@ -322,8 +325,8 @@ pub(crate) fn interrupts_between_cpus_are_named() {
     assert!(seen > 0.8 * made, "{seen} of {made} a second");
 }
 
-/// Checks interrupts of the performance counters, which are NMIs on x86: they have a named account,
-/// and all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive while other
+/// Checks that performance-counter interrupts, which are NMIs on x86, have a named account, and
+/// that all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive while other
 /// interrupts are disabled.
 pub(crate) fn interrupts_of_performance_counters_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -341,7 +344,7 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
-    // An idle CPU, as before the audit, counts no cycles.
+    // Before the audit, the CPU is idle, and the counter then counts no cycles.
     assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
@@ -349,8 +352,8 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
-/// Interrupts of the performance counters per second, as recorded and as injected, and the number
-/// of recorded ones that arrived during a timer interrupt, where other interrupts are disabled.
+/// Performance-counter interrupts per second, as recorded and as injected, and the number of
+/// recorded ones that arrived during a timer interrupt, where other interrupts are disabled.
 fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
@@ -382,18 +385,18 @@ fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
 }
 
 /// Checks that pseudo-NMIs are recorded even within another interrupt. Without the parameter, the
-/// same kernel has none there.
+/// same kernel records none within interrupts.
 pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
         let (seen, made, within) = within_the_timers(parameters);
         let figures = format!("{parameters}: {seen} of {made} a second, {within} within");
-        // An idle CPU, as before the audit, counts no cycles.
+        // Before the audit, the CPU is idle, and the counter then counts no cycles.
         assert!(seen >= 0.95 * made && made > 1_000.0, "{figures}");
         assert_eq!(within > 0, has_some, "{figures}");
     }
 }
 
-/// The arm64 package from `cargo xtask dist arm64`, if it was built.
+/// Path of the arm64 package from `cargo xtask dist arm64`, or `None` if it was not built.
 fn package() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     let folder = own.ancestors().nth(2)?.join("dist-files");
@@ -404,13 +407,13 @@ fn package() -> Option<PathBuf> {
     files.find(|file| file.to_string_lossy().ends_with("_arm64.deb"))
 }
 
-/// Why the package cannot be tested, if it cannot.
+/// Returns the reason why the package cannot be tested, or `None` if it can.
 pub(crate) fn missing_package() -> Option<String> {
     let why = || "no arm64 package is built: run cargo xtask dist arm64".to_owned();
     package().is_none().then(why)
 }
 
-/// Checks the files of the package, and audits a machine with its command.
+/// Checks the files in the package, and audits a machine with the command from it.
 pub(crate) fn the_package_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut unpack = Command::new("dpkg-deb");
@@ -466,7 +469,7 @@ pub(crate) fn everything_is_named_on(kernel: &str) {
     assert!(tick, "{:?}", timer.parts);
     let share = disturbance(&statement);
     assert!((0.045..0.055).contains(&share), "{share}");
-    // Nothing is outside in this guest, because its clock counts its own instructions.
+    // Nothing outside this guest takes time, because its clock counts its own instructions.
     let outside = statement.accounts.iter();
     let outside =
         outside.filter(|account| matches!(account.class, Class::Outside | Class::Unexplained));

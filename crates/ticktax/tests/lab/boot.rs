@@ -30,8 +30,8 @@ pub(crate) struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Boots the guest, and writes all of its files to `folder`. If it fails, panics or hangs, the
-    /// error shows its last output.
+    /// Boots the guest, and writes all of the guest's files to `folder`. If the guest fails, panics
+    /// or hangs, the error shows its last output.
     pub(crate) fn boot(&self, folder: &Path) -> Result<Outcome, Failed> {
         let variable = std::env::var_os;
         let cache = Cache::of_user(variable("XDG_CACHE_HOME"), variable("HOME"))?;
@@ -50,7 +50,7 @@ impl Guest<'_> {
             arguments: &[self.verb.to_owned()],
             programs: &[command],
             beside: &[],
-            // The reason of a failure is on its standard error.
+            // Accept a job that fails, because its standard error has the reason.
             accepted: &[1],
             settings: GuestSettings {
                 cmdline: self.cmdline,

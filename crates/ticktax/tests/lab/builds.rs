@@ -1,4 +1,4 @@
-//! Building kernels from a made-up source, whose makefile imitates the kernel's in a few lines.
+//! Kernel builds from a fake source, whose makefile imitates the kernel's in a few lines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ $(O)/a.o: a.c
 $(O)/b.o: b.c $(O)/a.o
 	@echo "  CC      b.o"; while [ -e "$(HOLD)" ]; do sleep 0.05; done; cp $< $@
 "#;
-/// The arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
+/// Stand-in for the kernel's merge script. Its arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
 const MERGE: &str =
     "#!/bin/sh\ncat \"$4\" \"$5\" > \"$3/merged\" && mv \"$3/merged\" \"$3/.config\"\n";
 const RATES: &str = "choice\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\nconfig HZ\n\tint\n\t\
                      default 1000 if HZ_1000\n";
 
-/// Why kernels cannot be built here, if they cannot.
+/// Returns the reason why kernels cannot be built here, or `None` if they can.
 pub(crate) fn why_not() -> Option<String> {
     let missing = ["make", "gcc", "flex", "bison", "bc"]
         .into_iter()
@@ -68,7 +68,7 @@ impl Place {
         self.0.path().join("linux")
     }
 
-    /// Builds wait as long as this file exists.
+    /// Path of a file that makes builds wait as long as it exists.
     fn hold(&self) -> PathBuf {
         self.0.path().join("hold")
     }

@@ -1,4 +1,4 @@
-//! Failures of a lab: each has a one-line error and leaves nothing behind.
+//! Lab failures: each prints a one-line error and leaves nothing behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ use crate::fixture::{
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Checks that a message is a single line with these words.
+/// Checks that `complaint` is a single line that contains `words`.
 fn one_line(complaint: &str, words: &str) {
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     assert!(complaint.contains(words), "{complaint}");
@@ -30,7 +30,7 @@ pub(crate) fn a_missing_qemu_is_a_one_line_error() {
     fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy).unwrap();
     let mut command = Command::new(&copy);
     if ticktax_host::is_root() {
-        // Root's QEMU is not searched in the inherited PATH.
+        // Not as root, because root's QEMU is not looked up in the inherited PATH.
         command.uid(NOBODY).gid(NOBODY);
         let all = fs::Permissions::from_mode(0o777);
         fs::set_permissions(place.path(), all).unwrap();

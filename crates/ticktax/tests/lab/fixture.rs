@@ -13,7 +13,7 @@ use ticktax_model::statement::Statement;
 /// Debian's kernel for clouds, its smallest one.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
 
-/// Why a test with this kernel cannot run here, if it cannot.
+/// Returns the reason why a test with this kernel cannot run here, or `None` if it can.
 pub(crate) fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -27,8 +27,8 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     (!apt_has(&[kernel])).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
 }
 
-/// Why a kernel of another suite or architecture is not available, if it is not. Otherwise it is
-/// now in the cache.
+/// Puts a kernel of another suite or architecture into the cache, if necessary. Returns the reason
+/// if it is not available.
 pub(crate) fn why_not_there(kernel: &str) -> Option<String> {
     if listed(kernel) {
         return None;
@@ -54,12 +54,12 @@ pub(crate) fn ticktax() -> Command {
 /// at load 16 gives it an eighth of a CPU.
 pub(crate) const LIMIT: &str = "10m";
 
-/// `lab run` with a kernel; the test adds the other arguments.
+/// `lab run` with this kernel. The caller adds the remaining arguments.
 pub(crate) fn lab_run(kernel: &str) -> Command {
     lab_run_within(LIMIT, kernel)
 }
 
-/// Same as [`lab_run`], with a time limit.
+/// Same as [`lab_run`], with the time limit `limit`.
 pub(crate) fn lab_run_within(limit: &str, kernel: &str) -> Command {
     let mut command = ticktax();
     command.args(["lab", "run", "--limit", limit, "--kernel", kernel]);
@@ -70,7 +70,7 @@ pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// QEMU processes with this folder in their arguments, with these arguments.
+/// QEMU processes with `folder` in their arguments, and those arguments.
 pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     let folder = folder.to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -84,7 +84,7 @@ pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     processes.filter_map(qemu).collect()
 }
 
-/// Arguments of QEMU processes in this folder.
+/// Arguments of the QEMU processes that use `folder`.
 pub(crate) fn running_in(folder: &Path) -> Vec<String> {
     let qemus = qemus_in(folder).into_iter();
     qemus.map(|(_, line)| line).collect()
@@ -98,7 +98,8 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// A built program of this package for guests of `arch`. For another architecture, the static one.
+/// Path of a built program for guests of `arch`, or `None` if it is not built. `package` names it.
+/// For another architecture, this is the static build.
 pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     if arch == Arch::HOST {
@@ -106,7 +107,7 @@ pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     }
     let target = own.ancestors().nth(2)?.join(arch.target());
     let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
-    // The newest, as `lab run` chooses.
+    // Choose the newest one, as `lab run` does.
     let written = |file: &PathBuf| {
         fs::metadata(file)
             .and_then(|metadata| metadata.modified())
@@ -116,7 +117,8 @@ pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     found.max_by_key(written)
 }
 
-/// The statement of an audit in a guest, with `more` arguments for the lab.
+/// Runs an audit in a guest and returns its statement. `more` are additional arguments of `lab
+/// run`.
 pub(crate) fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
     let mut command = lab_run(kernel);
     command

@@ -21,14 +21,14 @@ pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 
 /// Name of the ticktax binary in the guest.
 pub(crate) const COMMAND: &str = "ticktax";
-/// Folder of symbolic links to this binary, one for each program name.
+/// Directory of symbolic links to this binary, one for each program name.
 const NAMES: &str = "/tmp/names";
 /// Number of checks for a message, and the time between two checks.
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Mounts the cgroups, and enables the cpu controller, which quotas need. If an injector enabled
-/// it, the injector would also disable it at its end, while another one still needs it.
+/// Mounts the cgroups, and enables the cpu controller, which quotas need. An injector that enables
+/// the controller also disables it at its end, while another one may still need it.
 pub(crate) fn mount_cgroups() -> Outcome {
     let group = Some("cgroup2");
     let (flags, none) = (MsFlags::empty(), None::<&str>);
@@ -40,12 +40,12 @@ pub(crate) fn ticktax() -> Command {
     Command::new(Path::new(TOOLS).join(COMMAND))
 }
 
-/// Paths of a plan and of its truth.
+/// Paths of the files with a plan and with its truth.
 pub(crate) fn files(name: &str) -> (String, String) {
     (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
 }
 
-/// Starts a program under this name.
+/// Starts this binary as the program `name`.
 pub(crate) fn start(name: &str, arguments: &[&str]) -> Outcome<Child> {
     Ok(command(name, arguments)?.spawn()?)
 }
@@ -69,13 +69,13 @@ pub(crate) fn finish(mut child: Child) -> Outcome {
     Err(format!("a program of the guest ended with {status}").into())
 }
 
-/// Runs a disturbance as a program with this name.
+/// Makes a disturbance in a program with this name, and waits until it is over.
 pub(crate) fn inject(name: &str, plan: &Plan) -> Outcome<Truth> {
     finish(begin(name, plan)?)?;
     take(name)
 }
 
-/// Starts a disturbance as a program with this name.
+/// Starts a disturbance in a program with this name.
 pub(crate) fn begin(name: &str, plan: &Plan) -> Outcome<Child> {
     let (plan_file, truth) = files(name);
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
@@ -87,14 +87,14 @@ pub(crate) fn take(name: &str) -> Outcome<Truth> {
     Ok(serde_json::from_slice(&fs::read(truth)?)?)
 }
 
-/// A tracing ticktax command, which writes to files named after it.
+/// A running ticktax command that traces. Its output files are named after it.
 pub(crate) struct Tracer {
     name: &'static str,
     child: Child,
 }
 
 impl Tracer {
-    /// Starts the command, and waits until it is attached.
+    /// Starts the command, and waits until its tracer is attached.
     pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Outcome<Self> {
         let child = ticktax()
             .args(arguments)
@@ -113,7 +113,7 @@ impl Tracer {
         fs::read_to_string(format!("{}.err", self.name)).unwrap_or_default()
     }
 
-    /// Waits for a message with these words.
+    /// Waits for a message that contains these words.
     pub(crate) fn says(&self, words: &str) -> Outcome {
         for _ in 0..LOOKS {
             if self.messages().contains(words) {
@@ -131,7 +131,7 @@ impl Tracer {
         )?)
     }
 
-    /// Ends it like Ctrl-C.
+    /// Interrupts the command like Ctrl-C.
     pub(crate) fn interrupt(self) -> Outcome {
         self.signal(Signal::SIGINT)?;
         self.ended()

@@ -1,4 +1,4 @@
-//! Kernels that the tracer's programs must load on. Each boots once.
+//! Kernels that the tracer's programs must load on. Each kernel boots once.
 
 use std::fs;
 use std::path::Path;
@@ -19,11 +19,11 @@ use crate::inside::{self, Outcome, Tracer, mount_cgroups};
 use crate::scenario::plan::CPU;
 use crate::shared;
 
-/// The argument that selects this job in a guest.
+/// The argument that selects this guest's job.
 pub(crate) const VERB: &str = "kernel-guest";
 
-/// A kernel that loads the committed object for kernels before 5.12. The scenario's kernel loads
-/// the other object.
+/// A kernel on which the committed object for kernels before 5.12 loads. The scenario's kernel
+/// loads the other object.
 const OLD: &str = "bullseye:linux-image-cloud-amd64";
 
 /// Further kernels, which boot only if all kernels are requested.
@@ -53,13 +53,14 @@ const TESTS: [(&str, Test); 3] = [
     ),
 ];
 
-/// The results of a kernel's guest, or the reason of its failure.
+/// The results of a kernel's guest, or the reason why it failed.
 type Booted = OnceLock<Result<TempDir, String>>;
 
 /// Test tier of the additional kernels.
 pub(crate) const TIER: &str = "kernels";
 
-/// The tests on all kernels. Kernels that cannot boot here are ignored with a printed reason.
+/// Creates the tests of all kernels. Kernels that cannot boot on this machine are ignored, and the
+/// reason is printed.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kernel in [OLD].into_iter().chain(OTHERS) {
@@ -131,11 +132,11 @@ fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     coverage::is_complete(&Recorded::read(&folder.join("audit.parquet"))?.header)
 }
 
-/// The recorder's programs are the only ones with a ring, thread names and triggers.
+/// Tests the recorder too, because only its programs have a ring, thread names and triggers.
 fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     let incidents = fs::read_to_string(folder.join("recorder.json"))?;
     let remarks = fs::read_to_string(folder.join("recorder.err"))?;
-    // It kept a window and reported it.
+    // The recorder kept and reported a window.
     check(incidents.contains(" UTC  1  "), || {
         format!("{incidents}{remarks}")
     })

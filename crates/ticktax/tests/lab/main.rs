@@ -168,7 +168,7 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// A test that can run at the same time as others.
+/// Creates a test that can run at the same time as others.
 fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.read().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,8 @@ fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// The job of this binary if it runs in a guest, as PID 1 or started by it.
+/// Does the job of this binary if it runs in a guest, as PID 1 or as a program started by it.
+/// Returns `None` elsewhere.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {
         eprintln!("{}", ticktax_lab::guest::run());
@@ -203,8 +204,8 @@ fn in_a_guest() -> Option<ExitCode> {
         },
         _ => return None,
     };
-    // The jobs change the clock, CPUs and power state of their machine. Guests start many of them,
-    // so this reads only one file.
+    // Run jobs only in a guest, because they change the machine's clock, CPUs and power state.
+    // Guests start many jobs, so this check reads only one file.
     let parameters = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     if !parameters.contains(&format!("{LAB_PARAMETER}=")) {
         eprintln!("{verb} only runs in lab guests");
@@ -292,7 +293,7 @@ fn main() -> ExitCode {
     }
     let scenario = scenario::trials();
     let scenario = scenario.map(|trial| trial.with_ignored_flag(cloud.is_some()));
-    // The first one boots the shared guest while other tests run.
+    // The first scenario test boots the shared guest while other tests run.
     let mut scenario: VecDeque<Trial> = scenario.collect();
     let mut trials: Vec<Trial> = scenario.pop_front().into_iter().collect();
     trials.extend(ANYWHERE.iter().map(|&(name, test)| trial(name, test)));

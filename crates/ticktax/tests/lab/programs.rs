@@ -1,4 +1,4 @@
-//! Programs in guests. Each is this binary under another name.
+//! Programs that run in guests. Each is this binary under another name.
 
 use std::fs;
 use std::io::{BufRead, Read, Write};
@@ -49,7 +49,7 @@ fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Makes a disturbance and writes its truth.
+/// Makes a disturbance and writes the truth about it.
 fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     let plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
     let mut done = ticktax_inject::run(&plan)?;
@@ -60,7 +60,7 @@ fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     Ok(fs::write(truth, serde_json::to_vec(&done)?)?)
 }
 
-/// Spins from `begin` on, and writes its CPU time.
+/// Spins from `begin` on, and writes the CPU time that it used.
 fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     let left = (begin - now()).max(Nanos::ZERO);
     thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
@@ -76,8 +76,8 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
 }
 
-/// Starts a frame every [`FRAME`], skipping missed ones, until its standard input ends. Writes when
-/// each frame was due and when it started.
+/// Starts a frame every [`FRAME`], skipping missed ones, until standard input closes. Writes to
+/// `file` when each frame was due and when it started.
 fn paced(file: &str) -> Result<(), Failed> {
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
@@ -97,7 +97,7 @@ fn paced(file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&readings)?)?)
 }
 
-/// Executes each line of its standard input, and answers each with a byte.
+/// Executes each line of standard input, and answers it with a byte.
 fn victim() -> Result<(), Failed> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -118,7 +118,7 @@ fn victim() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts this many programs that end immediately.
+/// Starts `count` programs that exit immediately.
 fn children(count: u64) -> Result<(), Failed> {
     for _ in 0..count {
         let mut child = Command::new(std::env::current_exe()?);
@@ -130,7 +130,7 @@ fn children(count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The truth of a starting disturbance.
+/// The truth of a disturbance that starts at `start`, without any events so far.
 pub(crate) fn truth(kind: &str, tid: i32, comm: &str, start: Nanos) -> Truth {
     Truth {
         kind: kind.to_owned(),

@@ -18,20 +18,20 @@ use ticktax_model::statement::Statement;
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 
-/// The text of a file that the guest wrote.
+/// The text of the guest's file `name`.
 fn guest_text(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The JSON lines of a file that the guest wrote.
+/// The JSON lines of the guest's file `name`.
 fn lines(outcome: &Outcome, name: &str) -> Vec<Value> {
     let text = guest_text(outcome, name);
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines.collect()
 }
 
-/// A stall as the guest made it, with its line in the index.
+/// A stall that the guest made, with its incident in the index.
 struct Caught {
     stall: Value,
     line: Value,
@@ -54,7 +54,7 @@ impl Caught {
             .collect()
     }
 
-    /// Reads its recording, which must balance.
+    /// Reads the incident's recording, which must balance.
     fn new(outcome: &Outcome, stall: Value, line: Value) -> Self {
         let name = line["recording"].as_str().unwrap_or_default();
         let bytes = outcome.file(name).unwrap_or_else(|| panic!("{line}"));
@@ -86,7 +86,8 @@ impl Caught {
             .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// Checks the stall: its length, its culprit, and its time by the wall clock of that moment.
+    /// Checks the stall: its length, its culprit, and its wall-clock time by the clock of that
+    /// moment.
     fn is_right(&self) {
         let Self {
             stall,
@@ -96,7 +97,7 @@ impl Caught {
         let incident = &line["incident"];
         assert_eq!(incident["kind"], "wait", "{stall} {line}");
         assert_eq!(incident["thread"]["name"], guest::VICTIM, "{stall} {line}");
-        // Only one thread of the injector's process ran there: the one that preempted the victim.
+        // Only one thread of the injector ran during the stall: the one that preempted the victim.
         let most = Self::number(&incident["ran"][0], "time_ns");
         assert_eq!(
             incident["ran"][0]["pids"][0], stall["pid"],
@@ -112,7 +113,7 @@ impl Caught {
         let [after, before] =
             ["after_unix_ms", "before_unix_ms"].map(|bound| Self::number(stall, bound));
         assert!((after - 1..=before + 1).contains(&at), "{stall} {line}");
-        // Its window starts 2 s earlier, or where the previous one ended.
+        // The window starts 2 s before the stall, or where the previous window ended.
         let began = header.began_unix * 1_000;
         assert!((at - 15_000..=at).contains(&began), "{stall} {began}");
         // A stall cannot be longer than its window, so no time is counted twice.
@@ -196,7 +197,7 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         "{slept:?}"
     );
     assert!(rest.iter().chain([after]).all(Option::is_none), "{slept:?}");
-    // The time asleep belongs to no account: everything counted fits into the time awake.
+    // Time in suspend belongs to no account: everything counted fits into the time awake.
     let page = guest_text(&outcome, guest::PAGE);
     let index = lines(&outcome, "index.jsonl");
     let began = Caught::number(&index[0], "at_unix_ms") * 1_000_000;
@@ -217,7 +218,7 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
 }
 
 /// Checks that windows follow each other without a gap although the wall clock is set, and contain
-/// no time asleep.
+/// no time in suspend.
 fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     let minutes = Accounts::read(outcome, "accounts");
     for table in ["accounts_10m", "accounts_1h"] {
@@ -225,7 +226,8 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
         assert_eq!(longer.time, minutes.time, "{table}");
         assert_eq!(longer.length(), minutes.length(), "{table}");
     }
-    // At least about the time shown on the page, at most until the agent ended.
+    // The windows cover at least about the time shown in the metrics, and at most the time until
+    // the agent exited.
     let length = minutes.length().as_secs_f64();
     assert!(
         seconds.contains(&length),
@@ -233,14 +235,14 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     );
     let lengths: BTreeMap<i64, Nanos> = minutes.windows.iter().copied().collect();
     for (window @ (begin, cpu), time) in &minutes.of_window {
-        // Sums arrive shortly after the end of a window. Intervals that started before it count in
-        // full.
+        // Sums arrive shortly after the end of a window. An interval that started before the window
+        // counts in full.
         let upper = lengths[begin] + minutes.longest[window] + Nanos::from_secs(2);
         assert!(*time <= upper, "CPU {cpu} at {begin}: {time} of {upper}");
     }
 }
 
-/// Sum of the values of these series on a page.
+/// Sum of a series' values in the metrics.
 fn sum_of(page: &str, series: &str) -> f64 {
     let lines = page.lines().filter(|line| line.starts_with(series));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! One guest with many disturbances at known times; many tests check what ticktax reports about
+//! One guest with many disturbances at known times. Many tests check what ticktax reports about
 //! them.
 //!
 //! The guest boots once for all of them. Its clock counts instructions, so the host's load does not
@@ -36,8 +36,8 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     })
 }
 
-/// Environment variable for the folder of the guest's results. If the folder has results, no guest
-/// boots, so a changed check can be repeated in seconds.
+/// Environment variable for the directory of the guest's results. If the directory has results, no
+/// guest boots, so a changed check can be repeated in seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
 /// The guest's results. After a failure, one test reports the reason, and the others refer to it.
@@ -96,7 +96,7 @@ impl Scenario {
             let guest = Guest {
                 kernel: CLOUD,
                 verb: guest::VERB,
-                // The huge page daemon would run as long as a stall.
+                // The huge page daemon would run for as long as a stall.
                 cmdline: "transparent_hugepage=never",
                 cpus: 1,
                 clock: COUNTED,
@@ -125,7 +125,7 @@ impl Scenario {
     }
 }
 
-/// Output of a `ticktax` command on this machine for a file of the guest.
+/// Runs `ticktax` on this machine with one of the guest's files. Returns its output.
 fn ticktax_output(arguments: &[&str], file: &Path) -> Result<Vec<u8>, Failed> {
     let output = ticktax().args(arguments).arg(file).output()?;
     check(output.status.success(), || complaint(&output))?;

@@ -15,7 +15,7 @@ use ticktax_model::{Cpu, Nanos};
 use super::checks::accounting::{self as checks, accounting, line};
 use super::fixture::{Place, Recorded, check, injector, statement, ticktax};
 
-/// Allowed error of a share of the time.
+/// Allowed error in shares of the time.
 const POINTS: f64 = 0.005;
 
 struct Audited {
@@ -25,7 +25,7 @@ struct Audited {
 }
 
 impl Audited {
-    /// The arguments of the checks.
+    /// Borrows the parts that the checks need.
     fn parts(&self) -> checks::Audited<'_> {
         checks::Audited {
             truth: &self.truth,
@@ -35,7 +35,7 @@ impl Audited {
     }
 }
 
-/// Audits a disturbance with `probe`.
+/// Audits the disturbance of `plan` with `probe`.
 fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     let place = Place::new();
     let (command, truth_file) = injector(plan, &place)?;
@@ -52,7 +52,7 @@ fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     })
 }
 
-/// Why the kernel's sampling cannot be tested here, if it cannot.
+/// Returns the reason why the kernel's sampling cannot be tested here, or `None` if it can.
 pub(crate) fn unsampled() -> Option<&'static str> {
     let machine = Proc::default().machine();
     let Ok(cpu) = ticktax_inject::default_cpu() else {
@@ -65,7 +65,7 @@ pub(crate) fn unsampled() -> Option<&'static str> {
     }
 }
 
-/// A program that works in a part of each tick of this kernel.
+/// Plans a program that works only in one part of each of this kernel's tick periods.
 fn dodge(window: Window) -> Result<Plan, Failed> {
     let tick = counting(&Proc::default().machine()).tick.ok_or("no tick")?;
     let cpu = ticktax_inject::default_cpu()?;
@@ -102,11 +102,11 @@ pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let median = block.block_median_ns.ok_or("no block was timed")?;
     let busy = line.busy_share.ok_or("busy is not known")?;
     let left = left.time.share_of(left.watched);
-    // Neither contains the hypervisor's time.
+    // Neither share contains time that the hypervisor took.
     check(left + busy <= 1.03, || {
         format!("left {left}, busy {busy}, {block:?}")
     })?;
-    // A CPU below its highest speed got less done in the time that was left.
+    // A CPU below its highest speed got less done in the remaining time.
     let left = left * median / block.fastest_ns();
     check(left + busy + outside >= 0.90, || {
         format!("left {left}, busy {busy}, outside {outside}, {block:?}")
@@ -151,7 +151,7 @@ impl Hog {
 
 impl Drop for Hog {
     fn drop(&mut self) {
-        // It may have ended; then the test's figures show it.
+        // The program may have exited already; the figures of the test show that.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

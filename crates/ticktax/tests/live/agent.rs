@@ -1,4 +1,5 @@
-//! The agent on this machine: what it serves, writes and may do, and how it fails.
+//! The agent on this machine: what it serves, what it writes, which rights it has, and how it
+//! fails.
 
 mod contrib;
 mod recorder;
@@ -33,7 +34,7 @@ use super::fixture::check;
 
 const NOBODY: u32 = 65_534;
 
-/// A folder owned by `nobody`, and the path of a folder to create in it.
+/// A directory owned by `nobody`, and the path of a directory to create in it.
 fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -114,7 +115,7 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     result
 }
 
-/// A copy of the command that every user can run. Dropping the folder removes it.
+/// A copy of the command that every user can run. Dropping the directory removes it.
 fn copy_for_anybody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -153,7 +154,7 @@ pub(crate) fn without_rights_it_names_the_missing_ones() -> Result<(), Failed> {
     check(errors.contains("CAP_BPF"), || errors.clone())
 }
 
-/// The one-line error of a failing command.
+/// Runs a command that must fail. Returns its one-line error.
 fn complaint(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -166,7 +167,7 @@ fn complaint(command: &mut Command) -> Result<String, Failed> {
     Ok(errors)
 }
 
-/// The rows of a table of accounts: CPU, time in ns, count.
+/// Reads an accounts table. Each row has a CPU, a time in ns and a count.
 fn rows(table: &Path) -> Result<Vec<(i64, i64, i64)>, Failed> {
     let all = facts_rows(table)?;
     let number = |row: &Row, name: &str| {
@@ -236,7 +237,7 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The same holds for ticks, with a few in three seconds.
+    // The tick tables work the same way. Three seconds have a few ticks.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")
@@ -263,7 +264,7 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
         "agent", "--listen", "none", "--user", "nobody", "--facts", &folder,
     ]))?;
     check(errors.contains("another agent writes"), || errors.clone())?;
-    // The first keeps running, and so does another one with a different port and folder.
+    // The first agent keeps running, and so does another one with a different port and directory.
     let mut second = Agent::start(&SERVING)?;
     second.page_when("ticktax_recorded_seconds_total")?;
     second.stops_with_balanced_accounts()?;
@@ -274,7 +275,7 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
 pub(crate) fn a_full_disk_is_reported_and_the_agent_continues() -> Result<(), Failed> {
     let (_place, facts) = place_for_nobody()?;
     fs::create_dir(&facts)?;
-    // In a mount namespace that ends with the process.
+    // The disk is in a mount namespace that ends with the process.
     let script = "mount -t tmpfs -o size=16k,uid=65534,mode=700 none \"$1\" && \
                   head -c 12288 /dev/zero > \"$1/filler\" && \
                   exec \"$2\" agent --listen none --user nobody --for 2s --facts \"$1\"";
@@ -298,8 +299,8 @@ pub(crate) fn a_disk_that_becomes_read_only_is_reported_and_the_agent_continues(
 -> Result<(), Failed> {
     let (place, facts) = place_for_nobody()?;
     fs::create_dir(&facts)?;
-    // The agent owns the folder once its lock exists. A signal ends it, so that the test does not
-    // depend on time.
+    // The agent has the directory in use once its lock exists. A signal ends the agent, so that the
+    // test does not depend on timing.
     let script = "mount -t tmpfs -o uid=65534,mode=700 none \"$1\" || exit 9; \
                   \"$2\" agent --listen none --every 1s --user nobody --facts \"$1\" 2>\"$3\" & agent=$!; \
                   until [ -e \"$1/.lock\" ]; do kill -0 $agent || exit 9; sleep 0.1; done; \
@@ -338,7 +339,7 @@ pub(crate) fn a_killed_agent_leaves_complete_files() -> Result<(), Failed> {
     for path in [&day, &leftover] {
         chown(path, Some(NOBODY), Some(NOBODY))?;
     }
-    // The lock ended with the agent, and the next one removes the leftover.
+    // The lock ended with the agent, and the next agent removes the leftover file.
     let mut next = Agent::start(&arguments)?;
     next.page_when("ticktax_recorded_seconds_total")?;
     let left = fs::read_dir(&day)?.count();

@@ -1,4 +1,4 @@
-//! Disturbances with a known rhythm: their period must be found and named, and no other.
+//! Disturbances with a known rhythm: their period must be found and named, and no other reported.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -10,7 +10,7 @@ use super::fixture::{Place, audit_to, check, ticktax};
 
 const SHORT: Nanos = Nanos::from_secs(5);
 
-/// A thread with this schedule, and what `ticktax beats` finds in a recording of it.
+/// Records a thread with this schedule. Returns its truth and the result of `ticktax beats`.
 fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Truth, BeatStatement), Failed> {
     let disturbance = Disturbance::Fifo { priority: 50 };
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)
@@ -31,14 +31,14 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
     checks::has_its_period_and_its_timer(&truth, period, &all)
 }
 
-/// If a real-time thread wakes rarely, the timer of the real-time budget expires shortly before,
-/// and on an idle CPU the tick balances load. Neither wakes the thread. The kernel's own periodic
-/// work has its timers.
+/// Checks that the cause of a period is the waker. Shortly before a rare real-time thread wakes,
+/// the timer of the real-time budget expires, and on an idle CPU the tick balances load. Neither
+/// wakes the thread. Periodic work of the kernel must be attributed to its timers.
 pub(crate) fn a_cause_is_the_waker_and_not_a_neighbour_in_time() -> Result<(), Failed> {
     let (period, length) = (Nanos::from_secs(3), Nanos::from_millis(1));
-    // The thread runs once more at its end. Here that is so soon after its ninth run that it
-    // belongs to it. A third of a period later, it would be a separate interval, and nine regular
-    // ones with one irregular are few.
+    // The thread starts once more as it ends. With this duration, that is so soon after its ninth
+    // start that both count as one. A third of a period later, there would be one irregular
+    // interval among nine regular ones, which are too few for that.
     let duration = Nanos::from_millis(24_500);
     let (truth, all) = beats_of(Schedule::every(period, length), duration)?;
     checks::is_caused_by_its_timer(&truth, &all)?;

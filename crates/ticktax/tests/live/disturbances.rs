@@ -1,4 +1,4 @@
-//! Disturbances of known size: the account that each belongs to must show it within 5 %.
+//! Disturbances of known size, which must appear in the right account within 5 %.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -32,7 +32,8 @@ pub(crate) fn fifo_thread() -> Result<(), Failed> {
     check_of(&plan, checks::fifo_thread)
 }
 
-/// Calls from other CPUs arrive on one of two vectors. The kernel counts both in one row.
+/// Number of calls from other CPUs. They arrive on one of two vectors, which the kernel counts in
+/// one row.
 fn calls(recorded: &Recorded, truth: &Truth) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth)

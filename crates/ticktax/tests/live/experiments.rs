@@ -51,7 +51,7 @@ pub(crate) fn small_calls_cost() -> Result<(), Failed> {
     let mut costs = result.costs.costs.iter();
     let call = costs.find(|cost| cost.unit == CostUnit::Call);
     let ns = call.and_then(|cost| cost.ns).ok_or("no cost of a call")?;
-    // One system call and little more.
+    // The cost of a system call and little more.
     check(ns.value > 20.0 && ns.value < 50_000.0, why)
 }
 
@@ -202,8 +202,8 @@ pub(crate) fn a_link_can_be_varied() -> Result<(), Failed> {
     check(wide.rate > 2.0 * narrow.rate, why)
 }
 
-/// Checks that devices, disciplines and namespaces end with the process in any run, and nothing
-/// needs to be undone.
+/// Checks that devices, queueing disciplines and namespaces vanish with the process, and that
+/// nothing needs to be undone.
 pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&[
         "net",

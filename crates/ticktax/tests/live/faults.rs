@@ -40,8 +40,8 @@ pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
     })?;
     gaps::are_explained(&statement)?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
-    // Less than the shortest gap that counts. On a guest that shares its CPUs, this is a few times
-    // the 30 to 70 ns of a clock reading.
+    // The uncertainty must be less than the shortest gap that counts. On a guest that shares its
+    // CPUs, it is a few times the 30 to 70 ns of a clock reading.
     check(clock.uncertainty < Nanos::from_micros(1), || {
         format!("{clock:?}")
     })
@@ -110,7 +110,7 @@ pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
     })
 }
 
-/// The full disk is a small one in a mount namespace that ends with the process.
+/// The full disk is a small file system in a mount namespace that ends with the process.
 pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("disk");
@@ -129,7 +129,8 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     })?;
     check(complaint.contains("full"), || complaint.to_string())?;
     check(!complaint.contains("os error"), || complaint.to_string())?;
-    // The script lists the disk at the end: it must be empty, so only the error message is printed.
+    // The script lists the disk's files at the end. There must be none, so only the error message
+    // is printed.
     check(complaint.lines().count() == 1, || {
         format!("left behind: {complaint}")
     })?;
@@ -173,7 +174,7 @@ pub(crate) fn without_root_other_users_loops_are_not_watched() -> Result<(), Fai
     check(output.stdout.is_empty(), || complaint.clone())
 }
 
-/// The command in a shell that first sets a limit.
+/// Runs the command in a shell that first sets `limit`, the arguments of `ulimit`.
 fn limited(limit: &str, arguments: &str) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit {limit} && exec \"$0\" {arguments}");
@@ -198,7 +199,7 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A folder with a copy of the command that everybody can run.
+/// Creates a directory with a copy of the command that everybody can run.
 pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -212,7 +213,7 @@ pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// The command in this folder, run as an ordinary user.
+/// The copy of the command in `place`, run as an ordinary user.
 pub(super) fn as_nobody(place: &Path) -> Command {
     let mut command = Command::new(place.join("ticktax"));
     command.current_dir("/").uid(NOBODY).gid(NOBODY);

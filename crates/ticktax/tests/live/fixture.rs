@@ -1,4 +1,4 @@
-//! Audits for the tests: of a disturbance, of nothing, as another user.
+//! Audits of disturbances, for the tests.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use ticktax_model::Nanos;
 use super::checks::WHOLE_PROCESS;
 pub(crate) use super::checks::{Recorded, check, statement};
 
-/// Makes this binary the audited command.
+/// Makes this binary inject a disturbance, as the audited command.
 const AS_INJECTOR: &str = "--as-injector";
 
 fn own_cpu_time() -> Nanos {
@@ -27,8 +27,8 @@ pub(crate) fn may_trace() -> bool {
     nix::unistd::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists()
 }
 
-/// Why real-time threads are not allowed here, if they are not. With `CONFIG_RT_GROUP_SCHED`, a
-/// cgroup has none unless it is given time for them.
+/// Returns the reason why real-time threads are not allowed here, or `None` if they are. With
+/// `CONFIG_RT_GROUP_SCHED`, a cgroup can have none unless it is given time for them.
 pub(crate) fn no_real_time() -> Option<&'static str> {
     let tried = Command::new("chrt").args(["--rr", "1", "true"]).output();
     let may = tried.is_ok_and(|output| output.status.success());
@@ -36,7 +36,7 @@ pub(crate) fn no_real_time() -> Option<&'static str> {
 }
 
 /// If this process was started as an injector, makes the disturbance of the given plan and writes
-/// its truth.
+/// the truth about it.
 pub(crate) fn as_injector() -> Option<ExitCode> {
     let arguments: Vec<OsString> = env::args_os().collect();
     let [_, flag, plan, truth] = &arguments[..] else {
@@ -62,7 +62,7 @@ pub(crate) fn as_injector() -> Option<ExitCode> {
     })
 }
 
-/// A temporary folder for recordings.
+/// A temporary directory for recordings.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -81,7 +81,7 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// The command that makes a disturbance, and the path of its truth.
+/// The command that makes the disturbance of `plan`, and the path of its truth.
 ///
 /// Disturbances that spin run as real-time threads, so that a busy machine does not delay them.
 pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, PathBuf), Failed> {
@@ -93,7 +93,8 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     );
     let mut command: Vec<OsString> = Vec::new();
     if spins {
-        // Round-robin, because a spinning thread on the same CPU waits for another one to end it.
+        // Use round-robin, because a spinning thread on the same CPU waits for another one to end
+        // it.
         command.extend(["chrt", "--rr", "1"].map(OsString::from));
     }
     command.extend([
@@ -105,7 +106,7 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     Ok((command, truth_file))
 }
 
-/// Audits a disturbance. Returns its truth and the recording.
+/// Audits the disturbance of `plan`. Returns its truth and the recording.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let place = Place::new();
     let recording = place.file("recording.parquet");
@@ -113,7 +114,7 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     Ok((truth, Recorded::read(&recording)?))
 }
 
-/// Audits a disturbance and saves the recording.
+/// Audits the disturbance of `plan` and saves the recording. Returns its truth.
 pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
     let (command, truth_file) = injector(plan, place)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])

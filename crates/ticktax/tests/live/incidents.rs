@@ -59,7 +59,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })?;
     recorder.mark("after the stalls")?;
     recorder.signal(Signal::SIGUSR1)?;
-    // Their windows end 2 s later.
+    // The windows of both requests end 2 s later.
     for _ in 0..300 {
         if requested_kinds(&folder)?.len() == 2 {
             break;
@@ -72,7 +72,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     let is_wanted = |line: &&Value| is_stall(&line["incident"], Victim::NAME, pid, STALL);
     let stall = found.iter().find(is_wanted);
     let stall = stall.ok_or_else(|| format!("no stall of {pid} among {found:#?}"))?;
-    // Its recording is an ordinary one that names its trigger.
+    // The incident's recording is an ordinary one that names its trigger.
     let triggers = triggers_of(&folder, stall)?;
     check(
         triggers
@@ -93,7 +93,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })
 }
 
-/// The kinds of requested triggers in the recordings of a folder.
+/// The kinds of the requested triggers in a directory's recordings.
 fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! The command on the kernel of this machine, with disturbances of known size.
+//! The command on this machine's kernel, with disturbances of known size.
 //!
 //! `root::` tests trace the kernel. Without the rights for that, they are reported as ignored. They
 //! run one at a time because they share the machine.
@@ -403,7 +403,7 @@ const PROMETHEUS: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests of a terminal, with disturbances that outrank all programs.
+/// Tests on a terminal, with disturbances that outrank all programs.
 const SCREENS: &[(&str, Test)] = &[
     (
         "screens::a_real_time_thief_is_named",
@@ -432,7 +432,7 @@ const SCREENS: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests of a terminal with artificial recordings, which need no rights.
+/// Tests on a terminal with artificial recordings, which need no rights.
 const RECORDED: &[(&str, Test)] = &[
     (
         "screens::a_hypervisor_that_takes_time_is_named",

@@ -28,8 +28,8 @@ fn plain(mtu: u32) -> Link {
     Link::Veth { mtu, shaping: None }
 }
 
-/// Checks that the accounts of both ends and of the kernel add up to the time between the first and
-/// the last byte, and that the threads' times fit their CPU clocks.
+/// Checks that the accounts of both ends and of the kernel add up to the time from the first byte
+/// to the last, and that the threads' times fit their CPU clocks.
 pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     for arguments in [&[][..], &["--udp"], &["--size", "64"], &["--soak"]] {
         let statement = pair(arguments)?;
@@ -79,13 +79,13 @@ pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let books = statement.books.as_ref().ok_or("no books")?;
     let soaked = books.time(TrafficAccount::Soaker);
     let idle = books.time(TrafficAccount::Idle);
-    // If others use all CPUs, nothing is left.
+    // Programs that use all CPUs leave nothing for the soak probe.
     let others = books.time(TrafficAccount::Program).share_of(books.elapsed);
     let has_some = soaked > Nanos::ZERO && soaked > idle;
     check(has_some || others > 0.8, || format!("{statement:?}"))
 }
 
-/// Uses counters of the namespace, which contains nothing else.
+/// Uses the counters of the namespace, which sees no other traffic.
 pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     let statement = pair(&["--udp", "--rate", "max", "--size", "200"])?;
     let receiver = statement.receiver.as_ref().ok_or("no receiver")?;
@@ -99,8 +99,8 @@ pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     check(unplaced == 0, || format!("{statement:?}"))
 }
 
-/// Checks that a limited link passes its rate in complete frames under any load, and that its queue
-/// drops and counts every excess datagram.
+/// Checks that a limited link carries complete frames at its rate under any load, and that its
+/// queue drops and counts every excess datagram.
 pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
     const RATE: f64 = 20e6;
     for (arguments, headers) in [
@@ -119,8 +119,8 @@ pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
         check(shaping.effective.rate == Some(RATE), why)?;
         let reached = statement.measured().and_then(EndReport::bits_hz);
         let reached = reached.ok_or("nothing arrived")?;
-        // The rate counts frames of 1,514 bytes; the contents of the bucket and the queue pass once
-        // in addition.
+        // The rate applies to frames of 1,514 bytes. The contents of the bucket and of the queue
+        // pass in addition to it, once.
         let share = reached * 1_514.0 / (1_514.0 - headers) / RATE;
         check((0.85..=1.04).contains(&share), || {
             format!("{share} of the rate: {statement:?}")
@@ -134,8 +134,8 @@ pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A kernel with netem delays packets. Without it, the error names the configuration option, and
-/// nothing is sent.
+/// A kernel with netem delays packets. On a kernel without it, the error names the configuration
+/// option, and nothing is sent.
 pub(crate) fn a_link_is_delayed_or_the_missing_kernel_option_is_named() -> Result<(), Failed> {
     let start = ["net", "pair", "--for", "500ms", "--format", "json"];
     let output = ticktax(&start).args(["--delay", "20ms"]).output()?;
@@ -195,7 +195,7 @@ pub(crate) fn the_mtu_applies_to_the_devices() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Number of network namespaces of processes here, other than this one's.
+/// Number of network namespaces that processes here are in, other than this process's own.
 fn namespaces() -> Result<usize, Failed> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut found = Vec::new();
@@ -215,8 +215,8 @@ fn namespaces() -> Result<usize, Failed> {
     Ok(found.len())
 }
 
-/// Checks that no thread is in a namespace and none is mounted by name; the kernel has removed them
-/// with their devices.
+/// Checks that no thread is in a namespace and that no namespace is mounted by name. The kernel has
+/// then removed the namespaces with their devices.
 pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&["net", "pair", "--for", "1h", "--untraced"])
 }

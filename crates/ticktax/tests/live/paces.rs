@@ -1,4 +1,4 @@
-//! Watching another program's loop: the result must match the settings of the loop.
+//! Watching another program's loop: the results must match the loop's settings.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -21,7 +21,8 @@ impl Program {
     fn start(command: &mut Command) -> Result<Self, Failed> {
         let command = command.stdout(Stdio::null()).stderr(Stdio::null());
         let program = Self(command.spawn()?);
-        // By now its loop has started; otherwise it only has fewer frames.
+        // Give the loop time to start. If it has not started by then, the test only sees fewer
+        // frames.
         thread::sleep(Duration::from_millis(300));
         Ok(program)
     }
@@ -48,15 +49,15 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> {
-    // Run it above all ordinary programs. Behind ten busy ones, it constantly catches up and has no
-    // rate to find.
+    // Run the loop above all ordinary programs. Behind ten busy ones, it would constantly catch up
+    // and have no rate to find.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
@@ -84,19 +85,19 @@ pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> 
         format!("{slots} slots of {due}: {figures:#?}")
     })?;
     let work = figures.work.ok_or("no work")?;
-    // Others preempt some of the frames on a shared machine.
+    // On a shared machine, other programs preempt the loop during some frames.
     let median = work.quantile(0.5).ok_or("no median")?;
     check((median.0 - 2_000_000).abs() < 200_000, || {
         format!("{work:#?}")
     })
 }
 
-/// A FIFO thread takes the loop's CPU for 30 ms of every 300. It must be named as the cause of most
-/// late frames, with its period and its policy.
+/// A FIFO thread takes the loop's CPU for 30 ms out of every 300 ms. It must be named as the cause
+/// of most late frames, with its period and its policy.
 pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let number = cpu.to_string();
-    // Above all ordinary programs, so that nobody else delays it on a busy machine.
+    // Run the loop above all ordinary programs, so that they do not delay it on a busy machine.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--cpu", &number, "--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
@@ -114,7 +115,7 @@ pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let named = |cause: &&LateCause| cause.by.as_ref().is_some_and(|by| by.pids.contains(&here));
     let cause = late.causes.iter().find(named);
     let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
-    // It runs 20 times, and ten in eleven of its runs extend into a slot for longer than a tick.
+    // The thread runs 20 times. Ten times in eleven, it overlaps a slot by more than a tick.
     check(cause.frames >= 12, || format!("{late:#?}"))?;
     check(cause.policy == Some(SpecialPolicy::Fifo(50)), || {
         format!("{cause:#?}")

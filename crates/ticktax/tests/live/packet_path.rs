@@ -19,8 +19,8 @@ use ticktax_store::recording::RecordingReader;
 
 use super::fixture::{Place, check, statement, ticktax};
 
-/// A thread that reads packets on one CPU, and one that sends them from the others. Both end with
-/// this.
+/// A thread that reads packets on one CPU, and one that sends them from the other CPUs. Both stop
+/// when this is dropped.
 struct Traffic {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -50,13 +50,13 @@ impl Traffic {
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // If there is no other CPU, it sends from that one.
+            // Without another CPU, the sender runs on the receiver's.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");
                 thread::sleep(pause);
             }
-            // The last packet wakes the receiver, which ends.
+            // The last packet wakes the receiver, which then exits.
             let _ = to.send(b"end");
         });
         Ok(Self {
@@ -76,23 +76,23 @@ impl Drop for Traffic {
     }
 }
 
-/// The packet section of a statement in JSON.
+/// The packet section of an audit's statement in JSON.
 fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
     Ok(statement(output)?
         .packets
         .ok_or("no packet woke a thread")?)
 }
 
-/// The rows about a thread and about the disturbing threads of this process, collected
+/// Rows about one thread, and about the threads of this process that disturb it, collected
 /// independently of the analysis.
 #[derive(Default)]
 struct ByHand {
     begin: Nanos,
     /// Wake-ups, and whether a packet caused them.
     wakes: Vec<(Nanos, bool)>,
-    /// Start and end of its runs.
+    /// Start and end of the thread's on-CPU periods.
     runs: Vec<(Nanos, Nanos)>,
-    /// Runs of other threads of this process, by CPU.
+    /// On-CPU periods of this process's other threads, with their CPU.
     others: Vec<(Cpu, Nanos, Nanos)>,
 }
 
@@ -129,17 +129,17 @@ impl ByHand {
         Ok(rows)
     }
 
-    /// The delay from each packet's wake-up until the thread ran, and the number of delays that the
-    /// rows do not show. A kernel may omit the event of a switch; then the thread was woken again
-    /// without a run in between.
+    /// The delays from a packet's wake-up until the thread ran, and the number of delays that the
+    /// rows do not show. A kernel may omit the event of a switch; then the thread is woken again
+    /// without having run in between.
     fn delays(&self) -> (Vec<Nanos>, u64) {
         let mut unknown = 0;
         let mut delays = Vec::new();
         for (place, &(at, _)) in self.wakes.iter().enumerate().filter(|(_, wake)| wake.1) {
             let next = self.wakes.get(place + 1).map(|wake| wake.0);
             let until_next = |from: Nanos| next.is_none_or(|next| from <= next);
-            // If it was woken during a run, it continues. If that run is about to end, the thread
-            // slept and ran again, unless it was woken once more before.
+            // A thread that is woken while on its CPU continues. If that on-CPU period is about to
+            // end, the thread slept and ran again, unless it was woken once more before that.
             let during = self.runs.iter().find(|run| run.0 < at && at < run.1);
             let after = self.runs.iter().find(|run| run.0 >= at);
             let after = after.filter(|run| until_next(run.0));
@@ -157,8 +157,8 @@ impl ByHand {
         (delays, unknown)
     }
 
-    /// CPU time of other threads of this process, including interrupts, in an interval relative to
-    /// the start.
+    /// CPU time of this process's other threads on `cpu`, including interrupts. The interval is
+    /// relative to the start.
     fn others_on(&self, cpu: Cpu, (from, to): (Nanos, Nanos)) -> Nanos {
         let (from, to) = (self.begin + from, self.begin + to);
         let on = self.others.iter().filter(|run| run.0 == cpu);
@@ -167,8 +167,8 @@ impl ByHand {
     }
 }
 
-/// The delay from the first raise of `NET_RX` on a CPU, since the one before started, until it
-/// started, for each one that woke the thread. From the rows alone.
+/// For each `NET_RX` softirq that woke the thread, the delay from its first raise until it started.
+/// Only raises after the previous `NET_RX` on the CPU started count. Computed from the rows alone.
 fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     #[derive(Default)]
     struct OnCpu {
@@ -224,7 +224,7 @@ fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     Ok(delays)
 }
 
-/// Checks the step from woken to ran against the rows; delays that the rows do not show must be
+/// Checks the step from woken to ran against the rows. Delays that the rows do not show must be
 /// reported as missing.
 fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result<(), Failed> {
     let (delays, unknown) = rows.delays();
@@ -232,7 +232,7 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
         let (count, longest) = (delays.len(), delays.last());
         format!("{count} by hand, {unknown} of {missing:?} missing: {longest:?}; {all:?}")
     };
-    // The missing ones also include those of other threads.
+    // The missing delays include those of other threads.
     let not_reported = (delays.len() as u64).checked_sub(all.count);
     let is_complete = not_reported.is_some_and(|count| count <= missing.no_softirq);
     check(is_complete && unknown <= missing.not_run, why)?;
@@ -249,7 +249,8 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
     Ok(())
 }
 
-/// Checks the step from raised to began against the rows, where all but `missing` were followed.
+/// Checks the step from raised to began against the rows. All but `missing` packets must be
+/// followed.
 fn check_raises(
     raised: &Intervals,
     recording: &Path,
@@ -268,11 +269,11 @@ fn check_raises(
     })
 }
 
-/// Period of the real-time thread on the receiver's CPU.
+/// Period of the real-time thread that disturbs the receiver's CPU.
 const PERIOD: Nanos = Nanos::from_millis(50);
 
-/// A real-time thread takes the receiver's CPU for 5 ms of every 50. Packets that arrive then wait
-/// for it.
+/// A real-time thread takes the receiver's CPU for 5 ms out of every 50 ms. Packets that arrive in
+/// that time wait for it.
 pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(PERIOD, Nanos::from_millis(5));
@@ -313,7 +314,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         why,
     )?;
     // The disturbance is a thread of this process. On a busy machine, packets may wait longer for
-    // others.
+    // other programs.
     let own = i32::try_from(std::process::id())?;
     let is_own = |holder: &&PacketHolder| holder.pid == Some(own);
     let all = packets.steps.iter().find(|step| step.step == Step::Woken);

@@ -30,8 +30,8 @@ fn read(output: &Output) -> Result<PacketStatement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The CPUs of the sender and the receiver, or `None` with a single CPU. There, a stall of the
-/// receiver would also be one of the sender.
+/// The CPUs of the sender and the receiver, or `None` on a machine with one CPU, where a stall of
+/// the receiver would also stall the sender.
 fn cpus() -> Result<Option<(String, String)>, Failed> {
     let cpus = ticktax_inject::allowed_cpus()?;
     let ends = cpus.iter().next().zip(cpus.iter().last());
@@ -39,9 +39,9 @@ fn cpus() -> Result<Option<(String, String)>, Failed> {
     Ok(separate.map(|(first, last)| (first.to_string(), last.to_string())))
 }
 
-/// A run during which a FIFO thread of this process takes the receiver's CPU for 17 ms of every
-/// 250. Both ends run in a session with the highest weight, so that ordinary programs hardly delay
-/// them.
+/// Sends datagrams while a FIFO thread of this process takes the receiver's CPU for 17 ms out of
+/// every 250 ms. Both ends run in a session with the highest weight, so that ordinary programs
+/// hardly delay them.
 fn stalled(
     arguments: &[&str],
     (sender, receiver): (&str, &str),
@@ -59,15 +59,15 @@ fn stalled(
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     thread::sleep(Duration::from_millis(50));
-    // If sessions are scheduler groups, the group has the weight.
+    // If sessions are scheduler groups, the weight belongs to the group.
     let _ = fs::write(format!("/proc/{}/autogroup", child.id()), "-20");
     let statement = read(&child.wait_with_output()?);
     running.stop()?;
     statement
 }
 
-/// Checks that each loss has a place, that each burst has a stall with a name whose length predicts
-/// the loss, and that the saved recording gives the same report.
+/// Checks that each loss has a place, that each burst has a named stall whose length predicts the
+/// loss, and that the saved recording gives the same report.
 pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
@@ -123,7 +123,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     let output = ticktax(&["report", "--format", "json", file]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
-    // A part of it has no report of the datagrams, and is shown as an audit.
+    // A part of the recording has no datagram report, and is shown as an audit.
     let part = ticktax(&["report", "--from", "1s", file]).output()?;
     let complaint = String::from_utf8_lossy(&part.stderr);
     check(part.status.success(), || complaint.into_owned())?;
@@ -133,7 +133,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     })
 }
 
-/// Uses the advised buffer size plus half of it, for a busy machine.
+/// The buffer has the advised size plus half of it, for a busy machine.
 pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
@@ -196,7 +196,7 @@ pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
         statement.no_trace.is_some() && statement.causes.is_empty(),
         || format!("{statement:#?}"),
     )?;
-    // It gets the maximum that the kernel allows ordinary users.
+    // The receiver gets the largest buffer that the kernel allows ordinary users.
     let buffer = statement.buffer.ok_or("no buffer")?;
     let limit = buffer.max_ask_bytes.ok_or("no net.core.rmem_max")?;
     check(!buffer.is_forced && buffer.bytes == 2 * limit, || {

@@ -24,7 +24,7 @@ use super::fixture::{Place, check, injector};
 
 /// Time between two checks of a screen.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of checks until its command must have ended.
+/// Number of checks by which the command must have exited.
 const LOOKS: u32 = 300;
 
 pub(crate) fn has_tmux() -> bool {
@@ -32,9 +32,9 @@ pub(crate) fn has_tmux() -> bool {
     version.is_ok_and(|output| output.status.success())
 }
 
-/// The visible text after a command in a separate terminal.
+/// The text visible after `command` has run in a separate terminal.
 fn screen_of(command: &str) -> Result<String, Failed> {
-    // The socket is removed with its folder, because tmux leaves it.
+    // tmux leaves its socket behind, so remove it with its directory.
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("tmux");
     let tmux = |arguments: &[&str]| {
@@ -43,7 +43,7 @@ fn screen_of(command: &str) -> Result<String, Failed> {
         tmux.args(arguments);
         tmux.env_remove("TMUX").output()
     };
-    // This output takes the last line, like a shell's prompt.
+    // The text `ended=` takes the last line, like a shell's prompt.
     let held = format!("{command}; printf ended=$?; sleep 60");
     tmux(&["new-session", "-d", "-x", "80", "-y", "24", &held])?;
     let mut screen = String::new();
@@ -61,8 +61,8 @@ fn screen_of(command: &str) -> Result<String, Failed> {
     Ok(screen)
 }
 
-/// Checks that the command succeeds, that the screen starts with the page's first line, which
-/// starts with `first`, and that all of these words are visible.
+/// Checks that the command succeeds, that the screen starts with the first line of the output,
+/// which starts with `first`, and that all of `words` are visible.
 fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     let screen = screen_of(command)?;
     check(screen.contains("ended=0"), || screen.clone())?;
@@ -77,14 +77,14 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// Start of the page about this machine, which is its name.
+/// The machine's name, with which the output about the machine starts.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))
 }
 
-/// Checks that the note about a saved file does not scroll the page's first line away: it is
-/// printed above it.
+/// Checks that the note about a saved file is printed above the output, so that it does not scroll
+/// the first line away.
 pub(crate) fn a_page_that_is_saved_keeps_its_verdict() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("saved.parquet");
@@ -105,11 +105,12 @@ fn ticktax() -> &'static str {
     env!("CARGO_BIN_EXE_ticktax")
 }
 
-/// A process that ends with the test.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Running {
-    /// Runs a command above all ordinary programs. A machine that builds may have many.
+    /// Runs a command above all ordinary programs, because a machine that builds software may have
+    /// many.
     fn above(policy: &[&str], command: &[OsString]) -> Result<Self, Failed> {
         let mut chrt = Command::new("chrt");
         chrt.args(policy).args(command);
@@ -125,20 +126,20 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A copy of a program under another name, which the screen shows.
+/// Copies a program to another name, which the screen then shows.
 fn renamed(program: &Path, name: &str, place: &Place) -> Result<PathBuf, Failed> {
     let named = place.file(name);
     fs::copy(program, &named)?;
     Ok(named)
 }
 
-/// A shell called `name` that runs a script on the disturbed CPU.
+/// Starts a shell called `name`, which runs a script on the disturbed CPU.
 fn shell(name: &str, script: &str, place: &Place) -> Result<Running, Failed> {
     let shell = place.file(name);
     if !shell.exists() {
@@ -147,7 +148,7 @@ fn shell(name: &str, script: &str, place: &Place) -> Result<Running, Failed> {
     on_the_cpu(vec![shell.into(), "-c".into(), script.into()])
 }
 
-/// A program on the disturbed CPU.
+/// Starts a program on the disturbed CPU.
 fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let command = ["taskset", "-c", &cpu.to_string()].map(OsString::from);
@@ -155,12 +156,12 @@ fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     Running::above(&["-r", "1"], &command)
 }
 
-/// A server that always has work.
+/// Starts a server that always has work.
 fn busy_server(place: &Place) -> Result<Running, Failed> {
     shell("gamesrv", "while :; do :; done", place)
 }
 
-/// A disturbance by a program called `backupd`, longer than any audit here.
+/// Starts a disturbance by a program called `backupd`. It outlasts every audit here.
 fn backup(disturbance: Disturbance, schedule: Schedule, place: &Place) -> Result<Running, Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(disturbance, cpu)
@@ -179,26 +180,26 @@ fn audit(server: &Running) -> String {
     format!("{} audit --pid {} --for 3", ticktax(), server.pid())
 }
 
-/// A server with a loop that the command itself measures.
+/// Starts a server with a loop that the command itself measures.
 fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", place)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // Its loop also runs above all ordinary programs.
+    // The loop also runs above all ordinary programs.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
     let arguments = arguments.into_iter().map(OsString::from);
     let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
-    // Wait until its loop runs.
+    // Wait until the loop runs.
     thread::sleep(Duration::from_secs(2));
     Ok(server)
 }
 
 pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     let place = Place::new();
-    // Both together leave half of the CPU. With less than a twentieth left, the kernel would
-    // throttle all real-time threads each second, and the thief would drift. The rates have no
-    // common phase, so some frames are late wherever they start.
+    // The server and the thief leave half of the CPU. If they left less than a twentieth, the
+    // kernel would throttle all real-time threads each second, and the thief would drift. The rates
+    // have no common phase, so some frames are late regardless of when they start.
     let server = paced_server("37", "8ms", &place)?;
     let schedule = Schedule::every(Nanos::from_millis(50), Nanos::from_millis(10));
     let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &place)?;
@@ -212,13 +213,13 @@ pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
 pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> {
     let place = Place::new();
     let server = busy_server(&place)?;
-    // Not a real compiler's name, because this machine may be building something.
+    // Do not use a real compiler's name, because this machine may be building something.
     let compile = |_| shell("ttx-cc1", "while :; do :; done", &place);
     let _compilers = (0..3).map(compile).collect::<Result<Vec<_>, _>>()?;
     shows(
         &audit(&server),
         "gamesrv (",
-        // They are real-time threads, and nice values do not affect those.
+        // The compilers are real-time threads, which nice values do not affect.
         &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
@@ -226,7 +227,7 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
 pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // Small enough to be used up on a busy machine as well.
+    // The quota is so small that it is used up on a busy machine as well.
     let quota = Nanos::from_millis(5);
     let plan = Plan::new(Disturbance::Throttle { quota }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
@@ -234,7 +235,7 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let (command, _) = injector(&plan, &place)?;
     let program = env::current_exe()?;
     let program = program.file_name().unwrap_or_default().to_string_lossy();
-    // The kernel keeps 15 characters of it.
+    // The kernel keeps 15 characters of a program's name.
     let named: String = program.chars().take(15).collect();
     let words = command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ");
@@ -248,8 +249,8 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 
 pub(crate) fn packets_that_take_long_are_named() -> Result<(), Failed> {
     let place = Place::new();
-    // A third of a CPU, nearly all of it in the softirq. This is a tenth of the used time even if
-    // other programs use all the rest.
+    // The disturbance uses a third of the CPU, nearly all of it in the softirq. That is a tenth of
+    // the used time even if other programs use all the rest.
     let schedule = Schedule::every(Nanos::from_millis(3), Nanos::from_millis(1));
     let _filter = backup(Disturbance::Filter, schedule, &place)?;
     shows(
@@ -275,7 +276,7 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
     let words = ["OK (", "Nothing to change"];
-    // A hypervisor can make a frame late, and the screen is then right to report it.
+    // The hypervisor can make a frame late, and the screen is then right to report it.
     let mut seen = Ok(());
     for _ in 0..5 {
         seen = shows(&audit(&server), "gamesrv (", &words);
@@ -286,7 +287,7 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     seen
 }
 
-/// Saves a recording of 2 s of one CPU, whose rows repeat: each has a source and a length in ms.
+/// Saves a 2 s recording of one CPU. Its rows repeat: each has a source and a length in ms.
 fn recording(
     place: &Place,
     change: impl Fn(&mut Header),

@@ -1,4 +1,4 @@
-//! Audits of a program with disturbances of known size.
+//! Audits of one program, with disturbances of known size.
 
 use std::env;
 use std::fs;
@@ -63,7 +63,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The shell may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -81,8 +81,8 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
 }
 
 /// Another cgroup is refilled every 10 ms, and a real-time thread runs most of the time. Once the
-/// program's own cgroup has quota again, waiting behind that thread is not throttling, even if it
-/// lasts for several quota periods.
+/// program's own cgroup has quota again, waiting behind that thread is not throttling, even over
+/// several quota periods.
 pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
     let millis = Nanos::from_millis;
     own_quota_alone(millis(10), millis(100))?;
@@ -128,8 +128,8 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     checks::waits_behind(&truth, &recorded, &threads, Tolerance::LIVE)
 }
 
-/// A real-time loop and an ordinary one on one CPU, for more than three of the periods in which the
-/// kernel reserves time for ordinary threads.
+/// A real-time loop and an ordinary loop share a CPU for more than three of the periods in which
+/// the kernel reserves time for ordinary threads.
 pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed> {
     let machine = Proc::default().machine();
     let limits = |name: &str| {
@@ -141,7 +141,7 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
         return Ok(());
     }
     let cpu = ticktax_inject::default_cpu()?;
-    // Their CPU time limit ends them if the test fails.
+    // If the test fails, the CPU time limit ends the loops.
     let _ordinary = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let hog = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let changed = Command::new("chrt")
@@ -158,8 +158,8 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
     let threads = threads(&statement)?;
     let held = &threads.real_time;
     check(!held.is_empty(), || format!("{:?}", threads.delays))?;
-    // Use of the previous period is known one period after the audit starts. A
-    // delay longer than the reserved time plus a few ticks is not caused by the limit.
+    // The use of the previous period is known one period after the audit starts. A delay longer
+    // than the reserved time plus a few ticks is not caused by the limit.
     let upper = Nanos::from_millis(60);
     let mut delays = threads.delays.iter().filter(|delay| delay.length <= upper);
     let longest = delays.find(|delay| delay.at >= Nanos::from_secs(1));
@@ -190,7 +190,7 @@ pub(crate) fn sleeps() -> Result<(), Failed> {
     let sleeper = Shell::run("exec sleep 60", None)?;
     thread::sleep(Duration::from_millis(200));
     let threads = sleeper.audit()?;
-    // It never runs: its lifetime is a single wait without any event.
+    // The program never runs: its lifetime is a single wait without any event.
     let asleep = time(&threads, ThreadState::Sleeping);
     check(asleep == threads.elapsed, || format!("{threads:?}"))?;
     close("asleep", asleep.as_secs_f64(), 2.0, 0.2)
@@ -216,7 +216,8 @@ pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
 
 pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
     let place = Place::new();
-    // 8 processes besides the shell, and the threads of one more: this binary, listing its tests.
+    // Eight processes besides the shell, and the threads of one more: this binary, listing its
+    // tests.
     let script = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done; \"$1\" --list > \"$2\"";
     let output = ticktax(&[
         "audit", "--probe", "none", "--format", "json", "--", "sh", "-c",
@@ -268,8 +269,8 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // The kernel must free the cached pages first. The folder can be removed once its process
-        // is gone.
+        // The kernel must free the cached pages first. The directory can be removed once its
+        // process has exited.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -279,12 +280,12 @@ impl Drop for MemoryLimit {
     }
 }
 
-/// Checks that a program that reads and writes more than its cgroup's limit reclaims memory itself.
+/// Checks that a program that reads and writes more than its cgroup's limit has to reclaim memory.
 pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
     let Some(limit) = MemoryLimit::new()? else {
         return Ok(());
     };
-    // Not on a tmpfs, whose pages cannot be dropped.
+    // Do not use a tmpfs, whose pages cannot be dropped.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let script = "echo $$ > \"$1\"/cgroup.procs; \
                   dd if=/dev/zero of=\"$2\"/big bs=1M count=128 2>/dev/null; \

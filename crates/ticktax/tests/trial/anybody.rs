@@ -25,7 +25,7 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ),
 ];
 
-/// The commands are children of this test; no setting of the machine changes.
+/// The commands are children of this test. No setting of the machine changes.
 fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
     let place = Place::new();
     let mut wrong = Vec::new();
@@ -125,7 +125,7 @@ fn arms_are_compared_by_success_too() -> Result<(), Failed> {
 
 fn a_fail_if_condition_sets_the_exit_code() -> Result<(), Failed> {
     let place = Place::new();
-    // One command per block, which sleeps longer in the second arm.
+    // The command sleeps longer in the second arm.
     let script = "[ $(nice) -lt 5 ] || sleep 0.3; sleep 0.1";
     for (condition, code) in [("time > +20%", 6), ("time < -1%", 0)] {
         let arguments = ["proc.nice=now,5", "--blocks", "6", "--noise-runs", "0"];

@@ -17,7 +17,7 @@ use crate::common::text;
 /// A setting that nothing on this machine depends on.
 pub(crate) const QUIET: &str = "vm.stat_interval";
 pub(crate) const QUIET_FILE: &str = "/proc/sys/vm/stat_interval";
-/// Values to set, unless it has them already.
+/// Values to set. The first one that differs from the current value is used.
 const OTHERS: [&str; 2] = ["61", "62"];
 
 /// Number of checks, 20 s in total.
@@ -28,7 +28,7 @@ pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Fai
     if holds { Ok(()) } else { Err(why().into()) }
 }
 
-/// A folder with the journal of a test.
+/// A directory with the journal of a test.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -40,7 +40,7 @@ impl Place {
         self.0.path().join("journal")
     }
 
-    /// `ticktax try` with this journal.
+    /// `ticktax try` with this test's journal.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("try").arg("--journal").arg(self.journal());
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// The verdict about a metric in the second arm, and its effect.
+/// The verdict about a metric in the second arm, and the size of the effect.
 pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     let comparisons = statement["comparisons"].as_array().unwrap();
     let found = comparisons
@@ -99,7 +99,7 @@ impl Quiet {
         fs::read_to_string(QUIET_FILE).unwrap().trim().to_owned()
     }
 
-    /// A value that differs from the current one.
+    /// The value to set, which differs from the current one.
     pub(crate) fn other(&self) -> &'static str {
         OTHERS.into_iter().find(|value| *value != self.0).unwrap()
     }

@@ -33,7 +33,7 @@ pub(crate) const EFFECTS: &[(&str, Test)] = &[
     ("a_quota_of_a_separate_cgroup", a_quota_of_a_separate_cgroup),
 ];
 
-/// A trial of the harmless setting that lasts for minutes.
+/// A trial of the harmless setting that takes minutes.
 fn long(place: &Place, quiet: &Quiet) -> Command {
     place.command(&[
         &quiet.assignment(),
@@ -55,7 +55,7 @@ fn timer_slack_of_a_paced_loop() -> Result<(), Failed> {
     let place = Place::new();
     let statement = place.statement(&[
         "proc.timer_slack=now,20000000",
-        // The loop runs as soon as its timer fires, even on a busy machine.
+        // With this nice value, the loop runs as soon as its timer fires, even on a busy machine.
         "proc.nice=-20",
         "--blocks",
         "8",
@@ -104,7 +104,7 @@ fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
     check(left.is_empty(), || format!("{left:?}"))
 }
 
-/// Cgroups left by trials of processes that have ended.
+/// Cgroups left behind by trials of processes that have exited.
 fn groups_left() -> Vec<PathBuf> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();
@@ -150,7 +150,8 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
     place.require_clear()
 }
 
-/// `kill -9` in the middle of a block: the watchdog restores the setting without another run.
+/// `kill -9` in the middle of a block: the watchdog restores the setting, and no later command is
+/// needed.
 fn a_watchdog_restores_a_killed_trial() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));
@@ -202,8 +203,8 @@ fn a_second_trial_refuses() -> Result<(), Failed> {
     check(Quiet::now() == quiet.0, Quiet::now)
 }
 
-/// If another program changes the setting during a trial, the change stays and the trial reports
-/// it.
+/// If another program changes the setting during a trial, the trial leaves the change alone and
+/// reports it.
 fn settings_changed_by_other_programs_are_left_alone() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));

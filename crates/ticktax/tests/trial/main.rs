@@ -35,7 +35,7 @@ fn own() -> String {
     env::current_exe().unwrap().display().to_string()
 }
 
-/// Sleeps or works, if this process was started for that.
+/// Sleeps or works, if this process was started as a trial's command.
 fn as_command() -> Option<ExitCode> {
     match &*env::args().nth(1)? {
         AS_SLEEPER => {
@@ -64,8 +64,8 @@ fn main() -> ExitCode {
         ..Arguments::from_args()
     };
     let may_change = geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
-    // They watch this machine, and some measure an effect, which takes minutes and a quiet machine.
-    // The live tests of the default command change a setting and restore it.
+    // The tests watch this machine. Some measure an effect, which takes minutes and a quiet
+    // machine. The live tests of the default command change a setting and restore it.
     let left_out = left_out("live");
     let measuring = |name: String, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
         Trial::test(name, run)

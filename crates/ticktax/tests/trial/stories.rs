@@ -1,4 +1,4 @@
-//! Runs the stories of `docs/reference/try.md` as written there.
+//! Runs the examples of `docs/reference/try.md`, called stories, exactly as written there.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::fixture::{Place, check, verdict};
 const PAGE: &str = include_str!("../../../../docs/reference/try.md");
 /// The comment before a story: `<!-- story NAME: METRIC WHAT, … -->`.
 const MARK: &str = "<!-- story ";
-/// A small effect is below this.
+/// A small effect is smaller than this.
 const SMALL: f64 = 0.5;
 /// Above this load, a story may end with "cannot tell".
 const BUSY: f64 = 3.0;

@@ -1,4 +1,4 @@
-//! The casebook: every page equals the one in `docs/casebook`; a user's own case works; invalid
+//! The casebook: every page equals the one in `docs/casebook`, a user's own case works, and invalid
 //! files are refused.
 
 use std::fs;
@@ -40,7 +40,7 @@ fn every_page_matches_the_documentation() {
     assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
 }
 
-/// The files of the worked example on the page: a scenario and a case.
+/// Writes the files of the worked example in the documentation: a scenario and a case.
 fn worked_example(folder: &Path) -> PathBuf {
     let page = fs::read_to_string(docs().join("reference/case.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1);
@@ -111,7 +111,7 @@ fn tcp_is_measured_on_this_machine_with_here() {
     assert!(error.contains("leave out --here"), "{error}");
 }
 
-/// Invalid files of traffic: a missing one, a folder, text, another document.
+/// The invalid traffic files are a missing one, a directory, a text, and another kind of document.
 #[test]
 fn invalid_traffic_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();

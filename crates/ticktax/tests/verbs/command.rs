@@ -1,5 +1,5 @@
 //! The command line: invalid input, exit codes, and output to a pipe. Nothing here needs root or
-//! watches for longer than a moment.
+//! takes long.
 
 use std::fs;
 use std::path::Path;
@@ -209,7 +209,7 @@ fn help_manual_pages_and_completions_are_printed() {
         man.contains(".TH ticktax-audit 1") && man.contains("\\-\\-probe"),
         "{man}"
     );
-    // The version, the values, and the examples on separate lines.
+    // The page has the version and the values, and the examples on separate lines.
     let title = man.lines().find(|line| line.starts_with(".TH"));
     let version = concat!("ticktax ", env!("CARGO_PKG_VERSION"));
     assert!(title.is_some_and(|title| title.contains(version)), "{man}");
@@ -240,6 +240,23 @@ fn help_manual_pages_and_completions_are_printed() {
     }
 }
 
+/// Only root can make another user's link.
+#[test]
+fn manual_pages_are_not_written_through_another_users_link() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (own, link) = (folder.path().join("own"), folder.path().join("link"));
+    std::fs::create_dir(&own).unwrap();
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(4_321), Some(4_321)).unwrap();
+    let refused = ticktax(&["man", "--folder", &link.to_string_lossy()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(complaint(&refused).contains("belongs to user 4321"));
+    assert!(listed(&own).is_empty());
+}
+
 #[test]
 fn each_document_has_its_schema() {
     let schema = |words: &[&str]| -> serde_json::Value {
@@ -266,7 +283,7 @@ fn each_document_has_its_schema() {
     }
 }
 
-/// The completions that a shell offers for the last of these words.
+/// The completions that a shell offers for the last of `words`.
 fn offered(words: &[&str], folder: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .env("COMPLETE", "bash")
@@ -460,7 +477,8 @@ fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = fs::read(fixtures.join("spans.parquet")).unwrap();
-    // As another program would write it: without checksums, which would find the damage first.
+    // The file looks as if another program wrote it: it has no checksums, which would find the
+    // damage first.
     for name in ["ticktax version", "ticktax-checksums"] {
         let place = bytes
             .windows(name.len())
@@ -480,7 +498,7 @@ fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
 fn control_characters_of_an_argument_are_removed_from_the_error() {
     let output = ticktax(&["report", "--from", "\u{202e}1\u{1b}[31m", "x.parquet"]);
     assert_eq!(output.status.code(), Some(2));
-    // The usage follows on further lines.
+    // The usage follows on further lines, so this is not a one-line error.
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("--from"), "{complaint}");
     let hidden = ['\u{202e}', '\u{1b}'];

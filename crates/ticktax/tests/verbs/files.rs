@@ -1,4 +1,5 @@
-//! Output files that users name: next to leftovers of a killed run, through links and devices.
+//! Output files that users name: next to leftovers of a killed process, through links, and on
+//! devices.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,8 +15,8 @@ use crate::common::{GAME, complaint, text, ticktax};
 struct Audit(Child);
 
 impl Audit {
-    /// Starts an audit that saves to `file`, and waits until it writes. `before` are the names
-    /// already in the folder.
+    /// Starts an audit that saves to `file`, and waits until it writes. `before` lists the names
+    /// that the directory already contains.
     fn saving(file: &Path, before: &[OsString]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
             .args(["audit", "--for", "7d", "--probe", "none", "--save"])
@@ -47,7 +48,7 @@ fn names(folder: &Path) -> Vec<OsString> {
     names
 }
 
-/// Runs the model in `folder` with additional arguments.
+/// Runs `ticktax sim` in `folder` with additional arguments.
 fn sim(folder: &Path, more: &[&str]) -> std::process::Output {
     let scenario = folder.join("game.toml");
     fs::write(&scenario, GAME).unwrap();
@@ -70,7 +71,7 @@ fn the_next_run_removes_files_of_a_killed_run_but_not_of_a_running_one() {
     let killed = Audit::saving(&file, &[]);
     let leftover = names(&folder);
     assert_eq!(leftover.len(), 1);
-    // Dropping it kills it before it can clean up.
+    // Dropping the audit kills it before it can clean up.
     drop(killed);
     assert_eq!(names(&folder), leftover);
     let running = Audit::saving(&file, &leftover);
@@ -134,7 +135,7 @@ fn output_goes_to_descriptors_and_devices() {
     command.arg(&scenario).stdout(File::create(&file).unwrap());
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap(), to_pipe.stdout);
-    // A recording cannot go there, because its file is complete only once it is closed.
+    // A recording cannot be written there, because its file is complete only once it is closed.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["sim", "--save", "/dev/stdout", "--load"]);
     let refused = command

@@ -25,7 +25,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// One second on one CPU.
+    /// Describes a recording of one CPU for one second.
     fn new() -> Self {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
         header.coverage.attached = Hook::ALL.to_vec();
@@ -85,7 +85,7 @@ fn span(cpu: u32, start: i64, dur: i64, source: SourceId) -> Span {
     }
 }
 
-/// Runs the command, and returns its output and its peak memory.
+/// Runs ticktax with these arguments. Returns the output and the peak memory.
 fn measured(arguments: &[&str]) -> (Output, u64) {
     let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(arguments)
@@ -107,7 +107,8 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     (output, watch.join().unwrap())
 }
 
-/// Peak memory of a process in bytes, or `None` once it has ended.
+/// Peak memory of a process in bytes, or `None` once the process has exited. `status` is the path
+/// of its status file.
 fn peak(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -115,8 +116,8 @@ fn peak(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Shows a recording in every way. Each way must stay within its budget, and print a page or a
-/// one-line error.
+/// Prints a recording with every command that reads one. Each command must stay within its budget,
+/// and print a page or a one-line error.
 fn check_recording(name: &str, recording: &Recording) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
@@ -300,7 +301,7 @@ fn a_long_header() {
     check_recording("header", &recording);
 }
 
-/// Replaces the last occurrence of `old` in a file by the same number of bytes.
+/// Replaces the last occurrence of `old` in a file. `new` has the same length.
 fn replace(path: &Path, old: &str, new: &str) {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(path).unwrap();
@@ -312,8 +313,8 @@ fn replace(path: &Path, old: &str, new: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A recording without rows that claims to be from another program, with one word of its header
-/// replaced.
+/// Saves a recording without rows that claims to be from another program, with one word of its
+/// header replaced. Returns its path.
 fn reworded(folder: &Path, word: &str) -> String {
     let path = folder.join("x.parquet");
     Recording::new().save(&path);

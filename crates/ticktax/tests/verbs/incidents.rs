@@ -39,7 +39,7 @@ fn similar_incidents_are_grouped() {
     assert_eq!(list["found_again"], 13);
     let period = groups[1]["beats"][0]["period_ns"].as_f64().unwrap();
     assert!((period / 60e9 - 1.0).abs() < 1e-3, "{period}");
-    // The same as a page, limited to later incidents.
+    // The same list as text, limited to later incidents.
     let page = ticktax(
         &["incidents", "list", "--since", "2025-11-22T12:05"],
         folder.path(),

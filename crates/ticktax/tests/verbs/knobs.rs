@@ -26,7 +26,7 @@ impl Subject {
         knob.read(&System::default(), &target).unwrap()
     }
 
-    /// Makes it a batch job until the session ends.
+    /// Makes the child a batch job until the session ends.
     fn set_batch_policy(&self, session: &mut Session) {
         let knob = registry::find(POLICY).unwrap();
         let target = Target::Task(self.0.pid());
@@ -35,7 +35,7 @@ impl Subject {
     }
 }
 
-/// A copy of a journal, made while its session had turned a child into a batch job.
+/// Copies a journal while its session has turned a child into a batch job.
 fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     let (original, copy) = (folder.join("original"), folder.join("copy"));
     let (from, to) = (original.clone(), copy.clone());
@@ -163,7 +163,7 @@ fn invalid_requests_are_refused_in_one_line() {
 fn settings_of_a_killed_run_are_restored_once() {
     let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
     let journal = journal_of(&subject, folder.path());
-    // As the killed run did.
+    // Change the setting again, as the killed `try` had done.
     let begun = Session::begin(&System::default(), &folder.path().join("other"), "another");
     let mut session = begun.unwrap().0;
     subject.set_batch_policy(&mut session);
@@ -207,7 +207,8 @@ fn without_a_journal_there_is_nothing_to_undo() {
     assert!(text(&output.stdout).starts_with("Nothing to undo in "));
 }
 
-/// `try` stops at such a file before it changes anything, and `undo` does not empty it.
+/// `try` refuses a file that is not a journal before it changes anything, and `undo` does not empty
+/// it.
 #[test]
 fn a_recording_named_as_the_journal_stays_unchanged() {
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! The verbs of the command, as far as they need neither root nor a guest.
+//! Tests of all verbs, as far as they need neither root nor a guest.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

@@ -107,7 +107,7 @@ fn an_address_without_a_receiver_is_named() {
     );
 }
 
-/// A sender that runs for an hour unless it is ended.
+/// Starts a sender that runs for an hour unless it is stopped.
 fn sender(address: &str, more: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(["net", "send", address, "--untraced", "--for", "1h"])
@@ -183,8 +183,8 @@ fn another_client_at_the_port_is_ignored() {
     assert!(child.wait_with_output().unwrap().status.success());
 }
 
-/// Waits until the sender has started. Then its thread sleeps between its calls; before that it
-/// only waits for messages of the receiver.
+/// Waits until the sender has started. From then on, its thread sleeps between its calls. Before
+/// that, it only waits for messages from the receiver.
 fn wait_for_traffic(sender: &Child) {
     wait_for_call(sender, "ttx-net-send", nix::libc::SYS_clock_nanosleep);
 }

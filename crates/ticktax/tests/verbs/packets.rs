@@ -16,7 +16,7 @@ fn pace(arguments: &[&str]) -> Output {
     ticktax(&[&["pace", "--udp"], arguments].concat())
 }
 
-/// A waiting receiver, with its address.
+/// Starts a receiver of `pace --udp`. Returns it once it waits, with its address.
 fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["pace", "--udp"], arguments)
 }
@@ -157,7 +157,7 @@ fn the_text_page_describes_the_traffic() {
     assert!(page.contains("of 200 B for"), "{page}");
 }
 
-/// Waits until the receiver reads. Before that, its thread only polls for messages of the sender.
+/// Waits until the receiver reads. Before that, its thread only polls for messages from the sender.
 fn wait_until_read(receiver: &Child) {
     wait_for_call(receiver, "ttx-net-recv", nix::libc::SYS_recvmsg);
 }

@@ -19,8 +19,8 @@ fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A recording of [`GAME`] in a separate folder with its scenario, and the statement of the
-/// simulation.
+/// Simulates [`GAME`] into a recording, in a new directory that also contains the scenario. Returns
+/// the directory, the recording and the statement of the simulation.
 fn recorded() -> (tempfile::TempDir, PathBuf, PredictionStatement) {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
@@ -37,7 +37,7 @@ fn value(row: &PredictionRow, measure: Measure) -> f64 {
         .value
 }
 
-/// Whether the intervals of a measure overlap.
+/// Whether the intervals of `measure` in the two rows overlap.
 fn meet(a: &PredictionRow, b: &PredictionRow, measure: Measure) -> bool {
     let interval = |row: &PredictionRow| row.figure(measure).unwrap().interval.unwrap();
     let ((a, b), (c, d)) = (interval(a), interval(b));
@@ -72,8 +72,8 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
         assert_eq!(row.settings, truth.settings);
         assert_eq!(row.origin, Origin::Predicted);
         for measure in REPRODUCED {
-            // Lateness is measured relative to the earliest wake-ups, so a delay that all share is
-            // missing.
+            // Lateness is measured relative to the earliest wake-ups, so a delay that all wake-ups
+            // share does not appear.
             let is_small_lateness = measure == Measure::LateMedian && value(truth, measure) < 1e6;
             let (a, b) = (value(row, measure), value(truth, measure));
             let near = match measure {
@@ -136,12 +136,12 @@ fn other_rates_and_rules_have_the_expected_effect() {
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
-    // This rule loses the lateness of each frame.
+    // With this rule, the lateness of each frame is lost.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
 
-/// Checks that the command fails with this code and one line that contains the hint.
+/// Checks that the command fails with exit code `code` and one line that contains `hint`.
 fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
     let output = ticktax(&[&["sim", "--load", load], arguments].concat());
     let errors = text(&output.stderr);
@@ -155,7 +155,7 @@ fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
     assert!(output.stdout.is_empty());
 }
 
-/// A recording with at most one row.
+/// Writes a recording with at most one row.
 fn write(path: &Path, level: Level, row: Option<Sum>) -> String {
     let mut sources = SourceTable::default();
     sources.intern(Source::idle());
@@ -222,14 +222,14 @@ fn a_file_without_work_is_refused_in_one_line() {
     is_refused(&game, &["--program", "doom"], 1, "no task `doom`");
 }
 
-/// A recorded loop that is predicted to spin, or to sleep until shortly before its wake-up and then
+/// A recorded loop can be predicted to spin, or to sleep until shortly before its wake-up and then
 /// spin.
 #[test]
 fn a_recorded_loop_can_be_predicted_to_spin() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
     let recording = folder.path().join("game.parquet");
-    // Run it alone, so that only its way of waiting matters.
+    // Run the loop alone, so that only the sleep method matters.
     let (alone, _) = GAME.split_once("[[task]]\nname = \"daemon\"").unwrap();
     fs::write(&scenario, alone).unwrap();
     let save = recording.to_str().unwrap();
@@ -378,7 +378,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
     let own = statement_of_loop.cpu.readings.first().unwrap();
     let cores = own.time.share_of(own.elapsed);
     assert!((cores - value(row, Measure::Cpu)).abs() < 1e-9, "{cores}");
-    // The spans are recorded as well.
+    // The recording contains the spans as well.
     let statement: Statement =
         serde_json::from_slice(&report(&["--audit", "--format", "json"])).unwrap();
     assert!(statement.balance.balances());

@@ -17,7 +17,7 @@ const SCENARIO: &str = concat!(
     "/../../scenarios/game-server.toml"
 );
 
-/// About 400 points of a few ms each.
+/// A sweep of about 400 points that take a few ms each.
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command
@@ -35,7 +35,7 @@ fn sweep(results: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// A sweep that has finished some points.
+/// Starts a sweep, and waits until it has finished some points.
 fn running_sweep(results: &Path) -> Child {
     let mut child = sweep(results, &["--jobs", "2"]).spawn().unwrap();
     let journal = results.with_extension("parquet.journal");
@@ -50,7 +50,7 @@ fn running_sweep(results: &Path) -> Child {
     }
 }
 
-/// Runs the sweep to its end. Returns the number of points that it found.
+/// Runs the sweep to its end. Returns the number of points that it found finished.
 fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);

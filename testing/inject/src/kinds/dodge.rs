@@ -1,9 +1,9 @@
-//! `dodge`: a program that works in one part of every tick, so that the kernel's samples always
-//! find it or never do.
+//! `dodge`: a program that works in one part of every tick period, so that the kernel's samples
+//! always or never find it running.
 //!
-//! The kernel's list of timers shows when the tick comes. Without permission to read it, a spinning
-//! thread finds the tick: it is interrupted there again and again, at the same phase. In a guest,
-//! the host's own tick interrupts it just as regularly.
+//! The kernel's list of timers shows when the tick is due. Without permission to read it, a
+//! spinning thread detects the tick, which interrupts it again and again at the same phase. In a
+//! guest, the host's own tick interrupts it just as regularly.
 
 use std::fs;
 
@@ -20,19 +20,19 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Time to search for the tick.
+/// Time spent searching for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
-/// Maximum number of gaps in that time.
+/// Maximum number of gaps to record during the search.
 const ROOM: usize = 1 << 14;
-/// Resolution of the search: parts per tick.
+/// Resolution of the search, in parts per tick.
 const PARTS: usize = 200;
-/// Share of ticks that must appear in one part to identify the tick.
+/// Minimum share of ticks whose gap starts in the same part. With less, the tick is not identified.
 const SEEN: f64 = 0.5;
 
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
     let tick = plan.schedule.period;
     place::pin(place::SELF, plan.cpu)?;
-    // The CPU's tick runs while this thread runs.
+    // The tick is active because this thread is running.
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
     let phase = match next_tick(&timers, plan.cpu) {
         Some(next) => Nanos(next.0.rem_euclid(tick.0)),
@@ -52,8 +52,8 @@ pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Trut
     Ok(truth)
 }
 
-/// Next due time of the tick on `cpu`, from the text of `/proc/timer_list`. `None` if the tick is
-/// not set or not shown.
+/// When the tick on `cpu` is due next, from the contents of `/proc/timer_list`. `None` if the tick
+/// is not armed or not listed.
 fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     let begin = format!("cpu: {cpu}");
     let mine = timers.lines().skip_while(|line| *line != begin).skip(1);
@@ -64,7 +64,7 @@ fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     due.parse().ok().map(Nanos)
 }
 
-/// Phase of the tick, detected by a spinning thread.
+/// The tick's phase, as detected by a spinning thread.
 fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
     let tick = plan.schedule.period;
     let spinner = Spinner::start(plan.cpu, ROOM)?;
@@ -77,7 +77,7 @@ fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
     })
 }
 
-/// Works in the window of each tick and sleeps otherwise.
+/// Works during the window in each tick period and sleeps otherwise.
 fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<Walk, InjectError> {
     let tick = plan.schedule.period;
     let count = usize::try_from(plan.duration.0 / tick.0).unwrap_or(usize::MAX);
@@ -85,7 +85,7 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     let before = clock::thread_cpu();
     let start = control.begin();
     let end = start + Truth::LEAD + plan.duration;
-    // The first tick from then on.
+    // The first tick after the lead time.
     let first = start + Truth::LEAD;
     let mut next = first + Nanos((phase - first).0.rem_euclid(tick.0));
     let mut planned = 0;
@@ -96,10 +96,10 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
             break;
         }
         let began = clock::now();
-        // Windows missed completely are left out.
+        // Skip windows that were missed completely.
         if began < to {
-            // Both readings happen while running. This excludes the time that the scheduler charges
-            // for the wake-up before the thread runs.
+            // Take both readings while running, to exclude the time that the scheduler charges for
+            // the wake-up before the thread runs.
             let cpu_before = clock::thread_cpu();
             let ended = clock::spin(began, to - began);
             let cpu_time = Some(clock::thread_cpu() - cpu_before);
@@ -122,8 +122,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     })
 }
 
-/// Phase of the tick: the part of the period in which most gaps start. `None` if they are not
-/// frequent enough.
+/// The tick's phase: the part of the period in which most gaps start. `None` if there are too few
+/// of them.
 fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     let part = tick.0 / i64::try_from(PARTS).ok()?;
     let remainder = |gap: &Gap| gap.start.0.rem_euclid(tick.0);
@@ -132,7 +132,7 @@ fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     for gap in gaps {
         counts[place(remainder(gap))] += 1;
     }
-    // A phase on a border is split between two parts.
+    // If the phase is on a boundary, the gaps are split between two adjacent parts.
     let pair = |i: usize| counts[i] + counts[(i + 1) % PARTS];
     let best = (0..PARTS).max_by_key(|&i| pair(i))?;
     let expected = looked.0 as f64 / tick.0 as f64;

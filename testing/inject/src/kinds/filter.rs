@@ -1,8 +1,8 @@
-//! `filter`: one long softirq of about the planned length.
+//! `filter`: one softirq that runs for about the planned length.
 //!
 //! Many sockets inspect a packet on a private loopback device. Each has a slow filter and drops the
-//! packet. All of this is one run of the `NET_RX` softirq, on the sender's CPU, before the send
-//! returns. The required number of sockets is measured first.
+//! packet. All of this happens in a single `NET_RX` softirq on the sender's CPU, before the send
+//! returns. The number of sockets needed is measured first.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
@@ -22,15 +22,15 @@ use crate::truth::{Count, Event, Measured, Truth};
 use super::softirq::{PAYLOAD, drain, own_loopback};
 use super::{thread, truth_of};
 
-/// Number of sockets for measuring the time of one, and maximum number of sockets. A process can
-/// have 1024 files.
+/// Number of sockets used to measure the time per socket, and the maximum number. A process can
+/// have 1024 open files.
 const TRIED: u16 = 4;
 const MOST: u16 = 900;
-/// Number of packets for measuring. The fastest one counts.
+/// Number of packets used for the measurement. The fastest one counts.
 const TRIALS: usize = 5;
-/// Steps of each filter, 25 to 50 ns each: the first number that the kernel accepts. Old kernels
-/// let a socket's options use 20 KiB (`net.core.optmem_max`), and new ones 128 KiB. A step uses 32
-/// bytes.
+/// Number of steps in each filter, which take 25 to 50 ns each. The first number that the kernel
+/// accepts is used: old kernels let a socket's options take 20 KiB (`net.core.optmem_max`), new
+/// ones 128 KiB, and a step takes 32 bytes.
 const STEPS: [u16; 2] = [3_900, 500];
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
@@ -88,7 +88,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Sends a packet. Returns the start and the end of the call.
+/// Sends a packet. Returns when the call started and ended.
 fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     let start = clock::now();
     sender
@@ -97,7 +97,7 @@ fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     Ok((start, clock::now()))
 }
 
-/// Adds sockets that inspect each packet slowly and drop it.
+/// Adds `count` sockets that inspect each packet slowly and drop it.
 fn add(filters: &mut Vec<OwnedFd>, count: usize) -> Result<(), InjectError> {
     for _ in 0..count {
         let socket = sys::packet_socket()

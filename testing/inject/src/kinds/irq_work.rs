@@ -1,14 +1,15 @@
 //! `irq-work`: interrupts that a CPU sends to itself, one per period of the schedule.
 //!
-//! The kernel sends itself such an interrupt if it cannot wake a thread immediately
-//! (`irq_work_queue`). Here the thread reads the samples of a clock and requests a wake-up for each
-//! (`perf_output_wakeup`). On arm64 the interrupt is sent like an inter-processor interrupt, so
-//! that machines with one CPU have it too.
+//! The kernel sends itself such an interrupt when it cannot wake a thread immediately
+//! (`irq_work_queue`). Here, a thread reads samples of a clock and asks to be woken for each one
+//! (`perf_output_wakeup`). On arm64, the interrupt is sent like an inter-processor interrupt, even
+//! on machines with a single CPU.
 //!
-//! The kernel can send more of them for other reasons. The truth therefore includes its own count.
+//! The kernel may send more of these interrupts for other reasons, so the truth includes the
+//! kernel's own count.
 //!
 //! Some kernels take no samples on an idle CPU, so there are no interrupts either. For example,
-//! 6.18 in a virtual machine took none of 200 while idle, and all of them while busy.
+//! Linux 6.18 in a virtual machine took none of 200 samples while idle, but all of them while busy.
 
 use std::fs;
 
@@ -24,12 +25,12 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Name in the kernel's tracing.
+/// Name of the interrupt in the kernel's tracing.
 const ACCOUNT: &str = "irq_work";
-/// Description in /proc/interrupts.
+/// Description of the interrupt in `/proc/interrupts`.
 const ROW: &str = "IRQ work interrupts";
 
-/// Takes samples until the end. Their number is the number of interrupts.
+/// Takes samples until the end. Each sample means one interrupt.
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| InjectError::system("sample a CPU's clock", e, "run as root");
     let period = plan.schedule.period;
@@ -58,13 +59,13 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Maximum sample rate of a clock, per second. The kernel lowers it if samples take too long.
+/// Maximum sample rate per second. The kernel lowers it if samples take too long.
 fn most_a_second() -> Option<i64> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
     text.trim().parse().ok()
 }
 
-/// Rejects a period so short that the kernel would skip samples.
+/// Rejects periods that are so short that the kernel would skip samples.
 fn require_rate(period: Nanos, most: Option<i64>) -> Result<(), InjectError> {
     match most {
         Some(most) if 1_000_000_000 / period.0 >= most => Err(InjectError::Refused {

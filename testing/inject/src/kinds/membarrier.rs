@@ -1,7 +1,7 @@
 //! `membarrier`: function-call interrupts from another CPU.
 //!
-//! The kernel interrupts each other CPU that currently runs a thread of the process. Only the
-//! target runs one, so each call sends a single interrupt to the disturbed CPU.
+//! The kernel interrupts every other CPU that is currently running a thread of the process. Only
+//! the disturbed CPU runs one, so each call sends exactly one interrupt.
 
 use crate::clock;
 use crate::control::Control;

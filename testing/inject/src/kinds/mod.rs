@@ -25,7 +25,7 @@ use crate::error::InjectError;
 use crate::plan::{Disturbance, Plan};
 use crate::truth::{Measured, Truth};
 
-/// Runs a plan on the calling thread, which ends with it.
+/// Runs a plan on the calling thread, which must exit afterwards.
 pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     match &plan.disturbance {
         Disturbance::Fifo { priority } => fifo::run(plan, *priority, control),
@@ -48,7 +48,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     }
 }
 
-/// The truth about a schedule run by the calling thread. The kind adds details.
+/// The truth about a schedule that ran on the calling thread. Each kind adds details.
 fn truth_of(plan: &Plan, walk: Walk, account: impl Into<String>, also: &[&str]) -> Truth {
     let own = Measured::new(
         walk.thread_cpu,
@@ -80,12 +80,11 @@ fn truth_of(plan: &Plan, walk: Walk, account: impl Into<String>, also: &[&str]) 
     }
 }
 
-/// Name of a thread's account.
+/// Name of the account for a thread.
 fn thread(comm: &str) -> String {
     format!("thread {comm}")
 }
 
-/// The PID as an integer, for scheduler calls.
 fn raw(pid: Pid) -> i32 {
     pid.as_raw()
 }

@@ -8,7 +8,7 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Sleeps once, until the end.
+/// Sleeps until the end.
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let cpu_before = clock::thread_cpu();
     let start = control.begin();

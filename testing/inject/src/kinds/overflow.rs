@@ -1,8 +1,8 @@
-//! `overflow`: interrupts of a CPU's performance counters, one per given number of cycles.
+//! `overflow`: interrupts from a CPU's performance counter, one per given number of cycles.
 //!
-//! On x86 the interrupt is an NMI. On arm64 it is an ordinary interrupt, or with
-//! `irqchip.gicv3_pseudo_nmi=1` one that arrives even where others are disabled. An idle CPU counts
-//! no cycles.
+//! On x86, the interrupt is an NMI. On arm64, it is an ordinary interrupt or, with
+//! `irqchip.gicv3_pseudo_nmi=1`, one that arrives even while others are disabled. An idle CPU
+//! counts no cycles.
 
 use ticktax_model::Nanos;
 
@@ -15,14 +15,14 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Name in the kernel's tracing: the device of the interrupt line, or the NMI handler.
+/// Name in the kernel's tracing: the NMI handler, or the device that uses the interrupt line.
 const ACCOUNT: &str = if cfg!(target_arch = "x86_64") {
     "perf_event_nmi_handler"
 } else {
     "arm-pmu"
 };
 
-/// Counts until the end. The counter's value gives the number of interrupts.
+/// Counts cycles until the end. The count shows how many interrupts there were.
 pub(super) fn run(plan: &Plan, cycles: u64, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| {
         let hint = "run as root on a CPU whose cycles are counted: few virtual machines have such";

@@ -1,8 +1,8 @@
 //! `softirq`: UDP packets over a private loopback device.
 //!
-//! The thread enters a new network namespace, so no packet reaches another program. The `NET_RX`
-//! softirq receives a packet on the sender's CPU before the send returns. The namespace ends with
-//! the thread.
+//! The thread enters a new network namespace, so that no packet reaches another program. The
+//! `NET_RX` softirq receives each packet on the sender's CPU before the send returns. The namespace
+//! is removed when the thread exits.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -19,7 +19,7 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Payload of each packet.
+/// Payload of every packet.
 pub(super) const PAYLOAD: [u8; 64] = [0; 64];
 
 pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth, InjectError> {
@@ -70,8 +70,8 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     Ok(truth)
 }
 
-/// Moves the thread to a new network namespace. Returns a sender connected to a receiver over its
-/// loopback device.
+/// Moves the calling thread to a new network namespace. Returns a sender that is connected to a
+/// receiver over the namespace's loopback device.
 pub(super) fn own_loopback() -> Result<(UdpSocket, UdpSocket), InjectError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|e| {
         let hint = "run as root, on a kernel with network namespaces";
@@ -95,7 +95,7 @@ pub(super) fn own_loopback() -> Result<(UdpSocket, UdpSocket), InjectError> {
     Ok((sender, receiver))
 }
 
-/// Receives pending packets. Returns their number.
+/// Receives all pending packets. Returns how many.
 pub(super) fn drain(receiver: &UdpSocket) -> u64 {
     let mut packet = PAYLOAD;
     let mut count = 0;

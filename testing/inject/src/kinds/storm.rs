@@ -1,13 +1,13 @@
-//! Shared code of the storms of interrupts from another CPU.
+//! Shared code for storms of interrupts sent from another CPU.
 //!
-//! A thread of this process spins on the disturbed CPU, so that the interrupts must go there, and
-//! records the gaps in its loop. A thread on another CPU makes the calls.
+//! A thread of this process spins on the disturbed CPU, so that the interrupts are sent there, and
+//! records gaps in its loop. A thread on another CPU makes the calls.
 //!
-//! The cost of the storm is measured in two ways. The first sums the gaps that started during a
-//! call. The second sums all gaps, minus those of a control time before and after the storm. The
-//! second method needs a quiet machine: it includes the work of all other programs, and can be
-//! negative. The first includes other work only if it is in the same gap, and the median cost of a
-//! call excludes even that.
+//! The cost of a storm is measured in two ways. The first adds up the gaps that started during a
+//! call. The second adds up all gaps and subtracts those of a control time before and after the
+//! storm. The second method needs a quiet machine: it includes the work of all other programs and
+//! can even be negative. The first includes other work only if it falls into the same gap, and the
+//! median cost per call excludes even that.
 
 use ticktax_model::Nanos;
 
@@ -21,38 +21,37 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Whether a call to a single CPU has a separate interrupt. On arm64 all calls share one.
+/// Whether calls to a single CPU have their own interrupt. On arm64, all calls share one.
 const SINGLE: bool = cfg!(target_arch = "x86_64");
 
-/// Name of that interrupt in the kernel's tracing.
+/// Name of the calls' interrupt in the kernel's tracing.
 pub(super) const ACCOUNT: &str = if SINGLE {
     "call_function_single"
 } else {
     "call_function"
 };
 
-/// Its row in `/proc/interrupts`. On arm64 the name is its index in `ipi_types`
-/// (`arch/arm64/kernel/smp.c`).
+/// Row of the calls' interrupt in `/proc/interrupts`. On arm64, the name is its index in
+/// `ipi_types` (`arch/arm64/kernel/smp.c`).
 pub(super) const CALLS: &str = if SINGLE { "CAL" } else { "IPI1" };
 
-/// Maximum control time on each side.
+/// Maximum length of the control time before the storm, and of the one after it.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
 
-/// Expected gaps per second from other causes. Some hypervisors cause thousands.
+/// Number of gaps per second to expect from other causes. Some hypervisors cause thousands.
 const GAPS_A_SECOND: i64 = 20_000;
 
 /// A storm of interrupts.
 pub(super) struct Storm<F> {
-    /// The account that shows it.
+    /// The account in which the storm appears.
     pub(super) account: &'static str,
-    /// The row of `/proc/interrupts` that counts it.
+    /// The row of `/proc/interrupts` that counts the storm's interrupts.
     pub(super) row: &'static str,
-    /// Makes one call. Returns its start and end.
+    /// Makes one call. Returns when it started and ended.
     pub(super) call: F,
 }
 
 impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
-    /// Runs the storm.
     pub(super) fn run(mut self, plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
         let from = place::other_than(plan.cpu, plan.disturbance.name())?;
         place::pin(place::SELF, from)?;
@@ -106,7 +105,7 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
     }
 }
 
-/// Number of gaps that the target must be able to store.
+/// Maximum number of gaps to make room for.
 fn room(plan: &Plan) -> usize {
     let events = plan.schedule.events(plan.duration).take(1 << 20).count();
     let seconds = 3 + 2 * plan.duration.0 / 1_000_000_000;
@@ -114,14 +113,15 @@ fn room(plan: &Plan) -> usize {
     others.saturating_add(2 * events).min(1 << 22)
 }
 
-/// Time lost to each call that took some. `None` if the log is incomplete.
+/// Time lost to each call, for calls that lost any. `None` if the log is incomplete.
 fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     let calls = walk.log.kept();
     let all = calls.len() as u64 == walk.log.happened;
     all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
-/// All gaps during the storm, and the same minus those of the control time, scaled to its length.
+/// Time lost in all gaps during the storm, and the same minus the time lost in the control times,
+/// scaled to the storm's length.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
     let quiet: Nanos = controls

@@ -1,8 +1,8 @@
-//! A child process that causes the disturbance and reports to its parent through shared memory.
+//! Runs a disturbance in a child process, which reports to its parent through shared memory.
 //!
-//! Some settings belong to a process instead of a thread: its `SIGALRM`, and on some machines its
-//! cgroup. A child process keeps those of its parent unchanged. The child allocates nothing, which
-//! is required after a fork of a process with several threads.
+//! Some settings belong to a process rather than a thread: `SIGALRM` handling and, on some
+//! machines, the cgroup. With a child process, the parent's settings do not change. The child must
+//! not allocate memory, because it is forked from a process that has several threads.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -22,17 +22,17 @@ use crate::plan::Plan;
 use crate::sys::{Child, SharedWords};
 use crate::truth::{Event, Truth};
 
-/// Start time of the disturbance, written by the parent. It is 0 before that.
+/// Index of the disturbance's start time, which the parent writes. 0 until then.
 const START: usize = 0;
-/// Numbers of due events and of completed events, written by the child.
+/// Indices of the number of due events and of completed events, which the child writes.
 const PLANNED: usize = 1;
 const HAPPENED: usize = 2;
-/// Error number of a failed system call in the child, or 0.
+/// Index of the error number of the child's failed system call, or 0.
 const REFUSED: usize = 3;
-/// Index of the first event. Each event has three words.
+/// Index of the first event. Events have three words each.
 const EVENTS: usize = 4;
 
-/// The parent's side.
+/// The parent's side of the worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     room: usize,
 }
 
-/// Results of a worker.
+/// Report of a worker that has finished.
 pub(super) struct Left {
     pub(super) pid: i32,
     pub(super) start: Nanos,
@@ -51,17 +51,17 @@ pub(super) struct Left {
     pub(super) cpu_time: Option<Nanos>,
 }
 
-/// The child's side.
+/// The child's side of the worker.
 pub(super) struct WorkerChannel<'a> {
     words: &'a SharedWords,
     room: usize,
-    /// Start time of the disturbance.
+    /// When the disturbance starts.
     pub(super) start: Nanos,
 }
 
 impl Worker {
-    /// Starts a child named `comm`, pinned to `cpu`. It does `work` when [`run`](Self::run) starts
-    /// it.
+    /// Starts a child called `comm`, pinned to `cpu`. It begins `work` when [`run`](Self::run) is
+    /// called.
     pub(super) fn start(
         cpu: Cpu,
         comm: &CStr,
@@ -75,7 +75,7 @@ impl Worker {
         let (parent, only) = (getpid(), place::only(cpu)?);
         let child = Child::fork(|| {
             let prepare = || {
-                // The child dies with the parent.
+                // Kill the child if its parent dies.
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if getppid() != parent {
                     return Err(Errno::ESRCH);
@@ -102,7 +102,7 @@ impl Worker {
         self.child.pid()
     }
 
-    /// Starts the child's work and waits for the plan's end.
+    /// Starts the child's work and waits until the plan ends.
     pub(super) fn run(self, plan: &Plan, control: &Control) -> Result<Left, InjectError> {
         let before = clock::process_cpu(self.pid());
         let start = control.begin();
@@ -152,7 +152,7 @@ impl Worker {
 }
 
 impl WorkerChannel<'_> {
-    /// Records that an event was due.
+    /// Counts an event as due.
     pub(super) fn plan(&mut self) {
         self.words.words()[PLANNED].fetch_add(1, Ordering::Relaxed);
     }

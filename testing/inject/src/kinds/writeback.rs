@@ -1,9 +1,9 @@
-//! `writeback`: dirty pages of a file are written to disk.
+//! `writeback`: writes a file's dirty pages to disk.
 //!
 //! The thread dirties the pages and waits for the disk, so the writes are submitted under its name.
-//! The disk's completions arrive as interrupts and `BLOCK` softirqs on the CPU that the driver
-//! chooses. `fsync` also wakes the file system's journal. The file is unlinked before it is
-//! written, so nothing is left behind.
+//! Their completions arrive as interrupts and `BLOCK` softirqs, on the CPU that the driver chooses.
+//! `fsync` also wakes the file system's journal thread. The file is unlinked before it is written,
+//! so nothing is left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -74,7 +74,7 @@ pub(super) fn run(
     Ok(truth)
 }
 
-/// A new unlinked file in `dir`.
+/// Creates a file in `dir` and unlinks it at once.
 fn nameless(dir: &Path) -> Result<File, InjectError> {
     let path = dir.join(format!("ticktax-inject-{}", nix::unistd::gettid()));
     let failed = |e| {

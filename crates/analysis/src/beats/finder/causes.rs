@@ -10,7 +10,7 @@
 //! them are dropped, by time slices that are the same for all sources. So an onset and the onsets
 //! of its cause are kept or dropped together.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ticktax_model::recording::{Edge, Effect};
@@ -20,6 +20,7 @@ use super::MAX_GROWN;
 use super::routes::is_work_item;
 use super::stream::{Identity, Key};
 use super::streams::StreamId;
+use crate::fast_map::FastMap;
 
 /// Maximum disorder between rows of different CPUs.
 const SETTLED: Nanos = Nanos::from_secs(1);
@@ -123,14 +124,14 @@ struct Cause {
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     /// The edges to each target, sorted by time, latest last.
-    edges: HashMap<Target, VecDeque<Act>>,
+    edges: FastMap<Target, VecDeque<Act>>,
     /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,
     actors: Vec<Identity>,
-    by_identity: HashMap<Identity, u32>,
+    by_identity: FastMap<Identity, u32>,
     /// Index of the actor for each source that made an edge; `None` for a source that cannot be a
     /// cause.
-    by_source: HashMap<SourceId, Option<u32>>,
+    by_source: FastMap<SourceId, Option<u32>>,
     newest: Nanos,
     grown: usize,
 }

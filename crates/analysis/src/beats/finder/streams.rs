@@ -1,12 +1,13 @@
 //! All streams of a recording by identity, with limits on their number and memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Deref;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::stream::{Identity, Key, Stream};
 use super::{MAX_GROWN, MAX_STREAMS, MAX_UNTIMED};
+use crate::fast_map::FastMap;
 
 /// Index of a stream in [`Streams`].
 pub(super) type StreamId = u32;
@@ -21,9 +22,9 @@ pub(super) const NONE: StreamId = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     all: Vec<Stream>,
-    by_key: HashMap<Key, StreamId>,
+    by_key: FastMap<Key, StreamId>,
     groups: Vec<Identity>,
-    by_group: HashMap<Identity, GroupId>,
+    by_group: FastMap<Identity, GroupId>,
     /// Streams indexed by group and CPU; [`NONE`] if not added yet.
     by_group_and_cpu: Vec<Vec<StreamId>>,
     /// Sources omitted for lack of room.

@@ -1,4 +1,4 @@
-//! `frame-rate-vs-hz` on real kernels: the same loop, on kernels whose sleeps end on ticks.
+//! `frame-rate-vs-hz` on real kernels: runs the same loop on kernels whose sleeps end on ticks.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
@@ -11,7 +11,7 @@ use crate::kernels::{GuestJob, KernelCase, Trial, modelled, published, rates, re
 
 pub(super) struct Frames;
 
-/// Sleeps end on ticks, as on the published machine, and the tick never stops.
+/// Makes sleeps end on ticks, as on the published machine, and keeps the tick running.
 const JOB: GuestJob = GuestJob {
     cmdline: "highres=off nohz=off",
     length: Nanos::from_secs(60),
@@ -19,7 +19,7 @@ const JOB: GuestJob = GuestJob {
     counted: false,
 };
 
-/// A figure of a run: its series in the case file, if any, and the model's tolerance.
+/// A figure to compare: its series in the case file, if any, and the model's tolerance.
 struct Figure {
     what: &'static str,
     series: &'static str,
@@ -47,7 +47,7 @@ const FIGURES: [Figure; 4] = [
         what: "CPU as used",
         series: "",
         unit: "%",
-        // The model received this value from the kernel's own clock.
+        // The model's input includes this value, measured with the kernel's own clock.
         allowed: None,
         value: |seen| seen.used,
     },
@@ -60,7 +60,7 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// Results of the loop: per second, or in % of a CPU.
+/// Results of the loop, per second or in % of a CPU.
 struct Seen {
     frames: f64,
     sampled: f64,
@@ -135,7 +135,6 @@ impl KernelCase for Frames {
     }
 }
 
-/// The kernel's results.
 fn measured(trial: &Trial) -> Option<Seen> {
     let replay = &trial.replay;
     let task = replay.tasks.first()?;
@@ -148,8 +147,8 @@ fn measured(trial: &Trial) -> Option<Seen> {
     })
 }
 
-/// The model's results for the same loop on this kernel, from each phase of the tick. The model
-/// receives the extra CPU time per burst, which the kernel spends on entry and exit.
+/// The model's results for the same loop on this kernel, from each phase of the tick. Each burst
+/// includes the extra CPU time that the kernel spends on entry and exit.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     let Some(kernel) = Kernel::of(&trial.replay.machine) else {
         return Vec::new();
@@ -168,7 +167,7 @@ fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     phases.collect()
 }
 
-/// A copy of the task whose work steps take `more` longer.
+/// A copy of `task` with each work step lengthened by `more`.
 fn longer(task: &TaskSpec, more: Nanos) -> TaskSpec {
     let mut task = task.clone();
     for step in &mut task.program {
@@ -205,7 +204,7 @@ mod tests {
     use crate::replay::Replay;
     use ticktax_model::replay::ReplayedTask;
 
-    /// The results of a kernel that behaves like the model, but completes only a share of the
+    /// The results of a kernel that behaves like the model but completes only `share` of the
     /// frames.
     fn trial(hz: u32, share: f64) -> Trial {
         let facts = Facts {
@@ -261,7 +260,7 @@ mod tests {
         assert_eq!(same.release.as_deref(), Some("6.1.0"));
         let frames = &same.tables[0].rows[1];
         assert_eq!((frames.hz, frames.published), (200, Some((29.0, 29.0))));
-        // Samples show none of the used time.
+        // Sampling attributes no time to the loop.
         let (sampled, used) = (&same.tables[1].rows[1], &same.tables[2].rows[1]);
         assert!(
             sampled.kernel < 0.1 && used.kernel > 9.0,

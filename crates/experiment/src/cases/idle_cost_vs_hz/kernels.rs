@@ -1,5 +1,5 @@
-//! `idle-cost-vs-hz` on real kernels: instructions executed by an idle guest, with and without
-//! programs that wake up occasionally.
+//! `idle-cost-vs-hz` on real kernels: counts the instructions that an idle guest executes, with and
+//! without programs that wake up occasionally.
 
 use ticktax_model::Nanos;
 use ticktax_model::case::Remark;
@@ -13,15 +13,15 @@ use crate::statistics::line;
 
 pub(super) struct Idle;
 
-/// Boot options equivalent to the published kernels: the tick never stops, and sleeps end on ticks.
+/// Boot options that match the published kernels: the tick never stops, and sleeps end on ticks.
 const PUBLISHED: &str = "nohz=off highres=off";
-/// The same tick, from a one-shot timer.
+/// The tick never stops, but comes from a one-shot timer.
 const ONE_SHOT: &str = "nohz=off";
-/// Today's Linux: the tick stops when idle.
+/// Current Linux default: an idle CPU stops its tick.
 const STOPS: &str = "";
 
-/// Run times of a pair of guests. The difference in instructions is the cost of the difference in
-/// time. It excludes the boot and its aftermath, which both guests execute.
+/// Run times of the two guests in each pair. Subtracting their instruction counts gives the cost of
+/// the additional time and cancels the boot, which both guests execute.
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
 impl KernelCase for Idle {
@@ -119,7 +119,7 @@ fn twice(value: f64) -> (f64, f64) {
     (value / 1e3, value / 1e3)
 }
 
-/// Instructions per second at each tick rate, from pairs of guests with different run times.
+/// Instructions per second at each tick rate, from pairs of guests that run for different times.
 fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
     let selected = trials
         .iter()
@@ -140,7 +140,7 @@ fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
         .collect()
 }
 
-/// A line: instructions per second that do not depend on the tick, and instructions per tick.
+/// A straight line: instructions per second without ticks, and instructions per tick.
 #[derive(Clone, Copy)]
 struct Straight {
     base: f64,
@@ -148,13 +148,13 @@ struct Straight {
 }
 
 impl Straight {
-    /// Fits a line by least squares of the relative errors. Returns `None` for fewer than two
+    /// Fits a line by minimizing the squared relative errors. Returns `None` for fewer than two
     /// rates.
     fn fit(counts: &[(u32, f64)]) -> Option<Self> {
         if counts.len() < 2 {
             return None;
         }
-        // Each rate, divided by its count, gives the equation base / count + tick · hz / count = 1.
+        // Dividing by each rate's count gives the equation base / count + tick · hz / count = 1.
         let sum = |term: fn(f64, f64) -> f64| -> f64 {
             let each = counts.iter().map(|&(hz, count)| term(f64::from(hz), count));
             each.sum()
@@ -180,7 +180,7 @@ impl Straight {
         self.base + self.tick * f64::from(hz)
     }
 
-    /// Largest relative error, in %.
+    /// The largest relative error, in %.
     fn misses(&self, counts: &[(u32, f64)]) -> f64 {
         let each = counts
             .iter()
@@ -189,21 +189,21 @@ impl Straight {
     }
 }
 
-/// Instructions that programs add to an idle guest: per wake-up, and per tick that wakes a program.
+/// Instructions that programs add to an idle guest: per second, and per tick that wakes a program.
 struct Wakes {
     wakeups: f64,
     /// Instructions per second for the wake-ups themselves.
     each: f64,
-    /// Additional instructions of a tick that wakes a program.
+    /// Additional instructions per tick that wakes a program.
     woken: f64,
-    /// The calibration rates: the highest and the lowest. Their numbers of waking ticks differ
-    /// most.
+    /// The highest and the lowest rate, which calibrate the fit: their numbers of waking ticks
+    /// differ most.
     fit: [u32; 2],
 }
 
 impl Wakes {
-    /// Fits the additional instructions of guests with programs, at two rates. Returns `None` for
-    /// fewer. The simulator provides the number of ticks that wake a program.
+    /// Fits the additional instructions of guests with programs at two rates. Returns `None` if
+    /// there is only one. The simulator provides the number of ticks that wake a program.
     fn fit(idle: &[(u32, f64)], woken: &[(u32, f64)], wakeups: f64) -> Option<Self> {
         let fit = [
             woken.iter().map(|count| count.0).max()?,
@@ -225,24 +225,22 @@ impl Wakes {
         })
     }
 
-    /// Instructions per second in addition to those of an idle guest.
+    /// Instructions per second that programs add to an idle guest at `hz`.
     fn at(&self, hz: u32) -> f64 {
         self.each + self.woken * waking(hz, self.wakeups)
     }
 }
 
-/// The count at a tick rate.
 fn count_at(counts: &[(u32, f64)], hz: u32) -> Option<f64> {
     let found = counts.iter().find(|count| count.0 == hz);
     found.map(|count| count.1)
 }
 
-/// Ticks per second that wake a program.
 fn waking(hz: u32, wakeups: f64) -> f64 {
     cases::woken(u64::from(hz), wakeups)
 }
 
-/// Range of the counts, in thousands, as text.
+/// Minimum and maximum count in thousands, as text.
 fn min_and_max(counts: &[(u32, f64)]) -> String {
     let range = Range::of(counts.iter().map(|(_, count)| count / 1e3));
     format!("{:.0} to {:.0}", range.min, range.max)
@@ -318,8 +316,8 @@ mod tests {
     use crate::kernels::{GuestJob, KernelCase, Trial};
     use crate::replay::Replay;
 
-    /// Guests with known instruction counts: per second, per tick, and for `programs` per second
-    /// and per waking tick.
+    /// Guests with known instruction counts. `programs` gives the additional instructions per
+    /// second and per waking tick.
     fn trials(hz: u32, programs: [f64; 2]) -> Vec<Trial> {
         let trial = |job: GuestJob| {
             let mut a_second = 9_000.0 + 2_000.0 * f64::from(hz);
@@ -368,7 +366,7 @@ mod tests {
             (last.off().unwrap() / last.kernel).abs() < 0.005,
             "{last:?}"
         );
-        // Two rates calibrate the programs. All rates calibrate the line of ticks.
+        // Two rates calibrate the programs. All rates calibrate the straight line.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
         let line = &statement.remarks[0].why;
         assert!(
@@ -385,7 +383,7 @@ mod tests {
         }
         let statement = Idle.statement(&file, GuestClock::Host, &other);
         assert!(!statement.agrees(), "{statement:#?}");
-        // A single rate gives its count but no fit.
+        // A single rate has a count but no fit.
         let statement = Idle.statement(&file, GuestClock::Host, &trials(250, [50_000.0, 4_000.0]));
         assert_eq!(
             (statement.met(), statement.tables[1].rows[0].kernel),

@@ -1,4 +1,4 @@
-//! Verdicts for trials with a known truth.
+//! Tests verdicts of trials whose true effect is known.
 
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::trial::{
@@ -8,7 +8,7 @@ use ticktax_model::trial::{
 use super::judge;
 use crate::trial::plan;
 
-/// A trial of a run-time law. The second arm takes longer by the share `effect`.
+/// A trial whose run times follow `law`. The second arm takes longer by the fraction `effect`.
 fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
     let mut draws = Draws::new(seed);
     let slots = plan(arms, blocks, seed ^ 0xabba);
@@ -48,7 +48,7 @@ fn an_effect_is_reported_with_its_size_and_direction() {
         (comparison.blocks, comparison.first.unwrap().count),
         (Some(10), 20)
     );
-    // A block's difference has the noise of one run: each arm ran twice.
+    // The difference within a block is as noisy as a single run, because each arm ran twice.
     let noise = comparison.noise.unwrap();
     assert!((0.01..0.04).contains(&noise), "{noise}");
     let detectable = comparison.detectable.unwrap();
@@ -213,7 +213,7 @@ fn a_change_from_zero_is_an_absolute_difference() {
         (Scale::Absolute, Verdict::Worse)
     );
     assert!((comparison.effect.unwrap().value - 0.3).abs() < 0.01);
-    // A percentage of zero is undefined.
+    // Percentages of zero are undefined.
     let outcomes: Vec<Outcome> = statement
         .fail_if
         .iter()
@@ -222,7 +222,8 @@ fn a_change_from_zero_is_an_absolute_difference() {
     assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
 }
 
-/// Upper limit for a count with probability `share` in `of` trials: three standard deviations.
+/// Upper limit for a count with expected fraction `share`: three standard deviations above the
+/// mean.
 fn at_most(share: f64, trials: u32) -> f64 {
     let trials = f64::from(trials);
     trials * share + 3.0 * (trials * share * (1.0 - share)).sqrt()
@@ -255,14 +256,14 @@ fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
     }
 }
 
-/// Four of five trials find an effect of the detectable size.
+/// Four of five trials must find an effect of the detectable size.
 #[test]
 fn detectable_effects_are_detected() {
     const TRIALS: u32 = 400;
     for blocks in [10, 20] {
         let mut found = 0;
         for seed in 0..u64::from(TRIALS) {
-            // A block's difference has the standard deviation of one run.
+            // The difference within a block has the standard deviation of a single run.
             let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
             let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
             let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);

@@ -9,12 +9,12 @@ use ticktax_model::knob::KnobScope;
 
 use super::{Subject, TryError};
 
-/// More arms would be unreadable.
+/// Maximum number of arms. A report with more would be unreadable.
 const MAX_ARMS: usize = 8;
-/// Keyword for a setting's present value.
+/// Keyword for a setting's current value.
 const NOW: &str = "now";
 
-/// Values of one setting for each arm, parsed from `KNOB=A,B`.
+/// A setting and its value in each arm, parsed from `KNOB=A,B`.
 #[derive(Debug)]
 pub struct Assignment {
     knob: &'static Knob,
@@ -22,7 +22,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Parses `KNOB=A,B`. Values that contain a comma are separated by `;`.
+    /// Parses `KNOB=A,B`. If values contain commas, use `;` as the separator.
     ///
     /// # Errors
     /// The syntax is wrong, or the setting does not exist.
@@ -44,14 +44,14 @@ impl Assignment {
     }
 }
 
-/// CPUs, interrupt and disk for settings that apply to one.
+/// The CPUs, interrupt and disk that settings apply to, as named by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
-    /// `None` means all online CPUs.
+    /// The CPUs, or `None` for all that are online.
     pub cpus: Option<CpuList>,
-    /// Interrupt line.
+    /// Number of the interrupt line.
     pub irq: Option<u32>,
-    /// Disk name.
+    /// Name of the disk.
     pub disk: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct Named {
 pub(super) enum Place {
     /// Objects that exist throughout the trial.
     Fixed(Vec<Target>),
-    /// The command, set again for each run.
+    /// The command. The setting is applied to it again in each run.
     Command,
     /// A cgroup created for the command.
     CommandGroup(Controller),
@@ -92,16 +92,16 @@ impl Place {
     }
 }
 
-/// Value of a setting in an arm.
+/// A setting's value in an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// The value before the trial.
+    /// The value that the setting had before the trial.
     Now,
-    /// A value, in the notation that reading the setting returns.
+    /// A value in the notation that reading the setting returns.
     Is(String),
 }
 
-/// The values of one setting in every arm, and the objects it applies to.
+/// A setting, its value in every arm, and the objects it applies to.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) knob: &'static Knob,
@@ -109,11 +109,12 @@ pub(super) struct Row {
     pub(super) values: Vec<Value>,
 }
 
-/// Resolves the assignments and validates them as far as possible without changing anything.
+/// Resolves the assignments and validates them as thoroughly as is possible without changing
+/// anything.
 ///
 /// # Errors
-/// Lists of different lengths, values out of range, dangerous settings without consent, missing
-/// objects, or equal arms.
+/// The lists have different lengths, a value is out of range, an object is missing, two arms are
+/// equal, or a dangerous setting lacks consent.
 pub(super) fn rows(
     assignments: &[Assignment],
     subject: &Subject,
@@ -149,7 +150,7 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// Number of arms.
+/// Number of arms, which must be the same for all assignments.
 fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     let wrong = |why: String| Err(TryError::Senseless(why));
     for (at, assignment) in assignments.iter().enumerate() {
@@ -191,7 +192,7 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     }
 }
 
-/// Rejects `--cpu`, `--irq` or `--disk` if no setting uses it.
+/// Rejects `--cpu`, `--irq` or `--disk` if no setting needs it.
 fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryError> {
     let options = [
         (named.cpus.is_some(), KnobScope::Cpu, "--cpu"),
@@ -214,7 +215,7 @@ fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryErro
     }
 }
 
-/// The objects that a setting applies to in this trial.
+/// The objects that `knob` applies to in this trial.
 fn place(
     knob: &Knob,
     subject: &Subject,
@@ -263,8 +264,8 @@ fn place(
     })
 }
 
-/// An object that can be read before the command runs: for the values that the kernel offers, and
-/// for inherited values.
+/// An object that exists before the command runs. Reading it shows the values that the kernel
+/// offers and those that the command will inherit.
 fn asked_of(place: &Place) -> Target {
     let own = || Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
     match place {
@@ -275,7 +276,7 @@ fn asked_of(place: &Place) -> Target {
     }
 }
 
-/// Present values of each row, one per object. Cgroups that do not exist yet have none.
+/// Current values of each row's setting, one per object. Empty for cgroups that do not exist yet.
 fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> {
     let mut all = Vec::new();
     for row in rows {
@@ -287,7 +288,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
         let mut values = Vec::new();
         for target in &targets {
             let value = row.knob.read(system, target)?;
-            // Restoring the present value requires that it can be written.
+            // The current value must be writable, because it is restored later.
             if row.values.contains(&Value::Now) {
                 row.knob.parse(system, target, &value)?;
             }
@@ -298,7 +299,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
     Ok(all)
 }
 
-/// Rejects arms with equal settings.
+/// Rejects arms whose settings are all equal.
 fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(), TryError> {
     let of_arm = |arm: usize| -> Vec<Vec<String>> {
         let value = |(row, now): (&Row, &Vec<String>)| match &row.values[arm] {
@@ -328,13 +329,13 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
     Ok(())
 }
 
-/// Label of an arm: A, B, C, ….
+/// Label of an arm: A, B, C and so on.
 pub(super) fn label(arm: usize) -> String {
     let letter = u8::try_from(arm).ok().map(|arm| char::from(b'A' + arm));
     letter.map_or_else(|| arm.to_string(), String::from)
 }
 
-/// The threads of a process as targets of settings.
+/// The threads of process `pid`, as targets for settings.
 pub(super) fn threads(pid: i32) -> Vec<Target> {
     let threads = Proc::default().threads_of(pid).into_iter();
     threads.map(|thread| Target::Task(thread.tid)).collect()

@@ -1,9 +1,9 @@
-//! Errors of a trial.
+//! Errors of trials.
 
 use ticktax_knobs::KnobError;
 use ticktax_observe::ObserveError;
 
-/// Reasons why a trial cannot start or continue. Each message is one line for users.
+/// Reason why a trial cannot start or continue. Each message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TryError {
     /// The arguments contradict each other.
@@ -15,7 +15,7 @@ pub enum TryError {
     /// A run cannot be observed, or the command cannot be run.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The kernel turned the values of two arms into the same value.
+    /// The kernel stored the same value for two arms with different values.
     #[error(
         "arms {first} and {second} are the same in effect ({settings}), although different values \
          were requested"
@@ -34,7 +34,7 @@ pub enum TryError {
          run it alone"
     )]
     AlwaysFails {
-        /// How the command ended.
+        /// How the command exited.
         ended: String,
     },
     /// No run has a value for a metric.
@@ -45,10 +45,10 @@ pub enum TryError {
         /// Reason and remedy.
         why: String,
     },
-    /// The watched process has ended.
+    /// The watched process has exited.
     #[error("cannot go on: process {pid} has ended")]
     ProcessEnded {
-        /// Its PID.
+        /// PID of the process.
         pid: i32,
     },
     /// The command could not be started or waited for.

@@ -1,8 +1,8 @@
 //! Starts a command that waits until all its settings are applied.
 //!
-//! It starts this program again, with the arguments of [`Starter`]. The new process writes a byte
-//! to its standard input, which is a socket, and waits for a byte in return. Then it executes the
-//! command. If the socket closes instead, it exits.
+//! Starts ticktax again, with the arguments in [`Starter`]. The new process writes a byte to its
+//! standard input, which is a socket, and waits for a byte in return. Then it executes the command.
+//! If the socket is closed instead, it exits.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -24,38 +24,38 @@ use ticktax_probes::clock::now;
 
 use super::TryError;
 
-/// How to start the held process.
+/// How to start the process that waits and later becomes the command.
 #[derive(Clone, Debug)]
 pub struct Starter {
-    /// This program.
+    /// Path of the ticktax program.
     pub program: PathBuf,
     /// Arguments before `--` and the command.
     pub arguments: Vec<OsString>,
-    /// Whether the command's output is shown. Otherwise it is discarded.
+    /// Whether to show the command's output instead of discarding it.
     pub show_output: bool,
 }
 
-/// How a command ended.
+/// When and how a command exited.
 pub(super) struct CommandEnd {
-    /// When the waiting thread saw the end.
+    /// When the waiting thread noticed the exit.
     pub(super) at: Nanos,
     /// `None` if unknown.
     pub(super) status: Option<ExitStatus>,
 }
 
-/// A command that waits for its release, or already runs.
+/// A command that is waiting for its release or already running.
 pub(super) struct Held {
     pid: i32,
     socket: UnixStream,
     end: Receiver<CommandEnd>,
-    /// CPU time of the process before it executed the command.
+    /// CPU time that the process used before it executed the command.
     before: Nanos,
-    /// CPU time of all earlier children of this process.
+    /// CPU time of all earlier children of ticktax.
     children_before: Nanos,
 }
 
 impl Held {
-    /// Starts the process that will execute the command.
+    /// Starts the process that will later execute `command`.
     pub(super) fn start(starter: &Starter, command: &[OsString]) -> Result<Self, TryError> {
         let refused = |error: &io::Error| TryError::Start {
             command: shown(command),
@@ -70,14 +70,14 @@ impl Held {
         }
         let children_before = ticktax_host::children_cpu_time();
         let mut child = starting.spawn().map_err(|error| refused(&error))?;
-        // It holds the child's end of the socket.
+        // `starting` holds the child's end of the socket.
         drop(starting);
         let pid = i32::try_from(child.id()).unwrap_or(-1);
         let (tell, end) = channel();
         let wait = move || {
             let status = child.wait().ok();
             let at = now();
-            // The receiver might have stopped listening.
+            // Ignore errors: the receiver may be gone.
             let _ = tell.send(CommandEnd { at, status });
         };
         let waiting = std::thread::Builder::new().spawn(wait);
@@ -97,19 +97,19 @@ impl Held {
         self.pid
     }
 
-    /// Lets the command run. Returns the release time.
+    /// Lets the command run. Returns when it was released.
     pub(super) fn release(&mut self) -> Nanos {
         let used = Proc::default().usage(&[self.pid]);
         self.before = used.map_or(Nanos::ZERO, |used| {
             used.on_cpu.unwrap_or(used.user + used.system)
         });
         let begin = now();
-        // A process that already ended is noticed by its exit.
+        // Ignore errors: if the process has already exited, the wait will notice.
         let _ = self.socket.write_all(&[1]);
         begin
     }
 
-    /// Waits for the end, for at most `time`.
+    /// Waits up to `time` for the command to exit.
     pub(super) fn wait(&self, time: Duration) -> Option<CommandEnd> {
         match self.end.recv_timeout(time) {
             Ok(end) => Some(end),
@@ -118,7 +118,7 @@ impl Held {
         }
     }
 
-    /// End of a command whose exit status is unknown.
+    /// Result for a command that is not waited for any longer. Its exit status is unknown.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
@@ -126,38 +126,38 @@ impl Held {
         }
     }
 
-    /// CPU time of the command and of the children it waited for. Valid after its end.
+    /// CPU time of the command and the children it waited for. Valid once it has exited.
     pub(super) fn used(&self) -> Nanos {
         let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
         used.max(Nanos::ZERO)
     }
 
-    /// Passes a signal on if the command does not end within a second. A Ctrl-C in the terminal has
-    /// already reached it. If it ignores the signal too, it is left running.
+    /// Sends `signal` to the command if it does not exit within a second. (A Ctrl-C in the terminal
+    /// has already reached it.) If it ignores the signal too, it keeps running.
     pub(super) fn interrupt(&self, signal: i32) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if self.wait(PATIENCE).is_some() {
             return;
         }
         if let Ok(signal) = Signal::try_from(signal) {
-            // The process has not been reaped, so its PID has not been reused.
+            // The process has not been reaped, so its PID cannot have been reused.
             let _ = kill(Pid::from_raw(self.pid), signal);
             self.wait(PATIENCE);
         }
     }
 }
 
-/// The command line for display.
+/// The command line, for display.
 pub(super) fn shown(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// Checks that a program exists and is executable. `name` is a path, or a name in one of the
-/// folders of `search`, which has the format of `PATH`.
+/// Checks that a program exists and is executable. `name` is a path, or the name of a file in one
+/// of the directories in `search`, which has the format of `PATH`.
 ///
 /// # Errors
-/// The error that a shell would report.
+/// The error that a shell would report for the program.
 pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<(), ObserveError> {
     let refused = |kind| ObserveError::Command {
         command: name.to_string_lossy().into_owned(),
@@ -181,7 +181,7 @@ pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<()
     Err(refused(found))
 }
 
-/// Checks that a path is an executable file, judging by its mode bits.
+/// Checks that `path` is an executable file, judging by its mode bits.
 fn look(path: &Path) -> Result<(), io::ErrorKind> {
     const MAY_RUN: u32 = 0o111;
     match fs::metadata(path) {

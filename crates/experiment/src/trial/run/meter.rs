@@ -1,4 +1,4 @@
-//! Metrics of a run: the command's time, its CPU time, or figures from an audit.
+//! Metrics of a run: the command's run time, its CPU time, or figures from an audit.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
@@ -12,24 +12,25 @@ use ticktax_observe::{Event, ObserveError, Plan, Program, Session};
 use super::Subject;
 use crate::measures;
 
-/// Metrics for comparing arms. The names are those of `--metric`.
+/// Metrics by which arms can be compared, named as in `--metric`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialMetric {
     /// Run time of the command.
     Time,
     /// CPU time of the command and its children.
     Cpu,
-    /// Share of the time that it needed the CPU, during which interrupts ran there.
+    /// Time taken by interrupts, as a share of the time in which the program needed the CPU.
     Noise,
-    /// Share of the time that it needed the CPU, spent in run-queue wait.
+    /// Run-queue wait, as a share of the time in which the program needed the CPU.
     Wait,
-    /// Share of the time that it needed the CPU, spent throttled by its cgroup's quota.
+    /// Time throttled by the cgroup's quota, as a share of the time in which the program needed the
+    /// CPU.
     Throttled,
-    /// 99th percentile of the wake-up latency.
+    /// 99th percentile of wake-up latency.
     P99,
-    /// Frames per second of its loop.
+    /// Frames per second of the program's loop.
     Fps,
-    /// Frames that its loop skipped, per minute.
+    /// Frames per minute that the program's loop skipped.
     Lost,
 }
 
@@ -46,7 +47,7 @@ impl TrialMetric {
         Self::Lost,
     ];
 
-    /// Name, as on the command line.
+    /// The name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -74,7 +75,7 @@ impl TrialMetric {
         }
     }
 
-    /// The metric with its unit, better direction and origin for `subject`.
+    /// Describes the metric for `subject`: unit, better direction and origin.
     pub(super) fn of(self, subject: &Subject) -> Metric {
         let (unit, better) = match self {
             Self::Time | Self::Cpu | Self::P99 => (Unit::Ns, Better::Lower),
@@ -94,22 +95,22 @@ impl TrialMetric {
         }
     }
 
-    /// Whether each run must be audited.
+    /// Whether each run must be audited to measure the metric for `subject`.
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
             Self::Time => false,
-            // Only an ended child reports its CPU time to its parent.
+            // A child reports its CPU time to its parent only when it exits.
             Self::Cpu => matches!(subject, Subject::Process { .. }),
             _ => true,
         }
     }
 
-    /// Whether the audit must follow frames.
+    /// Whether the audit must detect frames.
     const fn needs_frames(self) -> bool {
         matches!(self, Self::Fps | Self::Lost)
     }
 
-    /// Why a run might have no value, and the remedy.
+    /// Why a run may have no value for this metric, and what to do.
     pub(super) const fn without(self) -> &'static str {
         match self {
             Self::Time | Self::Cpu => "no value was reported; leave this metric out",
@@ -124,7 +125,7 @@ impl TrialMetric {
         }
     }
 
-    /// The metric's value in an audit's statement.
+    /// Extracts the metric's value from an audit's statement.
     fn in_statement(self, statement: &Statement) -> Option<f64> {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
@@ -151,19 +152,18 @@ impl TrialMetric {
     }
 }
 
-/// Raw measurements of one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured<'a> {
     /// Run time of the command.
     pub(super) time: Option<Nanos>,
     /// CPU time of the command.
     pub(super) cpu: Option<Nanos>,
-    /// Audit of the command or process.
+    /// Statement of the audit of the command or process.
     pub(super) statement: Option<&'a Statement>,
 }
 
 impl Measured<'_> {
-    /// A metric of it.
+    /// The value of `metric`, if it was measured.
     pub(super) fn value(&self, metric: TrialMetric) -> Option<f64> {
         match metric {
             TrialMetric::Time => Some(self.time?.0 as f64),
@@ -180,7 +180,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Starts to watch a process.
+    /// Starts to watch process `pid`.
     pub(super) fn begin(
         pid: i32,
         length: Option<Nanos>,
@@ -201,8 +201,8 @@ impl Audit {
         Ok(Self { session, auditor })
     }
 
-    /// Processes available rows. Waits for them for about 50 ms at most. Returns the header at the
-    /// end.
+    /// Processes available rows, waiting up to about 50 ms for them. Returns the header when the
+    /// audit is over.
     pub(super) fn step(&mut self) -> Option<Box<Header>> {
         match self.session.next_event() {
             Event::Rows { sources, rows } => {
@@ -222,7 +222,8 @@ impl Audit {
     }
 }
 
-/// The plan for watching a process. It needs the tracer: /proc does not provide these metrics.
+/// The plan for watching process `pid`. It needs the tracer, because /proc does not provide these
+/// metrics.
 pub(super) fn plan(pid: i32, length: Option<Nanos>) -> Plan {
     Plan {
         length,

@@ -1,4 +1,4 @@
-//! Applies the settings of arms, and remembers the original values.
+//! Applies the settings of each arm and remembers the original values.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_model::trial::{Arm, ArmSetting};
 use super::TryError;
 use super::arms::{Place, Row, Value, label, threads};
 
-/// A setting of one object.
+/// A setting, identified by its ID, and the object it belongs to.
 type Key = (&'static str, Target);
 
 /// Applies the settings of one arm after another.
@@ -18,23 +18,23 @@ pub(super) struct Setter {
     session: Session,
     consent: Consent,
     rows: Vec<Row>,
-    /// Values before the trial.
+    /// Values that settings had before the trial.
     originals: BTreeMap<Key, String>,
-    /// Values last written.
+    /// Values that the trial last wrote.
     left: BTreeMap<Key, String>,
-    /// Values that the kernel actually stored, by the value written.
+    /// Values that the kernel actually stored, keyed by the setting and the value written.
     taken: BTreeMap<(&'static str, String), String>,
-    /// Threads that started while their process had another arm's value. Their original value is
-    /// unknown, so they get that of the process.
+    /// Threads that started while another arm's value applied to their process. Their original
+    /// value is unknown, so they will get that of the process.
     late: Vec<(&'static Knob, Target)>,
     /// Whether any arm has been applied.
     begun: bool,
-    /// Cgroups that the command joins.
+    /// Cgroups created for the command to join.
     groups: BTreeMap<Controller, Target>,
 }
 
 impl Setter {
-    /// Creates the cgroups. Changes no settings yet.
+    /// Creates the cgroups but does not change any settings yet.
     pub(super) fn new(
         system: System,
         mut session: Session,
@@ -51,7 +51,7 @@ impl Setter {
                 None => session.make_group(controller)?,
             };
             groups.insert(controller, target.clone());
-            // Checks that this kernel has the setting, before anything runs.
+            // Check that this kernel has the setting before anything runs.
             row.knob.read(&system, &target)?;
         }
         Ok(Self {
@@ -68,8 +68,8 @@ impl Setter {
         })
     }
 
-    /// Applies an arm's settings, except those of the command. Settings that already have the right
-    /// value are read, to detect changes by other programs.
+    /// Applies the settings of `arm`, except those of the command. Settings that already have the
+    /// right value are read back, to detect changes by other programs.
     pub(super) fn enter(&mut self, arm: usize) -> Result<(), TryError> {
         for at in 0..self.rows.len() {
             let row = &self.rows[at];
@@ -85,7 +85,7 @@ impl Setter {
             };
             for target in targets {
                 let set = self.set(knob, &target, &value, of.map(Target::Task));
-                // The thread might have ended in the meantime.
+                // The thread may have exited in the meantime.
                 let has_ended = |pid| !threads(pid).contains(&target);
                 if set.is_err() && of.is_some_and(has_ended) {
                     continue;
@@ -132,7 +132,7 @@ impl Setter {
         Ok(())
     }
 
-    /// Applies an arm's settings to the command, which has started and waits.
+    /// Applies the settings of `arm` to the command, which has started and is waiting.
     pub(super) fn enter_command(&mut self, arm: usize, pid: i32) -> Result<(), TryError> {
         for group in self.groups.values() {
             self.session.join_group(group, pid)?;
@@ -148,12 +148,12 @@ impl Setter {
         Ok(())
     }
 
-    /// Forgets the settings of processes and threads that have ended.
+    /// Forgets the settings of processes and threads that have exited.
     pub(super) fn forget_gone(&mut self) -> Result<(), TryError> {
         Ok(self.session.forget_gone()?)
     }
 
-    /// The arms, with the values that the kernel stored.
+    /// Lists the arms with the values that the kernel stored.
     pub(super) fn arms(&self) -> Vec<Arm> {
         let arms = self.rows.first().map_or(0, |row| row.values.len());
         let setting = |row: &Row, arm: usize| ArmSetting {
@@ -169,7 +169,7 @@ impl Setter {
             .collect()
     }
 
-    /// The value of a row in an arm, as far as it has been applied.
+    /// The value of a setting in `arm`, as the kernel stored it if it has been applied.
     fn shown(&self, row: &Row, arm: usize) -> String {
         let id = row.knob.id();
         match &row.values[arm] {
@@ -177,7 +177,7 @@ impl Setter {
                 let taken = self.taken.get(&(id, value.clone()));
                 taken.unwrap_or(value).clone()
             }
-            // The command inherits the value of this process.
+            // The command inherits this process's value.
             Value::Now if row.place == Place::Command => {
                 let own = Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
                 let inherited = row.knob.read(&self.system, &own);
@@ -199,7 +199,7 @@ impl Setter {
         }
     }
 
-    /// Checks that the kernel did not turn two arms into the same one.
+    /// Checks that the kernel did not store the same values for two arms.
     pub(super) fn require_different(&self) -> Result<(), TryError> {
         let arms = self.arms();
         for (at, arm) in arms.iter().enumerate() {
@@ -225,7 +225,7 @@ impl Setter {
             let Some(original) = original.cloned() else {
                 continue;
             };
-            // The thread might have ended.
+            // Ignore errors: the thread may have exited.
             let set = self.session.set(knob, &target, &original, self.consent);
             if set.is_ok() {
                 let _ = self.session.keep(knob, &target);

@@ -1,4 +1,4 @@
-//! Tests of the run order.
+//! Tests the order of runs.
 
 use ticktax_knobs::Consent;
 use ticktax_model::trial::RunPurpose;
@@ -51,7 +51,7 @@ fn warm_ups_come_first_then_noise_runs_then_blocks() {
     );
 }
 
-/// The check runs once, after every arm has run, with or without warm-ups.
+/// The check runs exactly once, after every arm has run, with or without warm-ups.
 #[test]
 fn comparability_is_checked_once() {
     for (warm_ups, noise_runs, blocks, expected) in [

@@ -9,14 +9,14 @@ use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// Minimum width for the column with the length of each event.
+/// Minimum page width for the column with event lengths.
 const ROOMY: usize = 60;
 
-/// Indent of the cause on a line below the name.
+/// Indent of the line with a source's cause, below its name.
 const CAUSE: usize = 14;
 
-/// Levels of detail, in order of preference: the number of sources, and whether a second line names
-/// each one's trigger. The first level that fits the screen is used.
+/// Levels of detail, in order of preference: the maximum number of sources, and whether a second
+/// line names each one's trigger.
 const ROOMS: [(usize, bool); 12] = [
     (16, true),
     (12, true),
@@ -32,7 +32,7 @@ const ROOMS: [(usize, bool); 12] = [
     (2, false),
 ];
 
-/// The first screen. It ends with a line break.
+/// Renders the first screen, ending with a line break.
 pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(beats, style, room));
     explained(text, WORDS, style)
@@ -56,7 +56,8 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     page.finish()
 }
 
-/// Writes the title: the number of periodic sources and how much was searched.
+/// Writes the title: the number of periodic sources, and how many sources were searched for how
+/// long.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let sources = format!(
         "{} over {}",
@@ -120,7 +121,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
 }
 
-/// The share of its CPUs' time that a source takes, or of the probe's time if it consists of gaps.
+/// The share of its CPUs' time that a source takes. For gaps, it is a share of the probe's time.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -128,9 +129,9 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// The share of CPU time that a source provably takes from other work. A thread that is off its CPU
-/// takes none. Gaps of a probe may have been yielded to programs, so they count only if they were
-/// outside the kernel's control.
+/// The share of its CPUs' time that a source provably takes from other work. A thread that is off
+/// its CPU takes none. A probe's gaps may have been yielded to programs, so they count only if they
+/// were outside the kernel's control.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
@@ -139,7 +140,7 @@ fn taken(beat: &BeatLine) -> f64 {
     }
 }
 
-/// The trigger or explanation, on one line.
+/// The source's trigger, or an explanation of its period, in one line.
 fn cause(beat: &BeatLine) -> Option<String> {
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()

@@ -8,7 +8,7 @@ use super::clock;
 /// Width of a bar chart in characters.
 const PLOT: usize = 40;
 
-/// One table per kernel and set of boot parameters, and the differences from the model.
+/// Shows one table per kernel and set of boot parameters, and the differences from the model.
 pub(in crate::text) fn comparison(comparison: &KernelComparison) -> String {
     let mut page = String::new();
     line(
@@ -89,7 +89,8 @@ fn range((min, max): (f64, f64), scale: f64) -> String {
     }
 }
 
-/// A bar chart of the mean wait with the first loop, by kernel and boot parameters.
+/// Writes a bar chart of the mean wait by kernel and boot parameters, for the first cell's loop
+/// only.
 fn plot(page: &mut String, cells: &[KernelCell]) {
     let Some(first) = cells.first() else {
         return;
@@ -122,7 +123,7 @@ fn plot(page: &mut String, cells: &[KernelCell]) {
     }
 }
 
-/// Published measurements of a game server at the same tick rates.
+/// Writes published measurements of a game server at the same tick rates.
 fn published(page: &mut String, comparison: &KernelComparison) {
     if comparison.published.is_empty() {
         return;

@@ -12,7 +12,7 @@ pub(in crate::text) fn bits(rate: f64) -> String {
     ))
 }
 
-/// Formats a number of bytes. Uses powers of ten, as rates do.
+/// Formats a number of bytes. Units are powers of ten, like those of rates.
 pub(in crate::text) fn size(bytes: u64) -> String {
     tied(scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"]))
 }
@@ -54,7 +54,7 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// The name of an account: `tx` is the cost of sending, `rx` the cost of receiving.
+/// The display name of an account: `tx` is the cost of sending, `rx` the cost of receiving.
 pub(super) fn account(account: TrafficAccount) -> &'static str {
     match account {
         TrafficAccount::SenderUser => "tx: sender, user",
@@ -76,7 +76,7 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
     }
 }
 
-/// The unit counted as a packet.
+/// The unit that is counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "a TCP segment sent",

@@ -9,7 +9,7 @@ use super::super::numbers::percent;
 use super::super::page::{clean, tied};
 use super::fraction;
 
-/// A factor's value as typed.
+/// A factor's value as the user typed it.
 pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) -> String {
     let values = experiment.factors.get(factor).map(|factor| &factor.values);
     let value = values.and_then(|values| values.get(value));
@@ -69,19 +69,18 @@ pub(super) fn ends(effect: Effect) -> String {
     tied(format!("{} to {} %", end(effect.low), end(effect.high)))
 }
 
-/// Formats a number with a sign if it is negative.
+/// Formats a number with a sign only if it is negative.
 pub(super) fn signed(number: f64) -> String {
     let sign = if number < 0.0 { "−" } else { "" };
     format!("{sign}{}", fraction(number.abs()))
 }
 
-/// Formats an increase or decrease with its sign.
+/// Formats a number that is always signed, because it is an increase or decrease.
 pub(super) fn amount(number: f64) -> String {
     let plus = if number < 0.0 { "" } else { "+" };
     format!("{plus}{}", signed(number))
 }
 
-/// The name of a unit.
 pub(super) fn unit(unit: CostUnit) -> &'static str {
     match unit {
         CostUnit::Byte => "byte",
@@ -91,7 +90,7 @@ pub(super) fn unit(unit: CostUnit) -> &'static str {
     }
 }
 
-/// Explains why the costs are missing.
+/// Explains why costs per unit could not be estimated.
 pub(super) fn refusal(why: CostRefusal, misfit: Option<f64>) -> String {
     match why {
         CostRefusal::TooFewBlocks => "one block has no spread: run at least two.".to_owned(),

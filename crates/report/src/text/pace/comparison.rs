@@ -10,7 +10,7 @@ use super::super::page::{Page, Tone, tied};
 use super::{limitations, number};
 use crate::view::View;
 
-/// Renders the comparison of paced loops. The page ends with a line break.
+/// Renders a comparison of paced loops, ending with a line break.
 pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(

@@ -1,4 +1,4 @@
-//! The cost of a loop: its CPU time by each available clock, and its wake-ups.
+//! The cost of a loop: its CPU time by each available clock, and the number of its wake-ups.
 
 use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, TickAlias, Wakeups};
 
@@ -45,7 +45,8 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
     }
 }
 
-/// Describes how the loop's period distorts samples taken at the tick.
+/// Describes how the relation between the loop's period and the tick distorts CPU time sampled at
+/// the tick.
 fn rhythm(alias: &TickAlias) -> String {
     let frames = match alias.frames {
         1 => "One frame takes".to_owned(),

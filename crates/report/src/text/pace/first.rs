@@ -20,12 +20,12 @@ use crate::text::screen::{explained, fitted, narrowed};
 /// A level of detail.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Number of lines for frame rates.
+    /// Maximum number of lines with frame rates.
     rates: usize,
     /// Whether empty lines separate the parts.
     spaced: bool,
-    /// Maximum number of lines in the table of times. With a single one, the causes that are ruled
-    /// out are left out, too.
+    /// Maximum number of lines in the table of times. If it is 1, the ruled-out causes are left out
+    /// too.
     times: usize,
 }
 
@@ -50,10 +50,10 @@ const ROOMS: [Room; 10] = [
     room(0, false, 2),
     room(0, false, 1),
 ];
-/// Minimum width for the table of times.
+/// Minimum page width for the full table of times.
 const TABLE: usize = 70;
 
-/// The first screen. It ends with a line break.
+/// Renders the first screen, ending with a line break.
 pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(statement, style, room));
     match &statement.figures {
@@ -86,7 +86,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             dropped(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
                 late::table(&mut page, late);
-                // A narrow page has more lines than a screen anyway.
+                // A narrow page never fits on one screen, so it need not save lines.
                 if room.times > 1 || page.width() < TABLE {
                     late::ruled_out(&mut page, late);
                 }
@@ -100,7 +100,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// Writes the loop's name, its rate, and the verdict in capitals.
+/// Writes the loop's name or its rate, and the verdict in capitals.
 fn headline(page: &mut Page, statement: &PaceStatement) {
     let whose = match &statement.subject {
         Subject::Loop(report) => format!("{} Hz loop", number(report.spec.rate)),
@@ -123,12 +123,12 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
-/// Number of slots without a frame in time.
+/// Number of slots that had no frame on time.
 fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
 
-/// Writes how much of the rate was kept, and how the loop sleeps and works.
+/// Writes how many frames ran at which rate, and how the loop sleeps and works.
 fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
         let mut parts = Vec::new();
@@ -142,7 +142,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             None => counted(figures.frames, "frame"),
         });
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-        // If frames keep to a grid, this equals the number of dropped frames.
+        // The two numbers are equal if frames keep to a grid.
         if figures.overshot != figures.dropped {
             parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
         }
@@ -195,8 +195,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// The undelayed rate of a loop, which determines the number of expected frames. If delays lower
-/// the average by more than 1 %, the average rate follows.
+/// The rate that the loop would have without delays. It determines how many frames are expected. If
+/// delays lower the average rate by more than 1 %, the average is given too.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures
@@ -209,7 +209,7 @@ fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     format!("{} without delays, {} on average", hz(counted), hz(average))
 }
 
-/// Writes the frames' times as a table. On a narrow page only the median and the longest are shown.
+/// Writes the frames' times as a table. A narrow page shows only the median and the maximum.
 fn times(page: &mut Page, figures: &Figures, most: usize) {
     if page.width() >= TABLE {
         let heading = super::cells(["count", "median", "p90", "p99", "p99.9", "max"]);
@@ -245,7 +245,8 @@ fn dropped(page: &mut Page, figures: &Figures, subject: &Subject) {
     }
 }
 
-/// Writes the loop's CPU time by its most accurate clock, and as `top` shows it.
+/// Writes the loop's CPU time by its most accurate clock, and the busy share of its CPUs that `top`
+/// shows.
 fn cpu(page: &mut Page, statement: &PaceStatement) {
     let mut parts = Vec::new();
     let mut readings = statement.cpu.readings.iter();
@@ -264,8 +265,8 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
         };
         parts.push(tied(format!(
             "`top` shows {} for {noun}",
-            // The counter can include one tick more than fits the interval. `top` never shows more
-            // than 100 %.
+            // The counter can include one tick more than fits into the interval, but `top` never
+            // shows more than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))
         )));
     }
@@ -280,7 +281,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Whether other work used more than half of the loop's CPU.
+/// Whether other work used more than half of the time of the loop's CPU.
 fn crowded(cpu: &CpuStatement) -> bool {
     let share = |clock| {
         let mut readings = cpu.readings.iter();
@@ -292,7 +293,7 @@ fn crowded(cpu: &CpuStatement) -> bool {
     all.zip(own).is_some_and(|(all, own)| all - own > 0.5)
 }
 
-/// Writes the command that explains the late frames, or a setting that would reduce them.
+/// Writes a command that explains late frames, or one that tries a setting that may reduce them.
 fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     let PaceStatement { subject, cpu, .. } = statement;
     let late = late_slots(figures) > 0;
@@ -321,7 +322,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let text = "Its rule adds up delays: use a fixed grid.";
             page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let sleep = match report.spec.sleep {
-                // This is the default.
+                // `nanosleep` is the default.
                 SleepMethod::Nanosleep => None,
                 sleep => Some(format!("--sleep {sleep}")),
             };
@@ -333,7 +334,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let text = "Compare ways to sleep on this kernel.";
             page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let rule = match report.spec.rule {
-                // This is the default.
+                // `deadline` is the default.
                 PaceRule::Deadline => None,
                 rule => Some(format!("--rule {rule}")),
             };
@@ -351,7 +352,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     }
 }
 
-/// The command that repeats the loop with the options in `changed`. Lines never break between an
+/// The command that repeats the loop with the options in `changed`. A line never breaks between an
 /// option and its value.
 fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -> String {
     let spec = &report.spec;

@@ -9,7 +9,7 @@ use super::super::numbers::{WAKE_UP, displayed, grouped};
 use super::super::page::{clean, tied};
 use super::is_pair;
 
-/// Formats a number of bytes exactly, because the reader types buffer sizes.
+/// Formats a number of bytes with all digits, because readers type buffer sizes.
 pub(super) fn bytes(count: u64) -> String {
     tied(format!("{} B", grouped(count)))
 }
@@ -48,7 +48,7 @@ pub(super) fn link(statement: &PacketStatement) -> String {
     }
 }
 
-/// Explains what a run over the loopback device leaves out.
+/// Explains what a measurement over the loopback device does not cover.
 pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     let Link::Loopback { why } = &statement.link else {
         return None;
@@ -92,7 +92,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     format!("{}.", losses.join(", "))
 }
 
-/// The process or kind of delay that stalled the receiver.
+/// The display name of what stalled the receiver: a process or a kind of delay.
 pub(super) fn culprit_name(by: &HeldBy) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn culprit_name(by: &HeldBy) -> String {
     }
 }
 
-/// The command that repeats the run with another buffer.
+/// The command that repeats the measurement with another buffer size.
 pub(super) fn again(statement: &PacketStatement, ask_bytes: u64) -> String {
     if !is_pair(statement) {
         return format!("ticktax pace --udp --listen --rcvbuf {ask_bytes}");

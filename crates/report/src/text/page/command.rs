@@ -1,20 +1,20 @@
-//! Breaks a command into lines of a page. All lines copied together still form one command.
+//! Breaks a command into lines that fit a page. Pasted together, the lines are still one command.
 
 use super::{TIE, columns, elide};
 
 /// One line of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Whether the line continues a word, so that it must start at the page's edge.
+    /// Whether the line continues a word and must therefore start at the page's edge.
     pub(super) from_edge: bool,
     pub(super) text: String,
 }
 
-/// Breaks `command` into lines of at most `first` columns, or `width` for lines that start at the
-/// page's edge.
+/// Breaks `command` into lines of at most `first` columns. A line that starts at the page's edge
+/// can have `width` columns.
 ///
-/// Continued lines end with a backslash, and comment lines start with `#`. The command itself is
-/// never cut; `None` means that a quoted word does not fit on a line.
+/// A line that continues on the next one ends with a backslash, and comment lines start with `#`.
+/// The command itself is never cut. Returns `None` if a quoted word does not fit on a line.
 pub(super) fn lines(command: &str, first: usize, width: usize) -> Option<Vec<Line>> {
     let (code, comment) = parts(command);
     let mut lines = Lines {
@@ -54,8 +54,8 @@ fn parts(command: &str) -> (&str, &str) {
     (command, "")
 }
 
-/// The words between which a line can break. Quoted words and words joined by [`TIE`] stay
-/// together.
+/// Splits code into words between which a line can break. Quoted words and words joined by [`TIE`]
+/// stay together.
 fn words(code: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quoted) = (String::new(), false);
@@ -72,9 +72,9 @@ fn words(code: &str) -> Vec<String> {
     words
 }
 
-/// The lines under construction.
+/// Lines under construction.
 struct Lines {
-    /// Columns of a line after the label, and of a line at the page's edge.
+    /// Columns available after the label, and at the page's edge.
     room: [usize; 2],
     done: Vec<Line>,
     line: Line,
@@ -88,7 +88,7 @@ impl Lines {
         self.room[usize::from(self.line.from_edge)]
     }
 
-    /// Ends the line. `from_edge` is for the next one.
+    /// Ends the current line. `from_edge` describes the next one.
     fn next(&mut self, from_edge: bool) {
         let next = Line {
             from_edge,
@@ -98,9 +98,10 @@ impl Lines {
         self.commented = false;
     }
 
-    /// Adds a word of the command. `more` is set if another word follows.
+    /// Adds a word of the command. `more` means that another word follows. Returns `None` if the
+    /// word does not fit.
     fn word(&mut self, word: &str, more: bool) -> Option<()> {
-        // A continued line ends with a space and a backslash.
+        // A space and a backslash follow the word if the command continues.
         let mark = if more { 2 } else { 0 };
         let needed = columns(word) + mark;
         let used = columns(&self.line.text);
@@ -115,7 +116,7 @@ impl Lines {
         }
         let mut rest = word;
         while columns(rest) + mark > self.room() {
-            // A shell does not treat a backslash within quotes as a continuation.
+            // Within quotes, a shell does not treat a backslash as a continuation.
             if word.contains('\'') {
                 return None;
             }
@@ -156,7 +157,7 @@ impl Lines {
     }
 }
 
-/// The number of bytes of `text` that fit in `room` columns.
+/// Number of bytes of `text` that fit in `room` columns.
 fn fitting(text: &str, room: usize) -> usize {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -172,7 +173,7 @@ fn fitting(text: &str, room: usize) -> usize {
 mod tests {
     use super::{TIE, columns, lines};
 
-    /// The command as a shell reads it when it is pasted from a page: continued lines are joined.
+    /// The command as a shell reads it when pasted from a page: continued lines are joined.
     fn pasted(text: &str, first: usize, width: usize) -> String {
         let lines = lines(text, first, width).unwrap();
         let mut command = String::new();

@@ -2,6 +2,7 @@
 
 mod commands;
 mod framing;
+mod without;
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::{Advice, CrowdingProgram};
@@ -9,37 +10,31 @@ use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::knob::KnobProposal;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
-use ticktax_model::recording::{Level, World};
-use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
-use ticktax_model::waits::WaitingProgram;
+use ticktax_model::recording::World;
 
 use self::commands::{
     BUSIEST, Lowered, REPEATS, and_audit, audit_again, is_plain, lower_all, page_faults, trial,
 };
-use self::framing::delayed_by_many;
 use super::Screen;
 use super::tables::ROOMY;
 use crate::text::beats::short_period;
 use crate::text::foot::loss_remedy;
-use crate::text::late;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
-use crate::text::page::{Page, Tone, tied};
+use crate::text::page::{Page, Tone, columns, tied};
 
-/// Without advice, a program is mentioned if its longest wait was at least this long,
-const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// or if it waited for at least this share of the recording.
-const MUCH_WAITING: f64 = 0.01;
+/// Label of a command.
+const COMMAND: &str = "     $ ";
 
-/// Writes what to do.
+/// Writes the pieces of advice, or a text in their place.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
-        if let Some((tone, text)) = without_advice(screen) {
+        if let Some((tone, text)) = without::text(screen) {
             page.paragraph(tone, "WHAT TO DO: ", &text);
         }
         return;
     }
-    // Commands are useless for a simulated machine, and for a lab guest that no longer exists.
+    // Commands are useless for a simulated machine, and for a lab guest, which no longer exists.
     let is_live = statement.world == World::Live;
     for (i, advice) in statement.advice.iter().take(screen.room.advice).enumerate() {
         let (sentence, command) = words(advice, screen);
@@ -47,87 +42,27 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
             page.line(Tone::Strong, "WHAT TO DO");
         }
         page.paragraph(Tone::Strong, &format!("  {}. ", i + 1), &sentence);
-        let proof = proof(advice, screen).filter(|_| screen.names_processes());
+        let proof = proof(advice, screen)
+            .filter(|_| screen.names_processes())
+            .map(|trial| commented(trial, "prove it", page.width()));
         for command in command
             .filter(|line| is_live || line.starts_with('#'))
             .into_iter()
             .chain(proof)
         {
-            page.command("     $ ", &command);
+            page.command(COMMAND, &command);
         }
     }
 }
 
-/// The text instead of advice. `None` if too little was observed to say anything.
-fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
-    let statement = screen.statement;
-    let text = match (statement.level, &statement.victim) {
-        (Level::Proc, _) => return None,
-        (Level::Kernel, Some(victim)) if super::program::lags(victim) => {
-            let frames = victim.frames.as_ref();
-            let late = frames.and_then(|frames| frames.late.as_ref());
-            return Some((Tone::Strong, late_without_waiting(late, screen)));
-        }
-        (Level::Kernel, Some(victim)) => match delayed_by_many(victim) {
-            Some(text) => return Some((Tone::Strong, text)),
-            None => "Nothing to change: it hardly waited.",
-        },
-        (Level::Kernel, None) => match held_up(screen) {
-            Some(text) => return Some((Tone::Strong, text)),
-            None if statement.world != World::Live => "Nothing to change.",
-            None => "Nothing to change. To audit one program: ticktax audit --pid N",
-        },
-    };
-    Some((Tone::Good, text.to_owned()))
-}
-
-/// Explains the late frames of a program that hardly waited for a CPU.
-fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
-    let causes = late.map_or(&[][..], |late| &*late.causes);
-    let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
-    let text = match causes.iter().find(|cause| !cause.kind.is_own()) {
-        Some(cause) => format!(
-            "It hardly waited, but {} delayed {} of {}",
-            late::name(cause),
-            tied(grouped(cause.frames)),
-            counted(late.map_or(0, |late| late.frames), "late frame"),
-        ),
-        None if !causes.is_empty() && causes.iter().all(known) => {
-            "It hardly waited: it worked longer, or slept when frames were due".to_owned()
-        }
-        None => "It hardly waited; the cause of its late frames is unknown".to_owned(),
-    };
-    let more = screen
-        .watched()
-        .map(|pid| format!(" ({})", tied(format!("ticktax pace --pid {pid}"))));
-    text + &more.unwrap_or_default()
-}
-
-/// Names the program that waited long although the CPUs were not overbooked, and what it waited
-/// behind.
-fn held_up(screen: &Screen<'_>) -> Option<String> {
-    let statement = screen.statement;
-    let wall = crate::text::wall(statement);
-    let waits = statement.waits.as_ref()?;
-    let long = |program: &&WaitingProgram| {
-        program.max >= LONG_WAIT || program.time.share_of(wall) >= MUCH_WAITING
-    };
-    let program = waits.programs.iter().find(long)?;
-    let behind = program.behind.first();
-    let behind = behind.map(|culprit| format!(" behind {}", name(&culprit.name, &culprit.pids)));
-    // A part of a recording does not show which processes exist at its end.
-    let alive = program.pids.iter().find(|pid| !program.ended.contains(pid));
-    let alive = alive.filter(|_| screen.names_processes() && statement.part.is_none());
-    let whose = alive.map_or_else(String::new, |pid| {
-        format!(": {}", tied(format!("ticktax audit --pid {pid}")))
-    });
-    Some(format!(
-        "{} waited {} for a CPU{}, up to {} at once, although CPUs were idle{whose}",
-        name(&program.name, &program.pids),
-        tied(program.time),
-        behind.unwrap_or_default(),
-        tied(program.max),
-    ))
+/// Adds a comment to a command if both fit on a line.
+fn commented(command: String, comment: &str, width: usize) -> String {
+    let both = format!("{command}  # {comment}");
+    if columns(COMMAND) + columns(&both) <= width {
+        both
+    } else {
+        command
+    }
 }
 
 /// Describes a piece of advice as a sentence, with a command if one exists.
@@ -171,11 +106,11 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 throttled(*time, *count, screen),
             ),
             Some(match (cgroup, pid) {
-                // The quota is that of the process's own cgroup.
+                // The quota belongs to the watched process's own cgroup.
                 (Some(_), Some(pid)) if screen.watched() == Some(*pid) => {
                     format!("ticktax try cgroup.cpu_quota=now,max --metric throttled --pid {pid}")
                 }
-                // Files of version 1 and version 2 cgroups have different names.
+                // The quota's file names depend on the cgroup version.
                 (Some(folder), _) if is_plain(folder) => {
                     format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
                 }
@@ -189,8 +124,8 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     }
 }
 
-/// The command of a trial that measures what the advice is worth. The setting must be changeable at
-/// run time and have the advised effect.
+/// The command of a trial that measures what the advice is worth. `None` unless a setting that can
+/// be changed at run time has the advised effect.
 fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
@@ -203,8 +138,8 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
         Advice::CrowdingPrograms { programs, .. }
             if Lowered::from_programs(programs).can_be_tried(screen) =>
         {
-            // Raising the victim's weight has the same ratio as lowering the other programs to nice
-            // 19.
+            // Raising the victim to nice -19 changes the ratio of weights as much as lowering the
+            // others to nice 19.
             (KnobProposal::of("proc.nice", -19), Some("wait"))
         }
         _ => return None,
@@ -212,7 +147,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     Some(trial(screen, &proposal?, metric))
 }
 
-/// The setting that stops a kernel thread which only improves performance.
+/// The setting that stops a kernel thread whose work only improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
         "ksmd" => KnobProposal::of("ksm.run", 0),
@@ -222,7 +157,7 @@ fn off_switch(thread: &str) -> Option<KnobProposal> {
     }
 }
 
-/// Advice about a periodic program: where it could run instead, or a lower priority.
+/// Advice about a periodic program: move it to another CPU, or lower its priority.
 fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::PeriodicProgram {
         program,
@@ -266,7 +201,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     };
     let takes = if *ended { "took" } else { "takes" };
     let timer = by_timer(timer.as_deref());
-    // Short lines omit the CPUs; the command has them.
+    // Narrow pages omit the CPUs, which the command names.
     let place = if screen.style.width >= ROOMY {
         format!("{timer} on {}", cpu_names(cpus.iter()))
     } else {
@@ -280,7 +215,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     (sentence, screen.names_processes().then_some(command))
 }
 
-/// Names the timer behind a period, if it is known.
+/// Names the timer that causes a period, if known.
 fn by_timer(timer: Option<&str>) -> String {
     timer.map_or_else(String::new, |timer| format!(" (timer {timer})"))
 }
@@ -312,8 +247,8 @@ fn crowding(
     (sentence, lower_all(programs, screen))
 }
 
-/// Describes how often and how long a program was throttled. A whole-machine audit does not know
-/// when throttling ended, so its time lasts until the program ran again.
+/// Describes how often and for how long a program was throttled. A whole-machine audit does not
+/// know when throttling ended, so the time lasts until the program ran again.
 fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen
@@ -327,8 +262,8 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     }
 }
 
-/// Names a cgroup's CPU quota with its file. Version 1 mounts each controller in a directory of its
-/// name.
+/// Names the CPU quota and its file in a cgroup. Cgroup v1 mounts each controller in a directory
+/// with the controller's name.
 fn quota_file(cgroup: Option<&str>) -> &'static str {
     let Some(cgroup) = cgroup else {
         return "the CPU quota (cpu.max or cpu.cfs_quota_us)";
@@ -344,7 +279,7 @@ fn quota_file(cgroup: Option<&str>) -> &'static str {
     }
 }
 
-/// Describes advice about the kernel's and the hypervisor's CPU time.
+/// Describes advice about CPU time that the kernel or the hypervisor used.
 fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::Interrupts {
@@ -382,7 +317,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
                 tied(time),
                 tied(format!("{} of CPU time", percent(*share)))
             ),
-            // The column `st` of vmstat shows only steal, which many hosts do not report.
+            // vmstat's `st` column shows only reported steal, and many hosts report none.
             Some("ticktax audit --section noise".to_owned()),
         ),
         Advice::KernelWork {
@@ -410,7 +345,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
             ),
             match screen.statement.victim {
                 None => Some("ticktax audit --keep sums".to_owned()),
-                // Sums are not kept for a single program.
+                // An audit of a single program does not keep sums.
                 Some(_) => screen
                     .watched()
                     .map(|pid| format!("taskset -acp {pid}   # shows its allowed CPUs")),
@@ -420,7 +355,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
     }
 }
 
-/// Names the largest contributor, given its share of the total.
+/// Names the largest contributor: "mostly" if `share` of the total is more than half.
 fn largest(name: &str, share: f64) -> String {
     if share > 0.5 {
         format!("mostly {name}")
@@ -472,14 +407,14 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
     }
 }
 
-/// Advice for a program that uses much of fully used CPUs, so that it cannot be moved.
+/// Advice if the CPUs are fully used, so that moving the program `most` would not help.
 fn run_fewer(most: &CrowdingProgram) -> String {
     let who = name(&most.program, &most.pids);
     format!("Run fewer programs at once, or lower the priority of {who}")
 }
 
-/// Advice about a process that preempts every ordinary thread, with a command that shows that
-/// others wait behind it.
+/// Advice about a process that preempts every ordinary thread. The command audits a program that
+/// waits behind it.
 fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::RealTimeFirst {
         program,
@@ -517,7 +452,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     )
 }
 
-/// Advice about limits that kept real-time threads from running, with the command that lifts them.
+/// Advice about a limit that kept real-time threads from running, with the command that lifts it.
 fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
@@ -538,7 +473,7 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     let server = "echo 0 | tee /sys/kernel/debug/sched/fair_server/cpu*/runtime";
     let risk = "  # a loop that never sleeps then blocks its CPU";
     let command = match held.limit {
-        // A trial shows the effect.
+        // The trial that follows shows the effect, so no audit is appended.
         RealTimeLimit::Throttling if screen.watched().is_some() => throttling.to_owned(),
         RealTimeLimit::Throttling => and_audit(throttling.to_owned(), screen),
         RealTimeLimit::FairServer => and_audit(server.to_owned(), screen),
@@ -547,7 +482,7 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     (sentence, (!costly).then(|| format!("{command} {risk}")))
 }
 
-/// The real-time throttling setting by its name, in its own unit.
+/// The name and values of the real-time throttling setting, in the setting's own unit.
 fn setting(held: &RealTimeHeld) -> String {
     let runtime = held.runtime.unwrap_or_default().0 / 1_000;
     let period = held.period.0 / 1_000;
@@ -577,7 +512,7 @@ fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<St
     }
 }
 
-/// A program's name with its pid or number of processes.
+/// A program's name with its pid or its number of processes.
 fn name(program: &str, pids: &[i32]) -> String {
     match pids {
         [] => program.to_owned(),
@@ -589,7 +524,7 @@ fn name(program: &str, pids: &[i32]) -> String {
     }
 }
 
-/// Joins names as `a, b and c`.
+/// Joins names, as in `a, b and c`.
 fn listed(names: &[String]) -> String {
     match names {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),

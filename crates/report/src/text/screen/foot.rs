@@ -1,5 +1,5 @@
 //! The last lines: the cost of observing, whether the accounts balance, the number of limitations,
-//! and the sections with more.
+//! and the names of the sections.
 
 use ticktax_model::document::DocumentKind;
 use ticktax_model::limitation::Limitation;
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let mut counts = Vec::new();
     let limitations = items(statement).len() as u64;
     if limitations > 0 {
-        // The last line points to the section if it lists all of them.
+        // No pointer is needed if the last line lists the section anyway.
         let pointer = if is_listed { "" } else { " (--section limits)" };
         counts.push(format!("{}{pointer}", counted(limitations, "limitation")));
     }
@@ -71,7 +71,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     page.more(&format!("More: --full, {}", tied(sections)));
 }
 
-/// The sections that have content.
+/// The names of the sections that have content.
 fn sections(statement: &Statement) -> String {
     let has = |section: &&Section| match section {
         Section::Noise => statement.gaps.is_some(),
@@ -80,7 +80,7 @@ fn sections(statement: &Statement) -> String {
         Section::Tick => statement.tick.is_some(),
         Section::Accounting => statement.accounting.is_some(),
         Section::Findings => !statement.findings.is_empty(),
-        // The legend is available through `--explain`.
+        // `--explain` prints the legend.
         Section::Legend => false,
         _ => true,
     };

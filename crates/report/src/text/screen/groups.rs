@@ -1,6 +1,6 @@
 //! Groups threads and processes as requested: by program, process or thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::statement::{Account, Class};
@@ -15,23 +15,23 @@ use crate::view::Grouping;
 pub(super) struct Group {
     /// The name of a program, thread or interrupt.
     pub(super) name: String,
-    /// The processes, if the group is a program.
+    /// The group's processes if it is a program.
     pub(super) pids: Vec<i32>,
-    /// Number of threads; 0 if unknown or if it has none.
+    /// Number of threads; 0 if unknown, or if the group has none.
     pub(super) threads: u64,
     pub(super) time: Nanos,
     /// Number of intervals; 0 if they were not counted.
     pub(super) count: u64,
     pub(super) max: Nanos,
-    /// Period in ns of the threads that use most of its time, if known.
+    /// Period in ns of the threads that use most of the group's time, if known.
     pub(super) period: Option<f64>,
-    /// Time of the threads with that period.
+    /// Time of the threads that have this period.
     pub(super) in_period: Nanos,
-    /// Number of late frames that it caused.
+    /// Number of late frames that the group caused.
     pub(super) late: u64,
-    /// Number of frames dropped before them.
+    /// Number of frames dropped before those late frames.
     pub(super) dropped: u64,
-    /// The scheduling policy shared by the whole group, if it is a special one.
+    /// The special scheduling policy of the whole group, if it has one.
     pub(super) policy: Option<SpecialPolicy>,
 }
 
@@ -55,12 +55,9 @@ impl Group {
         title.replace(crate::text::page::TIE, " ")
     }
 
+    /// Adds another group. Its processes may be listed twice afterwards.
     fn add(&mut self, other: Self) {
-        for pid in other.pids {
-            if !self.pids.contains(&pid) {
-                self.pids.push(pid);
-            }
-        }
+        self.pids.extend(other.pids);
         self.threads += other.threads;
         self.time += other.time;
         self.count += other.count;
@@ -74,7 +71,7 @@ impl Group {
     }
 }
 
-/// Merges groups with equal keys. The result is sorted by time, then by name.
+/// Merges groups with equal keys, and sorts them by time, then by name.
 fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     let mut by_key: BTreeMap<K, Group> = BTreeMap::new();
     for (key, group) in all {
@@ -86,6 +83,10 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
         }
     }
     let mut groups: Vec<Group> = by_key.into_values().collect();
+    for group in &mut groups {
+        let mut seen = BTreeSet::new();
+        group.pids.retain(|&pid| seen.insert(pid));
+    }
     groups.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
     groups
 }
@@ -101,7 +102,7 @@ pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
     }
 }
 
-/// Groups the culprits that ran while a program wanted the CPU.
+/// Groups the culprits that ran while the program wanted a CPU.
 pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
     let groups = all.iter().map(|culprit| {
         let program = culprit.program.as_ref().unwrap_or(&culprit.name);
@@ -131,7 +132,7 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
     merged(groups)
 }
 
-/// The name of a culprit. A thread that waits for an idle CPU waits for its wake-up.
+/// The display name of a culprit. Waiting for an idle CPU is wake-up latency.
 pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     match kind {
         Kind::Idle => WAKE_UP.to_owned(),
@@ -139,7 +140,7 @@ pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     }
 }
 
-/// Adds the late frames to the groups that caused them. Returns the causes that match no group.
+/// Adds late frames to the groups that caused them. Returns the causes that match no group.
 pub(super) fn assign_frames<'a>(
     groups: &mut [Group],
     causes: &'a [LateCause],
@@ -153,7 +154,7 @@ pub(super) fn assign_frames<'a>(
             if culprit.pids.is_empty() {
                 return is_name && group.pids.is_empty();
             }
-            // Threads of one process share its pid, so only the name tells them apart.
+            // Threads of one process have the same pid, so only their names distinguish them.
             let is_part = culprit.pids.iter().all(|pid| group.pids.contains(pid));
             is_part && (by != Grouping::Thread || is_name)
         }
@@ -172,7 +173,7 @@ pub(super) fn assign_frames<'a>(
     others
 }
 
-/// Groups the programs of a machine.
+/// Groups a machine's programs.
 pub(super) fn programs(accounts: &[Account], by: Grouping) -> Vec<Group> {
     let programs = accounts
         .iter()
@@ -197,7 +198,7 @@ fn account_group(account: &Account) -> Group {
     }
 }
 
-/// The threads of an account by name, or the whole account if it has no parts.
+/// An account's threads, grouped by name, or the whole account if it has no parts.
 fn thread_groups(account: &Account) -> Vec<((String, Option<i32>), Group)> {
     if account.parts.is_empty() {
         return vec![((account.name.clone(), account.pid), account_group(account))];

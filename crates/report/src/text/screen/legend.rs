@@ -23,7 +23,7 @@ const PROGRAM: &[(&str, &str)] = &[
         "programs and kernel activities that ran on the CPU that it waited for, grouped by name \
          (--by process, thread). % wait: share of all its waiting. count: number of times they ran \
          during its waits. late+dropped: late frames of its loop that they caused, and frames \
-         dropped before those. pattern: the period, if it runs periodically, and a real-time \
+         dropped before those. period: its period, if it runs periodically, and a real-time \
          policy. unknown: waiting during which no running thread was recorded.",
     ),
     (

@@ -18,19 +18,21 @@ use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
-/// Programs that waited for less than this share of the recording are not listed,
+/// A program is listed if it waited for at least this share of the recording.
 const WAITED: f64 = 0.001;
-/// unless a single wait was at least this long.
+/// A program is also listed if a single wait was at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
-/// Rounding and chance explain an error of `top` up to this size.
+/// An error of `top` below this size can come from rounding and chance.
 const TOLERABLE: f64 = 0.01;
-/// Below this share of one CPU, a table is dropped to leave room for the others.
+/// The table of kernel time is dropped to make room if it covers less than this share of one CPU.
 const LITTLE: f64 = 0.04;
-/// Ignore it if the hypervisor's clock exceeds the steal that was seen by less than this share.
+/// The steal clock is shown only if it exceeds the observed steal by at least this share of CPU
+/// time.
 const STOLEN: f64 = 0.001;
-/// Parts of a gap with less than this share of the largest part are left out.
+/// Parts of a gap are left out if they are shorter than this share of the gap's largest part.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// From this share on, ticktax's own time is needed for the shares to add up.
+/// The verdict shows ticktax's own time from this share of CPU time on. Without it, the shares
+/// would not add up.
 const OWN: f64 = 0.005;
 
 /// Writes the screen except for its foot.
@@ -66,7 +68,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     waited_for(page, screen);
     let taken = taken(&statement.accounts);
     let sum: Nanos = taken.iter().map(|group| group.time).sum();
-    // The verdict already has their sum. If space is short, the table of CPU time has priority.
+    // The verdict already contains this sum. If room is short, the table of CPU time comes first.
     let much = if screen.room.terse {
         sum.share_of(whole - time_of(statement, Holder::Nothing)) >= LARGE
     } else {
@@ -90,7 +92,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Writes which programs waited for a CPU, and behind whom.
+/// Writes which programs waited for a CPU, and which programs they waited behind.
 fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
@@ -101,7 +103,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     };
     let (mut much, mut little): (Vec<&WaitingProgram>, Vec<_>) =
         waits.programs.iter().partition(is_much);
-    // If one program is left over, its line shows its name.
+    // A line for a single remaining program takes no more room than a line for the rest.
     if little.len() == 1 && waits.programs_left_out == 0 {
         much.append(&mut little);
     }
@@ -134,7 +136,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         }
         text
     };
-    // Waits are recorded by program name only.
+    // Waits are recorded by program, so no finer grouping is possible.
     let title = match screen.style.grouping {
         Grouping::Name => "RUN-QUEUE WAITS",
         Grouping::Process | Grouping::Thread => "RUN-QUEUE WAITS, BY NAME",
@@ -155,12 +157,12 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     table.write(page, &groups, screen.room.other_rows + 1);
 }
 
-/// All waiting except that of the `listed` programs. `little` are the other known programs.
+/// Sums up all waiting except that of the `listed` programs. `little` are the other known programs.
 fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
     let left_out = waits.programs_left_out;
     let time: Nanos = listed.iter().map(|program| program.time).sum();
     let count: u64 = listed.iter().map(|program| program.count).sum();
-    // A program that is not in the list waited no longer in total than the last one in it.
+    // Programs cut from the list waited no longer in total than the last one kept.
     let last = waits.programs.last().filter(|_| left_out > 0);
     Rest {
         groups: little.len() as u64 + left_out,
@@ -179,7 +181,7 @@ fn time_of(statement: &Statement, holder: Holder) -> Nanos {
     statement.time_of(|class| class.holder() == holder)
 }
 
-/// Writes in one sentence how CPU time was divided.
+/// Writes in one sentence what CPU time was used for.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -223,8 +225,8 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-/// The hypervisor's share: the steal that was seen, and the total by its clock if that is larger.
-/// Zero seen steal counts as zero only if a steal clock exists, or a probe on each CPU would have
+/// The hypervisor's share: the observed steal, and the steal clock's total if that is larger. No
+/// observed steal means no steal only if a steal clock exists, or if a probe on each CPU would have
 /// seen it.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
@@ -246,7 +248,7 @@ fn hypervisor(statement: &Statement) -> String {
     }
 }
 
-/// The share of time during which some task waited for a CPU. Unknown while a spin probe runs,
+/// The share of time in which some task waited for a CPU. Unknown if a spin probe or a soaker ran,
 /// because its loop waits whenever anything else runs.
 fn waited(statement: &Statement) -> Option<f64> {
     let wall = crate::text::wall(statement);
@@ -256,7 +258,7 @@ fn waited(statement: &Statement) -> Option<f64> {
     known.then(|| pressure.some.share_of(wall).min(1.0))
 }
 
-/// CPU time taken by the kernel and the hypervisor, largest first.
+/// CPU time that the kernel and the hypervisor took, largest part first.
 fn taken(accounts: &[Account]) -> Vec<Group> {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
     let mut groups: Vec<Group> = taken
@@ -285,7 +287,7 @@ fn throttled(statement: &Statement) -> Vec<Group> {
     groups.collect()
 }
 
-/// Writes the longest interruption of the probe by anything but a program.
+/// Writes the probe's longest interruption by anything but a program.
 fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -301,7 +303,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
         .take_while(|part| part.time.share_of(most) >= LITTLE_OF_GAP)
         .map(|part| tied(format!("{} {}", part_name(&part.name), part.time)))
         .collect();
-    // Gaps in which a program ran are not in the list of the worst.
+    // The list of worst gaps excludes gaps in which a program ran.
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {
         (ProbeKind::Spin, 0) => "Longest interruption",
         (ProbeKind::Spin, _) => "Longest interruption, not by a program",
@@ -323,7 +325,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "", &text);
 }
 
-/// Writes whether `top` is right, and the cost of the tick. Both share a line if they fit.
+/// Writes whether `top` is right, and what the tick costs, on one line if there is room.
 fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     let tick = tick(screen.statement);
     match (top(screen), tick) {
@@ -341,7 +343,8 @@ fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Describes on which CPUs the kernel's own counters, which `top` shows, are wrong.
+/// Lists the CPUs on which `top` is wrong, or reports that it is right. `None` if that is unknown.
+/// `top` shows the kernel's own counters.
 fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let check = screen.statement.accounting.as_ref();
     let check = check.filter(|check| !check.cpus.is_empty())?;
@@ -370,7 +373,7 @@ fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     (!off.is_empty()).then(|| (Tone::Plain, no_error(&check.cpus, off.len())))
 }
 
-/// Describes how many CPUs were compared, if no error was found.
+/// Describes on how many CPUs `top` is right if no error was found.
 fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");
@@ -379,7 +382,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
             tied(format!("{compared} of {all}"))
         );
     }
-    // The verdict has the share of all CPUs.
+    // The verdict shows the unexplained share of all CPUs together.
     let share = |cpu: &CpuCheck| cpu.unexplained.share_of(cpu.elapsed);
     let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let most = most.map_or_else(String::new, |cpu| {
@@ -392,7 +395,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     format!("`top` is accurate on every CPU{most}.")
 }
 
-/// Whether `top` is right about a CPU, no matter what the unexplained time was.
+/// Whether `top` is right about a CPU, however the unexplained time was spent.
 fn is_right(cpu: &CpuCheck) -> bool {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     cpu.off()
@@ -416,8 +419,8 @@ fn tick(statement: &Statement) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// The cost of observing. Traced time equals ticktax's share in the verdict. Its own clock also
-/// covers the time around the recording, so it can show more.
+/// Describes the cost of observing. The traced time equals ticktax's share in the verdict.
+/// ticktax's own clock can show more, because it also covers the time around the recording.
 pub(super) fn observer(statement: &Statement) -> String {
     let (seen, own) = (time_of(statement, Holder::Tool), statement.cost.cpu);
     let time = if seen == Nanos::ZERO { own } else { seen };

@@ -1,4 +1,4 @@
-//! The first screen if the kernel was not traced. It only uses the kernel's counters.
+//! The first screen if the kernel was not traced. It uses only the kernel's counters.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::AccountingStatement;
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Writes the shares from `/proc/stat`.
+/// Writes how CPU time was divided according to `/proc/stat`.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -78,7 +78,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-/// Writes the kernel's counters of the watched program.
+/// Writes the kernel's counters for the watched program.
 fn program(page: &mut Page, victim: &VictimStatement) {
     let mut parts = Vec::new();
     if let Some(usage) = &victim.usage {
@@ -103,7 +103,7 @@ fn program(page: &mut Page, victim: &VictimStatement) {
     page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
 }
 
-/// Writes the programs with most CPU time, as `top` would show them.
+/// Writes the programs that used most CPU time, as `top` would show them.
 fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatement) {
     let shown = check.programs.iter().filter_map(|program| {
         let time = program.shown.filter(|&time| time > Nanos::ZERO)?;
@@ -119,7 +119,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         return;
     }
     screen.gap(page);
-    // Programs that have ended no longer have counters.
+    // Programs that exited have no counters left, so their time is unknown.
     let statement = screen.statement;
     let ran = statement.time_of(|class| matches!(class, Class::Program | Class::KernelThread));
     let shown_time: Nanos = groups.iter().map(|group| group.time).sum();
@@ -140,7 +140,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
 }
 
 /// Writes how late the sleep probe woke. A spin probe is left out: without tracing, its gaps do not
-/// show what was yielded to programs.
+/// show which time was yielded to programs.
 fn late(page: &mut Page, statement: &Statement) {
     let gaps = statement.gaps.as_ref();
     let Some(gaps) = gaps.filter(|gaps| gaps.probe == ProbeKind::Sleep) else {

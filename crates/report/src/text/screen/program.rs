@@ -21,22 +21,23 @@ use crate::text::numbers::{WAKE_UP, counted, grouped, percent, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
-/// The verdict names causes from this share of the wanted time on. Smaller ones are listed as not
-/// the cause.
+/// The verdict names a cause if it took at least this share of the wanted time. Smaller causes are
+/// listed as ruled out.
 const CAUSE: f64 = 0.01;
-/// The share of ticktax's own delay is mentioned from this size on.
+/// The share of ticktax's own delay is shown if it is at least this large.
 const OWN: f64 = 0.001;
-/// Packet delays are mentioned from this length on.
+/// Packet delays are shown if one took at least this long.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// A program is delayed if it spent this share of the CPU time that it needed waiting or throttled,
+/// A program is delayed if it waited or was throttled for this share of the CPU time that it
+/// needed.
 const DELAYED: f64 = 0.01;
-/// this share if all frames of its loop were on time,
+/// Replaces [`DELAYED`] if all frames of the program's loop were on time.
 const DELAYED_IN_TIME: f64 = 0.05;
-/// or if a single wait took at least this long.
+/// A program is also delayed if a single wait took at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Minimum width for the verdict's threshold.
+/// Minimum page width for the verdict's threshold.
 const THRESHOLDS: usize = 72;
-/// Width of the time column of a delay.
+/// Width of the column with a delay's length and time.
 const DELAY: usize = 25;
 
 /// Writes the screen except for its foot.
@@ -74,8 +75,8 @@ pub(super) fn write(
     advice::write(page, screen);
 }
 
-/// Writes the table of culprits, with the late and dropped frames that each caused. Other causes of
-/// late frames follow in a sentence.
+/// Writes the table of culprits, with the late and dropped frames that each caused. A sentence
+/// below it lists the other causes of late frames.
 fn waited_behind(
     page: &mut Page,
     screen: &Screen<'_>,
@@ -97,7 +98,8 @@ fn waited_behind(
         let total = time_of(threads, ThreadState::Waiting);
         let frames = |group: &Group| group.late + group.dropped;
         let most = groups.iter().map(frames).max().unwrap_or_default();
-        // The table names the main cause of late frames, otherwise a periodic one.
+        // The table must show the main cause of late frames. Without late frames, it must show a
+        // periodic culprit.
         let must_show = |group: &Group| {
             if most > 0 {
                 return frames(group) == most;
@@ -109,7 +111,7 @@ fn waited_behind(
             title: "WAITED BEHIND",
             total: Some(total),
             share_heading: WAIT,
-            last_heading: "pattern",
+            last_heading: "period",
             last_cell: &word,
             must_show: &must_show,
             large: screen.room.large,
@@ -141,8 +143,8 @@ fn waited_behind(
     }
 }
 
-/// If a real-time limit accounts for most of the idle time on the awaited CPU, names the limit
-/// instead of wake-up latency.
+/// Replaces wake-up latency with the name of a real-time limit, if the limit accounts for most of
+/// the idle time on the awaited CPU.
 fn name_limit(groups: &mut [Group], threads: &ThreadTimes) {
     let Some(longest) = threads.real_time.iter().max_by_key(|held| held.time) else {
         return;
@@ -159,7 +161,7 @@ fn name_limit(groups: &mut [Group], threads: &ThreadTimes) {
     }
 }
 
-/// Writes the packet delays and the slowest step, if a packet took long.
+/// Writes the packet delays and the slowest step, if a packet was delayed for long.
 fn packets(page: &mut Page, statement: &Statement) {
     let Some(packets) = &statement.packets else {
         return;
@@ -184,7 +186,7 @@ fn packets(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Packet latency: ", &text);
 }
 
-/// Writes the interrupts that took most, if they took much.
+/// Writes which interrupts took most time, if they took enough to matter.
 fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     if time_of(threads, ThreadState::Interrupted).share_of(wanted) < CAUSE {
         return;
@@ -208,7 +210,7 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     let concerns: Vec<Option<bool>> = advice.map(concerns_delay).collect();
     let delay = delay(victim, threads);
     let (tone, word, threshold) = if lags(victim) {
-        // The line below has the threshold.
+        // The next line shows the threshold.
         (Tone::Alarm, "LAGGING", String::new())
     } else if delay.is_delayed() {
         (Tone::Alarm, "DELAYED", delay.threshold())
@@ -229,7 +231,8 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     page.row(tone, 0, &title, &format!("  {word}{threshold}"));
 }
 
-/// The share of its needed CPU time that a program spent waiting or throttled.
+/// A program's waiting and throttled time as a share of the CPU time that it needed, with the limit
+/// for that share and the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayShare {
     share: f64,
@@ -242,7 +245,7 @@ impl DelayShare {
         self.share >= self.limit || self.max >= LONG_WAIT
     }
 
-    /// The measured value and the threshold that decides between DELAYED and OK.
+    /// The measured value next to the threshold that decides between DELAYED and OK.
     fn threshold(self) -> String {
         if self.share < self.limit && self.max >= LONG_WAIT {
             return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
@@ -268,8 +271,8 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
     }
 }
 
-/// Whether the advice concerns something that delayed the program. `None` if only the machine-wide
-/// figure is known, so that it may have.
+/// Whether the advice is about something that delayed the program. `None` if only a machine-wide
+/// figure is known, so that the program may have been affected.
 fn concerns_delay(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
@@ -296,7 +299,7 @@ pub(super) fn lags(victim: &VictimStatement) -> bool {
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// The loop's rate, and its dropped and late frames.
+/// The loop's rate, and how many frames were dropped and late.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
@@ -312,14 +315,16 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     )
 }
 
-/// The number of dropped frames, and how many of them may have run late.
+/// Describes how many frames were dropped, and how many may have run late instead.
 fn dropped(figures: &Figures) -> String {
-    let all = tied(format!("{} dropped", counted(figures.dropped, "frame")));
-    match figures.caught_up() {
-        0 => all,
-        caught_up => format!(
-            "{all} ({} may have run late, in a burst)",
-            grouped(caught_up)
+    let count = |count| counted(count, "frame");
+    match (figures.caught_up(), figures.dropped) {
+        (0, all) => tied(format!("{} dropped", count(all))),
+        (late, all) if late == all => format!("{} dropped or run late in a burst", count(all)),
+        (late, all) => format!(
+            "{} dropped, {} dropped or run late in a burst",
+            count(all - late),
+            grouped(late)
         ),
     }
 }
@@ -339,6 +344,7 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     accounts.map(|account| account.time).sum()
 }
 
+/// The "wanted time" of a program: time in which its threads wanted a CPU, whether or not they ran.
 fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
@@ -381,7 +387,7 @@ fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
 }
 
-/// Formats a share of the wanted time, without decimals between 10 % and 99 %.
+/// Formats a share of the wanted time. Between 10 % and 99 %, it has no decimals.
 fn rounded(share: f64) -> String {
     match share * 100.0 {
         size if (9.95..99.5).contains(&size) => format!("{size:.0} %"),
@@ -389,8 +395,8 @@ fn rounded(share: f64) -> String {
     }
 }
 
-/// The period of a group that is a single process running mostly periodically, and its policy if
-/// that takes precedence over others.
+/// The pattern of a group: its period if it is a single, mostly periodic process, and its policy if
+/// threads with that policy run before ordinary ones.
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
@@ -427,13 +433,13 @@ fn delays(page: &mut Page, delays: &[Delay], most: usize) {
     }
 }
 
-/// The kind of a delay and its main causes, as many as fit.
+/// Describes the kind of a delay, and as many of its main causes as fit.
 fn delay_in_words(delay: &Delay, room: usize) -> String {
     if delay.kind == DelayKind::Throttled {
         return "throttled by its CPU quota".to_owned();
     }
     let first = delay.lost_to.first().filter(|_| delay.limit.is_none());
-    // The unseen part comes first if it is the largest.
+    // If more than half of the delay is unexplained, that part comes first.
     let is_behind = first.is_some_and(|first| first.kind != Kind::Idle && unseen(delay).is_none());
     let kind = match (delay.kind, is_behind) {
         (DelayKind::Woken, true) => "woken late behind ",
@@ -451,20 +457,24 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
     )
 }
 
-/// The part of a delay without a known cause, if it is more than half.
+/// The part of a delay that has no known cause, if it is more than half of the delay.
 fn unseen(delay: &Delay) -> Option<Nanos> {
     let seen: Nanos = delay.lost_to.iter().map(|lost| lost.time).sum();
     let unseen = delay.length - seen;
     (unseen + unseen > delay.length).then_some(unseen)
 }
 
-/// Names the main causes of a delay, as many as fit.
+/// Unnamed causes of a delay are summed up from this share of it on.
+const OTHERS: f64 = 0.01;
+
+/// Names as many main causes of a delay as fit, and the time of the others.
 fn lost_to(delay: &Delay, room: usize) -> String {
     if let Some(limit) = delay.limit {
         return elide(crate::text::victim::limit_name(limit), room);
     }
     let mut text =
         unseen(delay).map_or_else(String::new, |unseen| format!("unknown cause {unseen}"));
+    let mut named = unseen(delay).unwrap_or_default();
     for lost in &delay.lost_to {
         // Small parts are not main causes.
         if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
@@ -480,6 +490,12 @@ fn lost_to(delay: &Delay, room: usize) -> String {
         } else {
             break;
         }
+        named += lost.time;
+    }
+    let others = delay.length - named;
+    let rest = format!(", others {others}");
+    if others.share_of(delay.length) >= OTHERS && columns(&text) + columns(&rest) <= room {
+        text += &rest;
     }
     text
 }
@@ -488,7 +504,7 @@ fn item(lost: &LostTo) -> String {
     format!("{} {}", culprit_name(&lost.name, lost.kind), lost.time)
 }
 
-/// A cause with its name shortened to fit.
+/// A cause, with its name shortened to `room` columns.
 fn fitting(lost: &LostTo, room: usize) -> String {
     let time = lost.time.to_string();
     let name = crate::text::page::clean(&culprit_name(&lost.name, lost.kind));
@@ -496,7 +512,7 @@ fn fitting(lost: &LostTo, room: usize) -> String {
     format!("{name} {time}")
 }
 
-/// Writes which possible causes took little or no time, and which are unknown.
+/// Writes which possible causes took little or no time, and which ones are unknown.
 fn ruled_out(
     page: &mut Page,
     statement: &Statement,
@@ -516,7 +532,7 @@ fn ruled_out(
             small.push(tied(format!("{name} {time}")));
         }
     };
-    // The timer's hook alone does not cover device interrupts.
+    // Hooking the timer alone does not cover device interrupts.
     if watched(Hook::LocalTimer) && watched(Hook::IrqHandler) {
         add("interrupts", time_of(threads, ThreadState::Interrupted));
     }
@@ -535,7 +551,7 @@ fn ruled_out(
         .frames
         .as_ref()
         .and_then(|frames| frames.late.as_ref());
-    // If steal is listed as a possible cause, it must not be listed as ruled out.
+    // Steal that is listed as a possible cause must not be listed as ruled out.
     let is_possible = late.is_some_and(|late| late::unplaced_steal(late).is_some());
     if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
         add("steal", stolen);
@@ -550,7 +566,7 @@ fn ruled_out(
         parts.push(format!("{names}{}", tied(format!("{last} 0"))));
     }
     let mut unknown = Vec::new();
-    // The model has no page faults.
+    // The model does not simulate page faults.
     if !watched(Hook::PageFault) && statement.world != World::Simulated {
         unknown.push(tied("page faults"));
     }
@@ -567,12 +583,12 @@ fn ruled_out(
     page.paragraph(Tone::Plain, "Ruled out: ", &text);
 }
 
-/// The cost of observing to the program itself.
+/// Describes how long observing delayed the program.
 pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
     let own = |name: &str| matches!(name, TOOL | PROBE);
     let behind = threads.behind.iter().filter(|culprit| own(&culprit.name));
     let time: Nanos = behind.map(|culprit| culprit.time).sum();
-    // The share matters only if there is one.
+    // A negligible share is not shown.
     let share = match time.share_of(wanted(threads)) {
         share if share < OWN => String::new(),
         share => format!(" ({})", tied(percent(share))),

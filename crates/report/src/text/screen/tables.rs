@@ -7,30 +7,30 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
-/// Minimum width for the column with counts.
+/// Minimum page width for the column with counts.
 const COUNTS: usize = 56;
 /// A group with at least this share of CPU time keeps its line.
 pub(super) const MUCH: f64 = 0.05;
-/// A group with at least this share of a table's total is never folded into the others before a
-/// smaller one.
+/// A group with at least this share of a table's total is large: smaller groups join the others
+/// before it does.
 pub(super) const LARGE: f64 = 0.1;
-/// A missing part of the total below this share gets no line.
+/// Time of unknown groups gets a line if it is at least this share of the total.
 const UNSEEN: f64 = 0.005;
-/// Heading of shares of all CPU time.
+/// Heading of a column with shares of all CPU time.
 pub(super) const CPUS: &str = "% CPU";
-/// Heading of shares of the waiting time.
+/// Heading of a column with shares of all waiting time.
 pub(super) const WAIT: &str = "% wait";
-/// Minimum width for the column of words.
+/// Minimum page width for the last column, which contains words.
 const WORDS: usize = 72;
-/// Minimum width for the number of threads.
+/// Minimum page width for the number of threads.
 pub(super) const ROOMY: usize = 100;
-/// Width of the column of words.
+/// Width of the last column.
 pub(super) const WORDS_WIDTH: usize = 13;
-/// Its width on wide pages.
+/// Width of the last column on wide pages.
 const MORE_WORDS: usize = 22;
-/// Its width next to the column of late frames.
+/// Width of the last column next to the column of late frames.
 const FEWER_WORDS: usize = 9;
-/// Heading of the column of late and dropped frames.
+/// Heading of the column with late and dropped frames.
 const FRAMES: &str = "late+dropped";
 
 /// A table of groups.
@@ -39,47 +39,45 @@ pub(super) struct Table<'a> {
     /// The total that shares refer to. `None` if times are summed over threads, which have no
     /// meaningful total.
     pub(super) total: Option<Nanos>,
-    /// The heading of the shares, which names that total.
+    /// The heading of the share column. It names the total.
     pub(super) share_heading: &'a str,
-    /// A group keeps its line from this share on, even if another group has longer single
-    /// intervals.
+    /// A group with at least this share of the total keeps its line, even if another group has a
+    /// longer single interval.
     pub(super) keep_from: f64,
-    /// Maximum number of groups that have a line because they are [`LARGE`].
+    /// Maximum number of groups that get a line because they are [`LARGE`].
     pub(super) large: usize,
     /// The heading of the last column.
     pub(super) last_heading: &'a str,
     /// The contents of the last column.
     pub(super) last_cell: &'a dyn Fn(&Group) -> String,
-    /// Whether a group must have a line even in the smallest table. This applies to the largest
-    /// such group.
+    /// Selects groups to keep. The largest of them has a line even in the smallest table.
     pub(super) must_show: &'a dyn Fn(&Group) -> bool,
-    /// The sum of groups that never get a line. It is included in the others.
+    /// Sum of the groups that never get a line. They count among the others.
     pub(super) rest: Rest,
-    /// Time that belongs to no group that was seen.
+    /// Time that belongs to no known group.
     pub(super) unseen: Nanos,
     /// Whether to show how many late and dropped frames each group caused.
     pub(super) has_frames: bool,
 }
 
-/// The sum of groups that are not available one by one.
+/// Sum of groups whose individual figures are not available.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
     /// Number of groups.
     pub(super) groups: u64,
     pub(super) time: Nanos,
     pub(super) count: u64,
-    /// The longest known interval.
+    /// Length of the longest known interval.
     pub(super) max: Nanos,
-    /// Unlisted groups can have intervals up to this length. If it exceeds `max`, the maximum is
-    /// unknown.
+    /// Upper limit for intervals of unlisted groups. If it exceeds `max`, the maximum is unknown.
     pub(super) unknown: Nanos,
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines. The last line sums up the remaining groups.
-    /// More lines are written if a group that must have one would otherwise be left out.
+    /// Writes the heading and at most `most` lines; the last one sums up the remaining groups.
+    /// Large groups, and a group that must have a line, can add lines.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
-        // Counters provide neither counts nor maxima.
+        // The kernel's counters provide neither counts nor maxima.
         let has_counts = groups.iter().any(|group| group.count > 0);
         let has_max = groups.iter().any(|group| group.max > Nanos::ZERO);
         let shown = |is_shown, word| if is_shown { word } else { "" };
@@ -109,8 +107,8 @@ impl Table<'_> {
         }
     }
 
-    /// Splits the groups into those with a line and the rest. A rest of one group gets its own
-    /// line.
+    /// Splits the groups into those with their own line and the rest. If only one group remains, it
+    /// gets its own line.
     fn chosen<'g>(&self, groups: &'g [Group], most: usize) -> (Vec<&'g Group>, Vec<&'g Group>) {
         let mut groups: Vec<&Group> = groups.iter().collect();
         let large = groups.iter().take(self.large);
@@ -122,8 +120,8 @@ impl Table<'_> {
         } else {
             most.saturating_sub(1).max(1)
         };
-        // The longest time on a CPU is worth a line however rare it is, but must not replace a
-        // group with much CPU time.
+        // The group with the longest time on a CPU is worth a line, however rare it is, but must
+        // not replace a group with much CPU time.
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
         let much = |group: &Group| self.share_is(|share| share >= self.keep_from, group.time);
         if let Some(longest) =
@@ -133,7 +131,7 @@ impl Table<'_> {
         }
         let kept = groups.iter().position(|&group| (self.must_show)(group));
         if let Some(kept) = kept.filter(|&kept| kept >= shown) {
-            // It replaces the last line, or is added.
+            // The kept group replaces the last line, or adds a line if that line must stay.
             if shown == 1 || self.is_large(groups[shown - 1]) {
                 shown += 1;
             }
@@ -146,7 +144,7 @@ impl Table<'_> {
         (groups, others)
     }
 
-    /// Writes the line that sums up the remaining groups.
+    /// Writes a line that sums up the remaining groups.
     fn others(&self, page: &mut Page, others: &[&Group]) {
         let rest = self.rest;
         let number = others.len() as u64 + rest.groups;
@@ -176,7 +174,7 @@ impl Table<'_> {
         self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Whether a time's share of the total satisfies a condition. False without a total.
+    /// Whether `time` as a share of the total satisfies `condition`. Always false without a total.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
         self.total
             .is_some_and(|total| condition(time.share_of(total)))
@@ -207,7 +205,7 @@ impl Table<'_> {
         [time, share, count, max, frames]: [&str; 5],
         words: &str,
     ) -> Columns {
-        // The column of frames takes room from the others.
+        // The column with frames takes room from the other columns.
         let is_tight = self.has_frames && page.width() < ROOMY;
         let number = if is_tight { 8 } else { 9 };
         let mut cells = Columns::right([(number, time)]);
@@ -231,7 +229,7 @@ impl Table<'_> {
             } else {
                 WORDS_WIDTH
             };
-            // The first item matters most, and half of the second is useless.
+            // Cutting the second item in half would make it useless, so only the first one is kept.
             let first = words.split_once(", ").map_or(words, |(first, _)| first);
             let words = if columns(words) <= room { words } else { first };
             let words = elide(words, room);
@@ -241,7 +239,7 @@ impl Table<'_> {
     }
 }
 
-/// Formats numbers of late and dropped frames.
+/// Formats the numbers of late and dropped frames.
 pub(super) fn late_and_dropped(late: u64, dropped: u64) -> String {
     format!("{}+{}", grouped(late), grouped(dropped)).replace(TIE, " ")
 }
@@ -254,17 +252,17 @@ mod tests {
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
-    /// A table with room for two groups and a line for the others.
+    /// A table with lines for two groups and for the others.
     fn shown(much: f64) -> String {
         table(much, 3, &|_| false)
     }
 
-    /// The same with room for `most` lines. `keeps` marks groups that must have one.
+    /// A table with at most `most` lines. `keeps` selects groups that must have one.
     fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
         with_rest(much, most, keeps, Rest::default())
     }
 
-    /// The same with groups that never get a line.
+    /// A table with at most `most` lines, and with a `rest` of groups that never get one.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),
@@ -302,7 +300,8 @@ mod tests {
         let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
         for most in [1, 2, 3] {
             let page = table(LARGE, most, sshd);
-            // It takes no line from a large group, which leaves only one group for the rest.
+            // sshd takes no line from a large group. Only backupd is then left, so it gets a line
+            // too.
             assert!(
                 page.contains("loadtest") && page.contains("gamesrv"),
                 "{page}"
@@ -333,7 +332,7 @@ mod tests {
             let line = page.lines().last().unwrap_or_default();
             line.split_whitespace().collect::<Vec<&str>>().join(" ")
         };
-        // There was room for four groups before.
+        // Without the rest, all four groups would have had a line.
         assert_eq!(last(&page(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
         assert_eq!(last(&page(5)), "31 others 20.1 s 50.3 % 71");
         let all = with_rest(LARGE, 5, &|_| false, Rest::default());

@@ -72,7 +72,7 @@ fn program(name: &str, pid: i32, ran: i64, shown: Option<i64>, sampled: i64) -> 
     }
 }
 
-/// A soaker whose block took 25 µs before the measurement and `after` ns after it.
+/// A soaker whose block took 25 µs before the measurement and `after` ns afterwards.
 fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport {
     SoakReport {
         cpu: Cpu(cpu),
@@ -197,7 +197,7 @@ fn failed_soakers_and_changes_of_speed_are_reported() {
         ),
         "{page}"
     );
-    // Older recordings have no block time from during the measurement.
+    // Older recordings lack the block time during the measurement.
     for soaker in &mut statement.soakers {
         soaker.block.block_fast_ns = None;
     }

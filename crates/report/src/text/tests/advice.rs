@@ -14,7 +14,7 @@ use super::screens::held_up;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// The words of a page with unlimited width.
+/// The page at 200 columns as a single line of words.
 fn flat_in(statement: &Statement, elsewhere: bool) -> String {
     let style = TextStyle {
         width: 200,
@@ -29,7 +29,7 @@ fn flat(statement: &Statement) -> String {
     flat_in(statement, false)
 }
 
-/// A watched program with this advice, and without frames.
+/// A statement about a watched program that has this advice and no frames.
 fn advised(advice: Vec<Advice>) -> Statement {
     let mut statement = held_up();
     statement.advice = advice;
@@ -67,7 +67,7 @@ fn finding() -> Advice {
     }
 }
 
-/// The first line of a program's screen. The program waited for this share of the CPU time that it
+/// The first line of the screen of a program that waited for the share `waited` of the CPU time it
 /// needed.
 fn headline(advice: Vec<Advice>, waited: f64) -> String {
     let mut statement = advised(advice);
@@ -86,7 +86,7 @@ fn headline(advice: Vec<Advice>, waited: f64) -> String {
     page.lines().next().unwrap().to_owned()
 }
 
-/// A problem of the machine alone does not make the verdict DELAYED.
+/// A problem that affects only the machine does not make the verdict DELAYED.
 #[test]
 fn only_the_programs_own_delays_make_the_verdict_delayed() {
     let verdict = |advice| headline(advice, 0.002);
@@ -101,7 +101,7 @@ fn only_the_programs_own_delays_make_the_verdict_delayed() {
     }
 }
 
-/// A program that waited much is never called OK, even if no rule gives advice.
+/// A program that waited for long is never called OK, even if no rule gives advice.
 #[test]
 fn a_long_wait_makes_the_verdict_delayed_without_advice() {
     let line = headline(Vec::new(), 0.7);
@@ -124,7 +124,7 @@ fn kernel_thread() -> Advice {
     }
 }
 
-/// No command names a process that has ended, or one of another machine.
+/// No command names a process that has exited, or a process of another machine.
 #[test]
 fn commands_only_name_existing_local_processes() {
     let all = || advised(vec![crowd(), own_threads()]);
@@ -152,7 +152,7 @@ fn commands_only_name_existing_local_processes() {
         let page = flat(&statement);
         assert!(!page.contains('$'), "{page}");
     }
-    // The program has ended, but those that it waited behind have not.
+    // The program has exited, but the programs that it waited behind have not.
     let gone = |mut statement: Statement| {
         statement.victim.as_mut().unwrap().ended = true;
         flat(&statement)
@@ -170,8 +170,8 @@ fn commands_only_name_existing_local_processes() {
     assert!(!flat(&part).contains('$'));
 }
 
-/// If a setting has the advised effect, a trial of it is proposed for the watched program, with the
-/// metric that it suffered from.
+/// If a setting has the advised effect, a trial of it on the watched program is proposed. The
+/// trial's metric is the one that the program suffered from.
 #[test]
 fn advice_that_a_setting_carries_out_proposes_a_trial() {
     let program = flat(&advised(vec![crowd()]));
@@ -205,7 +205,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     );
     let page = proposed(worker("kswapd0"));
     assert!(!page.contains("ticktax try"), "{page}");
-    // A nice value has no effect on processes in another session.
+    // A nice value has no effect on processes of another session.
     let Advice::CrowdingPrograms {
         mut programs,
         time,
@@ -224,7 +224,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     assert!(!page.contains("ticktax try"), "{page}");
 }
 
-/// An ended command is run again, if it can be quoted.
+/// A command that exited is run again if it can be quoted.
 #[test]
 fn an_audit_of_a_command_repeats_the_command() {
     let page_for = |argv: &[&str]| {
@@ -293,7 +293,8 @@ fn full_cpus_get_no_advice_to_move_programs() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// A whole-machine audit does not know how much of that time the program waited for a CPU.
+/// A whole-machine audit does not know when throttling ended, so the time includes the wait for a
+/// CPU that follows.
 #[test]
 fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     let throttled = Advice::Throttled {
@@ -315,7 +316,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// Sums are not kept for a single program, and it makes no sense to watch fewer than one CPU.
+/// Sums are not kept for a single program, and fewer than one CPU cannot be watched.
 #[test]
 fn advice_against_lost_events_is_feasible() {
     let lost = |mut statement: Statement| {
@@ -400,7 +401,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     }
 }
 
-/// A loop with late frames that hardly waited for a CPU.
+/// A statement about a loop that hardly waited for a CPU but had late frames.
 fn lagging(late: Option<LateFrames>) -> Statement {
     let mut statement = held_up();
     statement.advice.clear();
@@ -441,7 +442,7 @@ fn late_frames_are_a_column_of_the_table() {
     let mut statement = lagging(Some(late));
     statement.advice = held_up().advice;
     let page = flat(&statement);
-    assert!(page.contains("max late+dropped pattern"), "{page}");
+    assert!(page.contains("max late+dropped period"), "{page}");
     let row = "backup (812) 200 ms 18.3 % 310 66.7 ms 5+0 3.03 s";
     assert!(page.contains(row), "{page}");
     let others = "Other late+dropped frames: its own work took longer 5+0";
@@ -521,7 +522,7 @@ fn the_real_time_limit_is_named_with_its_value() {
         "{page}"
     );
     assert!(!page.contains("sched_rt_runtime_us"), "{page}");
-    // Others waited longer behind it than it was kept from running.
+    // Others waited longer behind the program than it was kept from running.
     let page = page_with(RealTimeLimit::FairServer, None, true);
     assert!(
         page.contains("Make hog (77) sleep before the limit: "),
@@ -530,7 +531,7 @@ fn the_real_time_limit_is_named_with_its_value() {
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// Without another CPU to move to, a program that preempts ordinary threads is made an ordinary
+/// Without another CPU to move it to, a program that preempts ordinary threads is made an ordinary
 /// one.
 #[test]
 fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
@@ -554,7 +555,7 @@ fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let command = "Lower the priority of backup (812, FIFO 10): it takes up to 66.0 ms every 3.03 \
         s (timer hrtimer_wakeup) on CPU 1. $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
     assert!(page.contains(command), "{page}");
-    // It is unknown whether its nice value would have an effect.
+    // It is unknown whether a nice value would have an effect on this program.
     let page = page_with(None);
     assert!(page.contains("on CPU 1. $ chrt -ap 812"), "{page}");
 }

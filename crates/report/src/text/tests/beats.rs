@@ -51,7 +51,8 @@ fn gaps(share: f64) -> BeatGaps {
     }
 }
 
-/// One hour of a server with a syncer, a tick, a mixer, and two timers that drift past each other.
+/// One hour of a server that has a syncer, a tick, a mixer, and two timers that drift past each
+/// other.
 pub(crate) fn a_server() -> BeatStatement {
     let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
     syncer.chain = [
@@ -134,7 +135,7 @@ pub(crate) fn a_server() -> BeatStatement {
     }
 }
 
-/// Events of one hour, one every `period` ns.
+/// A sample of the events of one hour, which come every `period` ns. `of` is their number.
 fn sample(period: f64, of: u64) -> EventSample {
     let beats = (3.6e12 / period).min(40.0);
     let at = |place: u32| {
@@ -149,7 +150,7 @@ fn sample(period: f64, of: u64) -> EventSample {
     }
 }
 
-/// A recording that keeps sums.
+/// A recording that keeps sums, in which no period can be found.
 pub(super) fn nothing_repeats() -> BeatStatement {
     BeatStatement {
         family_alarm: 0.01,
@@ -172,7 +173,7 @@ fn a_thread_off_its_cpu_is_not_the_costliest_source() {
         "{page}"
     );
     assert!(rows.contains("gamesrv sleeping"), "{page}");
-    // Gaps may have been yielded to programs, so they do not count as a loss either.
+    // Gaps may have been yielded to programs, so they are not counted as a loss either.
     let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
     (yielded.kind, yielded.gaps) = (BeatKind::Gaps, Some(gaps(0.5)));
     let mut with_gaps = statement.clone();
@@ -260,7 +261,7 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     }
 }
 
-/// A machine with a tick of 250 Hz on which others waited behind process 9 with this name.
+/// A machine with a 250 Hz tick on which others waited behind process 9, called `name`.
 fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {
@@ -279,8 +280,8 @@ fn waited_behind(name: &str) -> Statement {
     statement
 }
 
-/// A program woken by a timer is a periodic source even if its period and runs are multiples of the
-/// tick. A program without a waker is only time-sliced by the scheduler.
+/// A program woken by a timer is a periodic source even if its period and on-CPU time are multiples
+/// of the tick. A program without a waker is only time-sliced by the scheduler.
 #[test]
 fn a_program_woken_at_whole_ticks_has_a_line() {
     let mut thief = line("ttx-inj-fifo", 300e6, 2e3, "1");
@@ -299,7 +300,8 @@ fn a_program_woken_at_whole_ticks_has_a_line() {
     assert!(!shown(&[]));
 }
 
-/// If two programs share a CPU by time slices and one sometimes sleeps, their runs have any length.
+/// If two time-sliced programs share a CPU and one sometimes sleeps, an on-CPU period can have any
+/// length.
 #[test]
 fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {
     let mut server = line("gamesrv", 4e6, 2e3, "1");
@@ -319,7 +321,7 @@ fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {
     };
     let woken = ["local_timer tick_nohz_handler", "kworker vmstat_update"];
     assert!(!shown(&server, &woken));
-    // Without known wakers, a timer might wake it.
+    // If no wakers are known, a timer might wake the program.
     assert!(shown(&server, &[]));
     server.chain = vec![
         "local_timer hrtimer_wakeup".to_owned(),

@@ -1,4 +1,4 @@
-//! Pages about changes between two recordings.
+//! Pages about the differences between two recordings.
 
 use ticktax_model::changes::{
     AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
@@ -55,7 +55,7 @@ fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
     }
 }
 
-/// A server before and after its compiler was moved away.
+/// Recordings of a server before and after its compiler was moved away.
 pub(crate) fn moved() -> ChangeStatement {
     let beats = a_server().beats;
     ChangeStatement {
@@ -163,8 +163,8 @@ fn without_intervals_nothing_is_called_a_change() {
     assert!(!page.contains(" changed; "), "{page}");
 }
 
-/// An account whose own interval excludes 0 contradicts neither the verdict nor the certain
-/// changes.
+/// An uncertain change can have an interval that excludes 0. It must contradict neither the verdict
+/// nor the certain changes.
 #[test]
 fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let mut statement = moved();
@@ -179,7 +179,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
         full.contains("?: may be chance; among 4 accounts"),
         "{full}"
     );
-    // Numbers are complete at 40 columns, too.
+    // Even at 40 columns, no number is cut.
     let narrow = TextStyle {
         width: 40,
         ..TextStyle::default()

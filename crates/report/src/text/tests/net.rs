@@ -59,7 +59,7 @@ fn books() -> TrafficBooks {
     }
 }
 
-/// Two seconds of datagrams of 1,000 bytes, with a loss of 0.1 %.
+/// Two seconds of 1,000-byte datagrams with a loss of 0.1 %.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;
@@ -176,7 +176,7 @@ fn traffic_without_bytes_has_a_page() {
     );
 }
 
-/// The soaker ran for 1.1 s. By thread, a softirq counts for the thread that it interrupted.
+/// The soaker ran for 1.1 s. A sample by thread counts a softirq as the thread it interrupted.
 #[test]
 fn page_with_sampled_and_traced_shares() {
     let mut statement = datagrams();

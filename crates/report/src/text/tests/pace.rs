@@ -221,8 +221,8 @@ fn a_busier_thread_without_a_rhythm_is_named() {
     );
 }
 
-/// Each delay of a re-armed loop moves all later frames. Its average period is therefore longer
-/// than the period that determines the number of expected frames.
+/// Each delay of a re-armed loop shifts all later frames. The loop's average period is therefore
+/// longer than the period that determines how many frames are expected.
 #[test]
 fn the_undelayed_rate_is_shown_next_to_the_average() {
     let counted = figures().period.0 as f64;
@@ -450,7 +450,7 @@ fn the_first_screen_lists_causes_of_late_frames_and_rules_out_the_rest() {
     }
 }
 
-/// Stolen time is only known in total, so it is unknown whether a late frame lost some of it.
+/// Only the total stolen time is known, so it is unknown whether a late frame lost any of it.
 #[test]
 fn steal_that_no_frame_shows_is_neither_blamed_nor_ruled_out() {
     let mut late = late();
@@ -494,7 +494,7 @@ fn the_first_screen_of_a_loop_at_all_widths() {
     assert!(silent.contains("NO FRAMES"), "{silent}");
 }
 
-/// The proposed command repeats the loop that was measured.
+/// The proposed command repeats the measured loop.
 #[test]
 fn the_proposed_command_only_changes_what_it_proposes() {
     let mut statement = a_loop();

@@ -17,7 +17,7 @@ use crate::text::page::columns;
 use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
-/// Replaces every name of a statement by one of `names`, and multiplies every number by `factor`.
+/// Replaces every name in a statement with one of `names`, and multiplies every number by `factor`.
 pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
     let mut next = names.iter().cycle();
     let mut rename = |name: &mut String| name.clone_from(next.next().expect("names is not empty"));
@@ -83,7 +83,7 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
     statement
 }
 
-/// Does the same for the data about the watched program.
+/// Distorts the data about the watched program in the same way.
 fn distort_program(
     statement: &mut Statement,
     rename: &mut dyn FnMut(&mut String),
@@ -244,7 +244,7 @@ fn json_has_every_field_that_its_schema_requires() {
     );
 }
 
-/// The paths of required fields that are missing.
+/// The paths of required fields that `value` does not have.
 fn missing(
     schema: &serde_json::Value,
     definitions: &serde_json::Value,

@@ -45,7 +45,7 @@ pub(crate) fn empty() -> Statement {
     }
 }
 
-/// Intervals with this count and these lengths in ns. A length of 0 is unknown.
+/// Intervals with this count and these lengths in ns. A length of 0 means that it is unknown.
 fn intervals(count: u64, median: i64, p99: i64, max: i64) -> Intervals {
     let length = |ns: i64| (ns > 0).then_some(Nanos(ns));
     Intervals {
@@ -70,7 +70,7 @@ fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> 
     }
 }
 
-/// An account from the kernel's counters.
+/// An account whose time comes from the kernel's counters.
 fn sampled(class: Class, name: &str, us: i64, count: u64) -> Account {
     Account {
         sampled: true,
@@ -87,7 +87,7 @@ fn part(name: &str, ns: i64, count: u64, max: i64) -> Part {
     }
 }
 
-/// Computes the CPUs' accounts and the balance from the accounts, split evenly.
+/// Splits the accounts evenly among `cpus` CPUs, and computes the CPUs' accounts and the balance.
 fn settle(statement: &mut Statement, cpus: u32) {
     let mut accounted = Nanos::ZERO;
     for cpu in (0..cpus).map(Cpu) {
@@ -433,7 +433,7 @@ pub(crate) fn kernel_level() -> Statement {
     statement
 }
 
-/// The same machine as seen without root, with a sleep probe.
+/// The machine of [`kernel_level`] as seen without root, with a sleep probe.
 pub(crate) fn proc_level() -> Statement {
     let mut statement = Statement {
         level: Level::Proc,
@@ -494,7 +494,7 @@ pub(crate) fn proc_level() -> Statement {
     statement
 }
 
-/// Accounts that do not balance.
+/// A statement whose accounts do not balance.
 pub(crate) fn off_by_17_ns() -> Statement {
     let mut statement = Statement {
         world: World::Simulated,
@@ -509,7 +509,7 @@ pub(crate) fn off_by_17_ns() -> Statement {
     statement
 }
 
-/// Accounts with so little time that the page shows every nanosecond.
+/// A statement with so little time that its page shows every nanosecond.
 pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     let accounts = times.iter().enumerate().map(|(i, &(class, ns))| Account {
         time: Nanos(ns),
@@ -523,7 +523,7 @@ pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     statement
 }
 
-/// Many CPUs with little load.
+/// A statement about many CPUs with little load.
 pub(crate) fn many_cpus() -> Statement {
     let mut statement = Statement {
         machine: Machine {

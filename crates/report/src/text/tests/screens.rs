@@ -30,7 +30,7 @@ fn at(statement: &Statement, width: usize) -> String {
     .into()
 }
 
-/// The words of a page with unlimited width.
+/// The page at 200 columns as a single line of words.
 pub(super) fn flat(statement: &Statement) -> String {
     let page = at(statement, 200).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
@@ -168,7 +168,7 @@ fn waits() -> WaitStatement {
     }
 }
 
-/// A machine with content for every part of its page.
+/// A machine whose screen has content for every part.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
     statement.beats = Some(a_server());
@@ -194,12 +194,12 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-    // Kernel time that is much of one CPU, but little of all, is shown if there is room.
+    // Kernel time that is much of one CPU but little of all CPUs is shown if there is room.
     let mut large = a_machine();
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
     assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
-    // Otherwise the other parts get its lines, unless it is at least a tenth of the used time.
+    // If not, other parts get its lines, unless it is at least a tenth of the used time.
     let mut busy = a_machine();
     assert!(at(&busy, 80).contains("KERNEL AND HYPERVISOR"));
     let idle = |account: &Account| account.class.holder() == Holder::Nothing;
@@ -349,7 +349,7 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     assert!(!page.contains("CPUs were idle"), "{page}");
 }
 
-/// Without a probe a hypervisor's steal is not visible, and its steal clock might not run.
+/// Without a probe, steal cannot be observed, and the hypervisor's steal clock might not run.
 #[test]
 fn unreported_steal_is_not_shown_as_zero() {
     let mut statement = a_machine();
@@ -401,7 +401,7 @@ fn the_first_screen_without_root() {
     let page = at(&statement, 80);
     assert!(page.starts_with("WITHOUT ROOT"), "{page}");
     assert!(page.contains("WAITED 310 ms for a CPU"), "{page}");
-    // The share explained would count other programs' time as lost by the probe.
+    // A share called "explained" would count other programs' time as lost by the probe.
     assert!(!page.contains("explained"), "{page}");
 }
 
@@ -449,7 +449,7 @@ fn the_culprits_are_on_the_first_screen() {
     assert!(!page.contains("\n  cc1 x46"), "{page}");
 }
 
-/// One percent of a delay is not its main cause.
+/// One percent of a delay cannot be its main cause.
 #[test]
 fn a_delay_that_was_hardly_seen_is_marked() {
     let mut statement = held_up();
@@ -504,7 +504,8 @@ fn accounts_that_do_not_balance_are_reported() {
     assert!(page.contains("SIMULATED"), "{page}");
 }
 
-/// If the kernel leaves out switches, every process is affected. That is one limitation, not forty.
+/// If the kernel omits context switches, every process is affected. That is one limitation, not
+/// forty.
 #[test]
 fn only_a_few_incompletely_traced_processes_are_listed() {
     let mut statement = a_machine();
@@ -557,7 +558,7 @@ fn sections_are_parts_of_the_full_page() {
             ..TextStyle::default()
         };
         let page = text(&statement, &style);
-        // A requested section explains why it is empty.
+        // A section that was requested explains why it is empty.
         if matches!(section, Section::Net | Section::Tick | Section::Accounting) {
             assert!(page.starts_with(section.name()), "{page}");
             continue;

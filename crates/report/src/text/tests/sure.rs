@@ -1,4 +1,4 @@
-//! First screens never claim more than is known.
+//! First screens never claim more than ticktax knows.
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::hook::Hook;
@@ -49,7 +49,7 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     assert!(!causes.contains("steal"), "{causes}");
 }
 
-/// The page of a machine whose accounting is modified by `cpus`.
+/// The page of a machine whose accounting check is modified by `cpus`.
 fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
     let mut statement = kernel_level();
     let mut check = checked().accounting.unwrap();
@@ -64,7 +64,7 @@ fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
     const RIGHT: &str = "`top` is accurate to 1 % on every CPU.";
     let right = topped(|_| {});
     assert!(right.contains(RIGHT), "{right}");
-    // Either top shows too much, or the unexplained time was busy.
+    // Either `top` shows too much, or the unexplained time was busy.
     let unexplained = topped(|check| {
         let cpu = &mut check.cpus[0];
         cpu.shown_share += 0.05;
@@ -100,7 +100,7 @@ fn throttled_time_has_no_share() {
 }
 
 /// Sources without a line are only counted, because it is unknown how much time they take from
-/// others. ticktax's own sources are not counted.
+/// others. ticktax's own sources are not counted at all.
 #[test]
 fn periodic_sources_without_a_line_are_only_counted() {
     let mut statement = kernel_level();
@@ -146,12 +146,12 @@ fn the_obstacle_to_tracing_is_named_and_root_only_if_it_helps() {
             assert!(!page.to_lowercase().contains("root"), "{page}");
         }
         let words: Vec<&str> = full.split_whitespace().collect();
-        // They appear in the head, the gaps, the program and the tick.
+        // The expected words appear in the head, the gaps, the program and the tick.
         assert!(words.join(" ").matches(expected).count() >= 4, "{full}");
     }
 }
 
-/// Lost events make figures too small, so the page starts with them.
+/// Lost events make other figures too small, so the page starts with them.
 #[test]
 fn lost_time_is_reported_at_the_top() {
     let mut statement = kernel_level();
@@ -167,7 +167,8 @@ fn lost_time_is_reported_at_the_top() {
     assert!(page.starts_with(expected), "{page}");
 }
 
-/// The verdict and the observer's line show the same figure, and the clock's figure is labelled.
+/// The verdict and the line about ticktax's cost show the same figure. The figure from ticktax's
+/// own clock is labelled.
 #[test]
 fn ticktaxs_own_time_is_the_same_everywhere() {
     let mut statement = kernel_level();

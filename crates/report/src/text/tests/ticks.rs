@@ -46,7 +46,7 @@ fn cpu(number: u32) -> CpuTicks {
     }
 }
 
-/// A nearly idle CPU, and one that only ran the probe.
+/// A nearly idle CPU, and a CPU that ran nothing but the probe.
 fn quiet_cpus() -> [CpuTicks; 2] {
     let quiet = CpuTicks {
         all: ticks(41, 20_000),
@@ -125,7 +125,7 @@ pub(crate) fn a_bill() -> TickBill {
     }
 }
 
-/// The bill of a recording of sums.
+/// The tick bill of a recording that keeps sums.
 pub(super) fn summed() -> TickBill {
     let mut bill = bill(Basis::Sums);
     for cpu in &mut bill.cpus {
@@ -135,7 +135,7 @@ pub(super) fn summed() -> TickBill {
     bill
 }
 
-/// The bill without root.
+/// The tick bill that is available without root.
 pub(super) fn counted_only() -> TickBill {
     TickBill {
         hz_configured: None,
@@ -160,7 +160,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
     }
 }
 
-/// Findings of two rules.
+/// Findings from two rules.
 pub(crate) fn findings() -> Vec<Finding> {
     let ksmd = Moment {
         at: Nanos::from_millis(1_250),

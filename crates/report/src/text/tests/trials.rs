@@ -43,8 +43,8 @@ fn arm(label: &str, value: &str) -> Arm {
     }
 }
 
-/// A comparison of a metric with these two means. The interval extends by about 20 % of the effect
-/// on either side.
+/// A comparison of two means of a metric. The interval extends by about 20 % of the effect to
+/// either side.
 fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
     let value = b / a - 1.0;
     let margin = 0.2 * value.abs() + 0.002;
@@ -81,7 +81,7 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
     }
 }
 
-/// Two arms and four metrics, with one of each verdict that has a better direction.
+/// Two arms and four metrics, each with a different verdict.
 pub(crate) fn two_arms() -> TrialStatement {
     let comparisons = vec![
         comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),
@@ -159,7 +159,7 @@ fn succeeded(arm: usize, succeeded: u64) -> ArmSuccess {
     }
 }
 
-/// Three arms, and everything that can go wrong with them.
+/// Three arms, and everything that can go wrong in a trial.
 fn in_trouble() -> TrialStatement {
     let mut statement = two_arms();
     statement.trial.arms.push(arm("C", "2"));
@@ -236,7 +236,7 @@ fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
     }
 }
 
-/// The build times of the case `slice-vs-cache`.
+/// Build times from the case `slice-vs-cache`.
 pub(crate) fn lists() -> NumbersComparison {
     NumbersComparison {
         tool_version: "0.1.0".to_owned(),
@@ -261,7 +261,7 @@ pub(crate) fn lists() -> NumbersComparison {
     }
 }
 
-/// The first screen of a document. Checks that it fits on one screen.
+/// Renders a document's first screen and checks that it fits.
 fn first(document: &impl Paged) -> String {
     let page = document.page(&TextStyle::default());
     assert!(page.lines().count() <= 23, "{page}");

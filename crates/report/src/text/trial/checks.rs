@@ -1,4 +1,4 @@
-//! Describes the doubts about a verdict in words.
+//! Describes doubts about a verdict in words.
 
 use ticktax_model::trial::{Check, Comparison};
 
@@ -6,19 +6,19 @@ use super::super::numbers::{counted, percent};
 use super::super::page::tied;
 use super::value::{Shown, chance};
 
-/// Whether all values were equal.
+/// Whether all values of the comparison were equal.
 pub(super) fn is_constant(comparison: &Comparison) -> bool {
     let mut checks = comparison.checks.iter();
     checks.any(|check| matches!(check, Check::Constant { .. }))
 }
 
-/// The names that appear in the text of a check.
+/// Names used in the text of a check.
 pub(super) struct Names {
-    /// The metric, with the arm if there are more than two.
+    /// The metric's name, with the arm's name if there are more than two arms.
     pub(super) about: String,
-    /// The first arm.
+    /// The first arm's name.
     pub(super) first: String,
-    /// The other arm.
+    /// The other arm's name.
     pub(super) second: String,
 }
 

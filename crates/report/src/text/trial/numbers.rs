@@ -1,4 +1,4 @@
-//! The page about two lists of numbers.
+//! The page about two lists of numbers that are compared.
 
 use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
 
@@ -11,7 +11,7 @@ use super::checks::is_constant;
 use super::value::{Shown, chance, value};
 use crate::view::View;
 
-/// Explains the terms.
+/// Explains the terms used on the page.
 const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of the \
     means if not all values are above 0. Its 95 % interval is bootstrapped from both lists \
     (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: probability of such a \
@@ -168,7 +168,7 @@ fn check_words(check: &Check, document: &NumbersComparison) -> Option<String> {
             "{} in one list; a verdict needs at least {need}",
             counted(have, "value")
         ),
-        // The other checks concern runs, which a list does not have.
+        // The remaining checks are about a trial's runs, which a list does not have.
         Check::Missing { .. }
         | Check::Drift { .. }
         | Check::Order { .. }

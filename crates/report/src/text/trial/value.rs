@@ -1,4 +1,4 @@
-//! Formats of values and effects.
+//! Formats values and effects.
 
 use ticktax_model::Nanos;
 use ticktax_model::trial::{Effect, Scale, Unit};
@@ -40,7 +40,7 @@ pub(super) fn plain(value: f64) -> String {
     }
 }
 
-/// The number of decimals for a total of `digits` digits.
+/// The number of decimals that gives `size` a total of `digits` significant digits.
 fn decimals(size: f64, digits: i32) -> usize {
     let magnitude = size.log10().floor();
     #[expect(
@@ -51,7 +51,7 @@ fn decimals(size: f64, digits: i32) -> usize {
     usize::try_from(places.clamp(0, 8)).unwrap_or(0)
 }
 
-/// Formats a probability. Small ones keep their order of magnitude.
+/// Formats a probability. Small ones keep only their order of magnitude.
 pub(super) fn chance(p: f64) -> String {
     match p {
         p if p >= 0.0995 => format!("{p:.2}"),
@@ -74,8 +74,8 @@ impl Shown {
         Self { unit, scale }
     }
 
-    /// The suffix of differences shown as percentages or points. `None` if they have the metric's
-    /// unit.
+    /// The suffix of differences that are shown in percent or percentage points. `None` if they are
+    /// shown in the metric's unit.
     fn suffix(self) -> Option<&'static str> {
         match (self.scale, self.unit) {
             (Scale::Relative, _) => Some(" %"),
@@ -84,7 +84,8 @@ impl Shown {
         }
     }
 
-    /// Formats a difference with its sign. `places` is the number of decimals of a percentage.
+    /// Formats a difference with its sign. `places` is the number of decimals if it is a
+    /// percentage.
     fn signed(self, difference: f64, places: usize) -> String {
         if self.suffix().is_some() {
             let percent = 100.0 * difference;
@@ -109,7 +110,7 @@ impl Shown {
         self.with_suffix(self.signed(effect.value, places(effect)))
     }
 
-    /// Formats an effect's interval without a unit, for use next to the effect.
+    /// Formats an effect's interval without its unit, for use next to the effect.
     pub(super) fn interval(self, effect: &Effect) -> String {
         let end_text = |end| self.signed(end, places(effect));
         format!("{} to {}", end_text(effect.low), end_text(effect.high))
@@ -138,13 +139,13 @@ impl Shown {
         }
     }
 
-    /// Formats a value of the metric itself.
+    /// Formats a value of the metric, as opposed to a difference.
     pub(super) fn of_metric(self, metric_value: f64) -> String {
         value(self.unit, metric_value)
     }
 
-    /// Formats the difference of two effects with its sign. If effects are percentages, it is in
-    /// percentage points.
+    /// Formats the difference between two effects with its sign. If effects are percentages, the
+    /// difference is in percentage points.
     pub(super) fn error(self, error: f64) -> String {
         let places = decimals((100.0 * error).abs().max(1e-3), 2).min(3);
         let text = self.signed(error, places);
@@ -161,7 +162,8 @@ impl Shown {
     }
 }
 
-/// The number of decimals of a percentage: two digits of the interval's width.
+/// The number of decimals that an effect's percentage deserves: its interval's width gets two
+/// digits.
 fn places(effect: &Effect) -> usize {
     let width = 100.0 * (effect.high - effect.low);
     if width > 0.0 {

@@ -1,5 +1,5 @@
-//! Facts that an agent wrote in a guest: the windows must hold everything that was counted, even if
-//! clocks change.
+//! Facts that an agent wrote in a guest. The windows must contain everything that was counted, even
+//! if clocks change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

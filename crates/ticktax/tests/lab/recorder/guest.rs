@@ -1,7 +1,7 @@
 //! Runs in the guest: an agent with a recorder, while its machine changes.
 //!
-//! Nothing is checked here. The guest writes what it did and when to [`STALLS`], and returns that
-//! file with all files of the agent.
+//! The guest checks nothing. It writes what it did and when to [`STALLS`], and returns that file
+//! with all of the agent's files.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -29,37 +29,37 @@ use crate::inside::COMMAND;
 
 /// The argument that selects this job.
 pub(crate) const VERB: &str = "recorder-guest";
-/// The stalls that the guest made, one JSON line each.
+/// File with the stalls that the guest made, as one JSON line each.
 pub(super) const STALLS: &str = "stalls.jsonl";
-/// The outcome, in JSON.
+/// File with the agent's exit code, the clock offsets and the end times, in JSON.
 pub(super) const ENDED: &str = "ended.json";
-/// The agent's metrics at its end.
+/// File with the metrics just before the agent stops.
 pub(super) const PAGE: &str = "page.txt";
-/// Prefix of the names of facts files; the table follows.
+/// Prefix of each facts file's name. The table name follows.
 pub(super) const FACTS_FILE: &str = "facts.";
-/// The agent's messages.
+/// File with the agent's messages.
 pub(super) const SAID: &str = "agent.txt";
-/// The thread that is delayed.
+/// Name of the thread that is delayed.
 pub(super) const VICTIM: &str = "held-up";
 /// Length of each stall, three times the trigger's threshold.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
-/// Change of the wall clock.
+/// Step by which the wall clock is set forward and back.
 pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 
 /// Paths of the agent's incidents and metrics.
 const INCIDENTS: &str = "/tmp/incidents";
 const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
-/// Time asleep, in whole seconds of the battery-backed clock.
+/// Suspend time for the wake alarm, in whole seconds of the battery-backed clock.
 const ASLEEP: &str = "+6";
-/// Number of checks, and the time between two of them. The tests do not depend on how soon an event
-/// is seen.
+/// Number of checks, and the time between two of them. The results do not depend on how soon an
+/// event is noticed.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Runs everything and leaves the results in the current folder.
+/// Runs everything and leaves the results in the current directory.
 pub(crate) fn run() -> Outcome {
     let clocks = clocks()?;
     let mut agent = Agent::start()?;
@@ -111,11 +111,11 @@ pub(crate) fn run() -> Outcome {
     take_facts()
 }
 
-/// Copies the facts files to the current folder, which is flat.
+/// Copies the facts files to the current directory, which is flat.
 fn take_facts() -> Outcome {
     for table in fs::read_dir(FACTS)? {
         let table = table?;
-        // The folder also contains a lock.
+        // The directory also contains a lock.
         if !table.file_type()?.is_dir() {
             continue;
         }
@@ -134,7 +134,7 @@ fn take_facts() -> Outcome {
     Ok(())
 }
 
-/// The running agent. Its machine ends with this program.
+/// The running agent. It needs no cleanup, because the guest ends with this program.
 struct Agent(Child);
 
 impl Agent {
@@ -159,7 +159,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Waits until the index has this many incidents.
+    /// Waits until the index has `count` incidents.
     fn has_indexed(&mut self, count: usize) -> Outcome {
         let index = Path::new(INCIDENTS).join("index.jsonl");
         self.until(&format!("incident {count} is missing"), || {
@@ -182,15 +182,16 @@ impl Agent {
         Err(why_not.into())
     }
 
-    /// Ends it like a service. Returns its exit code.
+    /// Stops the agent as a service manager would. Returns its exit code.
     fn end(mut self) -> Outcome<Option<i32>> {
         kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGTERM)?;
         Ok(self.0.wait()?.code())
     }
 }
 
-/// A thread that always wants its CPU. It waits from the start of a stall, even if the host delays
-/// the guest's CPU. A timer that is to wake it might fire only at the end of the stall.
+/// A thread that always wants its CPU, so that it waits from the very start of a stall, even if the
+/// host delays the guest's CPU. A timer that had to wake the thread might fire only at the end of
+/// the stall.
 struct Victim {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -216,7 +217,7 @@ impl Victim {
         Ok(Self { ended, thread })
     }
 
-    /// Waits for the thread to end, after it got its CPU back.
+    /// Waits for the thread to exit, after it has its CPU back.
     fn end(self) -> Outcome {
         self.ended.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "the victim panicked".into())
@@ -259,7 +260,7 @@ fn step(by: Nanos) -> Outcome {
     )?)
 }
 
-/// Suspends the machine until its battery-backed clock wakes it.
+/// Suspends the machine until the wake alarm of its battery-backed clock.
 fn suspend() -> Outcome {
     let offered = fs::read_to_string("/sys/power/state")?;
     let state = if offered.contains("mem") {
@@ -290,7 +291,7 @@ fn unix_ms() -> Outcome<i64> {
     Ok(i64::try_from(since.as_millis())?)
 }
 
-/// The metrics page.
+/// Reads the agent's metrics.
 fn page() -> Outcome<String> {
     let mut stream = UnixStream::connect(SOCKET)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

@@ -19,11 +19,11 @@ use super::plan::{self, CPU, Injected};
 use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, start};
 use crate::programs;
 
-/// The argument that selects this job.
+/// The argument that selects this guest's job.
 pub(crate) const VERB: &str = "scenario-guest";
 /// File with the truths by name, as JSON.
 pub(super) const TRUTHS: &str = "truths.json";
-/// Folder of the recorder's incidents. Only files are returned as results.
+/// Directory of the recorder's incidents. Only files are returned as results.
 const INCIDENTS: &str = "/tmp/incidents";
 const REST: Duration = Duration::from_millis(40);
 
@@ -88,8 +88,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes the kernel stop all CPUs to change a memory type. This runs on the thread of the
-    /// highest scheduling class.
+    /// Makes the kernel stop all CPUs to change a memory type. This runs on a thread of the highest
+    /// scheduling class.
     fn stopper(&mut self) -> Outcome {
         Self::note("stopper")?;
         let stopper = format!("migration/{CPU}");
@@ -144,7 +144,7 @@ impl Guest {
         plan::HOGS.into_iter().try_for_each(|name| self.take(name))
     }
 
-    /// Runs a burst of programs that end immediately.
+    /// Runs a burst of programs that exit immediately.
     fn short_lived(&mut self) -> Outcome {
         Self::note("short-lived")?;
         let begin = now();
@@ -153,7 +153,7 @@ impl Guest {
         for _ in 0..20 {
             let start_time = now();
             let child = start(plan::SHORT_LIVED, &["nothing"])?;
-            // The event stores the process id.
+            // The event stores the process ID as its due time.
             let pid = i64::from(child.id());
             finish(child)?;
             log.push(Event {
@@ -196,7 +196,7 @@ impl Guest {
         Self::note("victim's conclusion")?;
         drop(victim.commands);
         finish(victim.child)?;
-        // The tracer ends with its victim.
+        // The tracer exits with its victim.
         tracer.ended()
     }
 
@@ -216,7 +216,7 @@ impl Guest {
         for contender in plan::contenders() {
             running.push(inside::begin(contender.name, &contender.plan)?);
         }
-        // They start within this time.
+        // The competing programs start within this time.
         thread::sleep(REST);
         self.have_inject(victim, &quota)?;
         running.into_iter().try_for_each(finish)
@@ -271,7 +271,7 @@ impl Guest {
         let tracer = Tracer::start("recorder", &command)?;
         Self::note("learn frames")?;
         tracer.says(" Hz from its wake-ups, learned in ")?;
-        // The first frame after that shows when frames are due.
+        // The first frame after learning shows when frames are due.
         thread::sleep(Duration::from_millis(200));
         self.inject(&plan::frame_stall())?;
         // A window ends 2 s after the delay.

@@ -1,4 +1,4 @@
-//! The audit of the machine, with every kind of disturbance that is possible on one CPU.
+//! The audit of the machine, with every kind of disturbance that one CPU allows.
 
 use libtest_mimic::Failed;
 use ticktax_model::advice::Advice;
@@ -14,7 +14,7 @@ use crate::checks::disturbances::{self, counted, is_of_thread};
 use crate::checks::recorded::{is_during, is_frame};
 use crate::checks::{Tolerance, beats, check, counters, coverage};
 
-/// Allowed error of a time, as a share of the recording's length.
+/// Allowed error in times, as a share of the recording's length.
 const POINTS: f64 = 0.000_5;
 const GUEST: Tolerance = Tolerance::GUEST;
 
@@ -151,7 +151,8 @@ fn irq_work(scenario: &Scenario) -> Result<(), Failed> {
     let (_, count) = recorded
         .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Irq, &truth.account));
     let kernels = counted(truth, "/proc/interrupts IRQ work interrupts")?;
-    // The kernel makes a few itself, and one of them may come before its count is read.
+    // The kernel also sends a few such interrupts, and one of them may come before its count is
+    // read.
     let few = |least: u64| (least..least + 4).contains(&count);
     check(
         truth.events > 100 && few(truth.events) && few(kernels),
@@ -169,8 +170,8 @@ fn stopper(scenario: &Scenario) -> Result<(), Failed> {
     check(runs == due, || format!("{runs} runs: {truth:?}"))?;
     GUEST.count("runs", runs, truth.events)?;
     let ran = truth.injected.as_ref().ok_or("no truth")?.time;
-    // The kernel charges a thread with the switches to and from it, about 2 µs of each 14 µs run
-    // here.
+    // The kernel charges a thread for the switches to and from it, about 2 µs of each 14 µs on the
+    // CPU here.
     let share = time.share_of(ran);
     check((0.8..1.0).contains(&share), || format!("{time}: {truth:?}"))
 }
@@ -212,7 +213,8 @@ fn unmeasured(scenario: &Scenario) -> Result<(), Failed> {
     accounting::unmeasured_interrupts_are_named(audited(scenario, "net-rx")?)
 }
 
-/// Both want the CPU for the same 400 ms, so each waits half of that time behind the other.
+/// Both programs want the CPU for the same 400 ms, so each waits half of that time behind the
+/// other.
 fn hogs(scenario: &Scenario) -> Result<(), Failed> {
     let waits = scenario
         .machine
@@ -227,7 +229,7 @@ fn hogs(scenario: &Scenario) -> Result<(), Failed> {
         let program = waits.programs.iter().find(|program| program.name == hog);
         let program = program.ok_or_else(|| format!("{hog} is not in {waits:#?}"))?;
         let why = || format!("{program:#?}, {ran} of {wanted}");
-        // It waited longer than this, because it also waited while it started.
+        // The program waited longer than this, because it also waited while it started.
         let lower = wanted - ran;
         check(lower > Nanos(wanted.0 / 3) && program.time >= lower, why)?;
         let behind = program.behind.iter().find(|behind| behind.name == other);
@@ -246,8 +248,8 @@ fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
     for event in &truth.log {
         let pid = i32::try_from(event.due.0)?;
         let is_of_process = |account: &&ticktax_model::statement::Account| {
-            // Before the process executes the program, it is a copy of its parent and has that
-            // name.
+            // Until the process executes the program, it is a copy of its parent and has the
+            // parent's name.
             let is_program = account.class == Class::Program && account.name == plan::SHORT_LIVED;
             is_program && account.pid == Some(pid)
         };

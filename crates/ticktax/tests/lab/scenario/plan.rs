@@ -11,8 +11,8 @@ pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 pub(crate) const STOPPER: &str = "stopper";
 /// Two ordinary programs that compete for the CPU. Each writes a truth.
 pub(crate) const HOGS: [&str; 2] = ["hog-one", "hog-two"];
-/// Programs that end immediately. Their truth has an event for each, whose due time is the process
-/// id.
+/// Programs that exit immediately. Their truth has an event for each of them, whose due time is the
+/// process ID.
 pub(crate) const SHORT_LIVED: &str = "short-lived";
 
 /// The program that the second audit follows.
@@ -23,7 +23,7 @@ pub(crate) const COMPETITOR: &str = "competitor";
 pub(crate) const STOPPED: &str = "stopped";
 /// Truth of the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
-/// Number of programs that the victim starts at its end.
+/// Number of programs that the victim starts just before it exits.
 pub(crate) const CHILDREN: u64 = 8;
 
 pub(crate) const TRIGGERS: [&str; 5] = [
@@ -33,16 +33,17 @@ pub(crate) const TRIGGERS: [&str; 5] = [
     "throttled:comm=ttx-inj-hog>50ms",
     "frame:comm=paced",
 ];
-/// The program whose waits trigger.
+/// The program whose waits trigger the recorder.
 pub(crate) const HELD_UP: &str = "held-up";
-/// The program whose lost frames trigger, and its period.
+/// The program whose lost frames trigger the recorder, and its period.
 pub(crate) const PACED: &str = "paced";
 pub(crate) const FRAME: Nanos = Nanos::from_millis(20);
-/// File with the due and start times of its frames.
+/// File with the due and start times of the paced program's frames.
 pub(crate) const READINGS: &str = "readings.json";
 /// Length of the stalls caused by a real-time thread.
 pub(crate) const STALL: Nanos = Nanos::from_millis(60);
-/// Length of the softirq that triggers. Preparing it takes the guest fifty times as long.
+/// Length of the softirq that triggers the recorder. Preparing it takes the guest fifty times as
+/// long.
 pub(crate) const LONG_SOFTIRQ: Nanos = Nanos::from_millis(20);
 /// The stall that delays [`HELD_UP`].
 pub(crate) const WAIT_STALL: &str = "stall-wait";
@@ -51,7 +52,7 @@ pub(crate) const MARK: &str = "after the stalls";
 
 /// A disturbance, and the name of its program.
 pub(crate) struct Injected {
-    /// Name of the program and of its truth. The kernel keeps 15 characters.
+    /// Name of the program and of its truth. The kernel keeps only 15 characters of it.
     pub(crate) name: &'static str,
     pub(crate) plan: Plan,
 }
@@ -141,7 +142,7 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
-/// A quota of the victim while others compete: another cgroup is refilled every 10 ms, and a
+/// A quota for the victim while others compete: another cgroup is refilled every 10 ms, and a
 /// real-time thread runs most of the time.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;
@@ -150,7 +151,7 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// The programs that compete with it. They run longer.
+/// The programs that compete with the victim under that quota. They run longer than it.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };
@@ -166,8 +167,8 @@ pub(crate) fn contenders() -> [Injected; 2] {
     ]
 }
 
-/// Whether another program makes the disturbance while the victim spins. The victim makes the other
-/// ones itself.
+/// Whether another program makes the disturbance while the victim spins. The victim itself makes
+/// all others.
 pub(crate) fn is_another_program(name: &str) -> bool {
     name == "thief"
 }
@@ -179,7 +180,7 @@ pub(crate) fn frame_stall() -> Injected {
     injected("stall-frame", fifo, schedule, 250)
 }
 
-/// The other stalls, one for each trigger.
+/// All stalls except [`frame_stall`], one for each trigger.
 pub(crate) fn stalls() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let once = |length| Schedule::every(ms(300), length);

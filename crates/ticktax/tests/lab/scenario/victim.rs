@@ -103,7 +103,7 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     GUEST.count("times", count, truth.events)
 }
 
-/// Checks that the victim's throttled time is the sum over its quotas.
+/// Checks that the victim's throttled time is the sum of its throttled times under both quotas.
 fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
@@ -121,12 +121,12 @@ fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(name)?;
     let truly = truth.injected.as_ref().ok_or("no truth")?.time;
     let (time, _) = held(scenario, truth);
-    // It ran again only after the others had run.
+    // The victim ran again only after the others had run.
     check(truth.logged_length() > truly, || format!("{truth:?}"))?;
     victims::is_held_by_its_own_quota(name, time, truly)
 }
 
-/// Total time, number and maximum of a thread's waits for one reason, within a disturbance.
+/// Total time, number and maximum of a thread's waits for `reason` during a disturbance.
 fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u64, Nanos) {
     let spans = scenario.victim.recorded.spans.iter();
     let is_of_thread_and_reason = |source: &Source| {
@@ -169,7 +169,7 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // It stops when it next runs, which can take until another thread's time slice ends.
+    // The victim stops when it next runs, which can take until another thread's time slice ends.
     let late = length(truth) - account.time;
     check((Nanos::ZERO..=plan::TICK).contains(&late), || {
         format!("stopped {late} after the signal: {account:?}")
@@ -192,7 +192,8 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // Itself, one child per block, one under each quota, and those at its end.
+    // The victim, one child per block, one child per quota, and the children that it starts before
+    // it exits.
     let blocks = scenario.truth("own-block")?.events;
     let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)

@@ -74,7 +74,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         check(is_whole, || panel.to_string())?;
     }
     let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
-    // Noise is the sum of all classes of kernel work.
+    // Noise is all kernel work, so it is the sum of these classes.
     let classes = Class::ALL
         .into_iter()
         .filter(|class| class.is_kernel_work());
@@ -104,7 +104,8 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned()))
         .collect();
-    // Nothing is throttled here, some kernels have no pressure counters, and nothing was caught.
+    // Metrics that may be missing: nothing is throttled here, some kernels have no pressure
+    // counters, and no incident was caught.
     let at_times = [
         "ticktax_incidents_total",
         "ticktax_throttled_seconds_total",
@@ -118,7 +119,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
     agent.stops_with_balanced_accounts()
 }
 
-/// A running Prometheus, ended when it is dropped.
+/// A running Prometheus, killed on drop.
 struct Prometheus {
     child: Child,
     port: u16,
@@ -132,7 +133,7 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes `target`, with the shipped rules and these features.
+    /// Starts Prometheus, which scrapes `target` with the shipped rules and these feature flags.
     fn start(folder: &Path, target: &str, features: &[&str]) -> Result<Self, Failed> {
         fs::copy(
             contrib("prometheus/ticktax.rules.yml"),
@@ -168,7 +169,7 @@ impl Prometheus {
         Ok(Self { child, port })
     }
 
-    /// An answer of its API.
+    /// Sends a request to the API and returns the answer.
     fn get(&self, path: &str) -> Result<serde_json::Value, Failed> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
@@ -180,7 +181,7 @@ impl Prometheus {
         Ok(serde_json::from_str(body)?)
     }
 
-    /// Waits for an answer of its API that satisfies `is_wanted`, with time for a busy machine.
+    /// Waits for an API answer that satisfies `is_wanted`, long enough for a busy machine.
     fn get_when(
         &self,
         path: &str,
@@ -188,7 +189,7 @@ impl Prometheus {
     ) -> Result<serde_json::Value, Failed> {
         let mut last = serde_json::Value::Null;
         for _ in 0..1_200 {
-            // It does not listen immediately.
+            // Prometheus does not listen immediately.
             if let Ok(answer) = self.get(path) {
                 if is_wanted(&answer) {
                     return Ok(answer);
@@ -240,7 +241,7 @@ pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
     // These functions do not work on classic histograms.
     let ticks = "ticktax_tick_duration_seconds";
     prometheus.get_when(&query(&format!("histogram_count({ticks})")), has_value)?;
-    // The longest is at least the mean.
+    // The longest tick takes at least the mean time.
     let longest = format!(
         "histogram_quantile(1,{ticks})%3E%3Dhistogram_sum({ticks})/histogram_count({ticks})"
     );

@@ -14,7 +14,7 @@ use super::running::{AS_NOBODY, Agent, recorded_in_classes, sum_of};
 use super::{NOBODY, facts_rows, has_no_rights, place_for_nobody};
 use crate::fixture::{check, ticktax};
 
-/// The output of `ticktax incidents` for a folder.
+/// The output of `ticktax incidents` for a directory.
 fn list(folder: &Path) -> Result<Value, Failed> {
     let mut command = ticktax(&["incidents", "--format", "json", "--dir"]);
     let output = command.arg(folder).output()?;
@@ -24,7 +24,7 @@ fn list(folder: &Path) -> Result<Value, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Checks that only its owner `nobody` has access.
+/// Checks that `path` belongs to `nobody`, and that only this user has access.
 fn is_private(path: &Path) -> Result<(), Failed> {
     let facts = fs::metadata(path)?;
     let mode = facts.permissions().mode() & 0o777;
@@ -116,8 +116,8 @@ pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
         let comm = fs::read_to_string(format!("/proc/{tid}/comm"))?;
         if comm.starts_with("ttx-sleep/") {
             let stat = fs::read_to_string(format!("/proc/{tid}/stat"))?;
-            // Fields 40 and 41, counted from 1. The name, which is the second field, contains no
-            // space.
+            // Fields 40 and 41 of `/proc/PID/stat`, counted from 1. The second field, the name,
+            // contains no space here.
             let fields: Vec<&str> = stat.split(' ').collect();
             let policy = fields.get(39..41).ok_or("no policy")?;
             check(policy == ["1", "1"], || format!("{comm}: {policy:?}"))?;

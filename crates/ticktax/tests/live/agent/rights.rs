@@ -1,4 +1,4 @@
-//! An agent that root starts: which folders and sockets its user gets, and which are refused.
+//! An agent that root starts: which directories and sockets its user gets, and which are refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -15,7 +15,7 @@ use crate::fixture::check;
 /// A user other than root and the agent's.
 const SOMEBODY: u32 = 4_321;
 
-/// A folder of root that everybody can enter.
+/// Creates a directory that belongs to root and that everybody can enter.
 fn place_for_root() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -24,7 +24,7 @@ fn place_for_root() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// Checks owner and mode.
+/// Checks the owner and the mode of `path`.
 fn is_owned(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     let facts = fs::symlink_metadata(path)?;
     let found = (facts.uid(), facts.mode() & 0o7777);
@@ -34,7 +34,7 @@ fn is_owned(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     })
 }
 
-/// Checks that an agent refuses these arguments.
+/// Checks that an agent refuses to start with these arguments.
 fn is_refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["agent", "--user", "nobody", "--for", "1s"]);
@@ -50,7 +50,7 @@ pub(crate) fn parents_of_its_folders_stay_roots() -> Result<(), Failed> {
     let folders = ["--facts", &shown(&facts), "--incidents", &shown(&incidents)];
     let arguments = [&AS_NOBODY[..], &["--trigger", "signal"], &folders].concat();
     for _ in 0..2 {
-        // The second agent finds the folders of the first.
+        // The second agent finds the directories that the first one created.
         let mut agent = Agent::start(&arguments)?;
         agent.page_when("ticktax_recorded_seconds_total")?;
         for folder in [place.path(), &state, &state.join("deep")] {
@@ -75,7 +75,7 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
         is_refused(&["--listen", "none", "--facts", &folder], why)?;
         is_owned(&others, owner, 0o755)?;
     }
-    // The owner could swap what root creates in it.
+    // The directory's owner could swap what root creates in it.
     chown(&others, Some(SOMEBODY), Some(SOMEBODY))?;
     for name in ["incidents", "deep/incidents"] {
         let folder = others.join(name).display().to_string();
@@ -96,7 +96,7 @@ pub(crate) fn links_in_place_of_its_folder_or_socket_are_not_followed() -> Resul
     drop(UnixListener::bind(victim.join("socket"))?);
     let link = place.path().join("link");
     let shown = link.display().to_string();
-    // It leads to a folder of root, or nowhere.
+    // The link leads to a directory of root, or nowhere.
     for target in [victim.clone(), place.path().join("nowhere")] {
         symlink(target, &link)?;
         is_refused(&["--listen", "none", "--facts", &shown], "ticktax: ")?;
@@ -164,7 +164,7 @@ pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         check(output.status.success(), || format!("{order}: {errors}"))?;
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The first list is the agent's if only its folder exists.
+        // The first list must show the agent's incidents exactly if the agent ran first.
         let first = out.lines().next().unwrap_or_default().to_owned();
         let is_agents = first.contains("/var/lib/ticktax-agent/incidents");
         check(is_agents == order.starts_with("agent"), || out.clone())?;

@@ -12,25 +12,25 @@ use nix::unistd::Pid;
 
 use crate::fixture::check;
 
-/// Number of checks, a tenth of a second apart, before something counts as missing. Tests that pass
-/// do not wait for it, and a busy machine gets enough time.
+/// Number of checks, a tenth of a second apart, before something counts as missing. Passing tests
+/// do not wait this long, and a busy machine gets enough time.
 const LOOKS: usize = 6_000;
 
 /// Arguments for serving metrics on a free port.
 pub(crate) const SERVING: [&str; 2] = ["--listen", "127.0.0.1:0"];
-/// Same as [`SERVING`], as a user without rights.
+/// Same as [`SERVING`], for an agent that becomes a user without rights.
 pub(crate) const AS_NOBODY: [&str; 4] = ["--listen", "127.0.0.1:0", "--user", "nobody"];
 
-/// A running agent, ended when it is dropped.
+/// A running agent, killed on drop.
 pub(crate) struct Agent {
     child: Child,
     errors: BufReader<ChildStderr>,
-    /// The messages so far.
+    /// The agent's messages so far.
     lines: String,
 }
 
 impl Agent {
-    /// Starts the command under test with these arguments, and waits until it watches.
+    /// Starts `ticktax agent` with these arguments, and waits until it watches.
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, Failed> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("agent");
@@ -68,7 +68,7 @@ impl Agent {
         Ok(address.ok_or_else(|| self.lines.clone())?.to_owned())
     }
 
-    /// The metrics page.
+    /// Fetches the metrics.
     pub(crate) fn page(&self) -> Result<String, Failed> {
         let mut stream = TcpStream::connect(self.address()?)?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
@@ -83,17 +83,17 @@ impl Agent {
         Ok(page.to_owned())
     }
 
-    /// Waits for a page with this series.
+    /// Waits until the metrics contain `series`.
     pub(crate) fn page_when(&mut self, series: &str) -> Result<String, Failed> {
         self.page_that(|page| page.lines().any(|line| line.starts_with(series)))
     }
 
-    /// Waits for a page that differs.
+    /// Waits until the metrics differ from `before`.
     pub(crate) fn page_when_it_changes(&mut self, before: &str) -> Result<String, Failed> {
         self.page_that(|page| page != before)
     }
 
-    /// Waits for a page that satisfies `is_wanted`.
+    /// Waits until the metrics satisfy `is_wanted`.
     pub(crate) fn page_that(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<String, Failed> {
         for _ in 0..LOOKS {
             let page = self.page()?;
@@ -105,27 +105,27 @@ impl Agent {
         Err("it counts nothing".into())
     }
 
-    /// Stops it like a service. Returns the exit code and all messages.
+    /// Stops the agent as a service manager would. Returns the exit code and all messages.
     pub(crate) fn stop(mut self) -> Result<(Option<i32>, String), Failed> {
         let pid = Pid::from_raw(i32::try_from(self.pid())?);
         kill(pid, Signal::SIGTERM)?;
         self.end()
     }
 
-    /// Stops it, and checks that it ended well.
+    /// Stops the agent, and checks that it reports balanced accounts.
     pub(crate) fn stops_with_balanced_accounts(self) -> Result<(), Failed> {
         let (code, messages) = self.stop()?;
         went_well(code, &messages)
     }
 
-    /// Waits until it ends well. Returns its messages.
+    /// Waits until the agent exits, and checks that it reports balanced accounts. Returns its
+    /// messages.
     pub(crate) fn ends_with_balanced_accounts(mut self) -> Result<String, Failed> {
         let (code, messages) = self.end()?;
         went_well(code, &messages)?;
         Ok(messages)
     }
 
-    /// Kills it.
     pub(crate) fn kill(mut self) -> Result<(), Failed> {
         self.child.kill()?;
         self.child.wait()?;
@@ -148,13 +148,13 @@ fn went_well(code: Option<i32>, messages: &str) -> Result<(), Failed> {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The agent may have exited already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Recorded seconds, which the classes of the page must add up to.
+/// Recorded seconds. Checks that the classes in the metrics add up to them.
 pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     let recorded = sum_of(page, "ticktax_recorded_seconds_total");
     let classes = sum_of(page, "ticktax_cpu_seconds_total");
@@ -164,7 +164,7 @@ pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     Ok(recorded)
 }
 
-/// Sum of a family's values on a page.
+/// Sum of a metric family's values.
 pub(crate) fn sum_of(page: &str, family: &str) -> f64 {
     let lines = page.lines().filter_map(|line| line.strip_prefix(family));
     let values = lines.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());

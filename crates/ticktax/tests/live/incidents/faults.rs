@@ -28,7 +28,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     check(recorder.line()?.ends_with("marked: first"), || {
         "no mark".to_owned()
     })?;
-    // The line comes first, and the recording shortly after.
+    // The incident's line is printed first, and the recording follows shortly after.
     while fs::read_dir(&folder)?
         .flatten()
         .all(|entry| !is_recording(&entry))
@@ -38,7 +38,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     recorder.mark("second")?;
     recorder.signal(Signal::SIGKILL)?;
     recorder.child.wait()?;
-    // The socket is left without a listener.
+    // The killed recorder leaves its socket without a listener.
     let output = ticktax(&["mark", "third", "--dir"]).arg(&folder).output()?;
     check(!output.status.success(), || "somebody listens".to_owned())?;
     let mut next = Recorder::start(&folder, "signal")?;
@@ -53,7 +53,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
         .collect();
     check(words == ["first", "fourth"], || format!("{words:?}"))?;
     let left = fs::read_dir(&folder)?.count();
-    // Two recordings and the index, no unfinished file, no socket.
+    // Two recordings and the index are left, but no unfinished file and no socket.
     check(left == 3, || format!("{left} files"))
 }
 
@@ -79,8 +79,8 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
 -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
-    // The folder is a separate mount, which becomes read-only while the recorder holds a handle of
-    // it.
+    // The directory is a separate mount, which becomes read-only while the recorder holds a handle
+    // of it.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
@@ -120,7 +120,7 @@ fn is_recording(entry: &fs::DirEntry) -> bool {
         .is_some_and(|extension| extension == "parquet")
 }
 
-/// Runs a script in a separate mount namespace. Its arguments are the folder, the command and a
+/// Runs a script in a separate mount namespace. Its arguments are the directory, the command and a
 /// file for its output lines. Returns the error messages, and the list that it printed as JSON.
 fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, Value), Failed> {
     let Output {
@@ -139,8 +139,8 @@ fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String
     Ok((complaint, serde_json::from_slice(&stdout)?))
 }
 
-/// Marks extend one window, so its recording ends after the last mark. Each is reported as promptly
-/// as a single one.
+/// Marks extend one window, so its recording ends after the last mark. Each mark is still reported
+/// as promptly as a single one.
 pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Failed> {
     const MARKS: usize = 20;
     let place = Place::new();
@@ -190,7 +190,7 @@ pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Fai
     )
 }
 
-/// A thread that keeps one CPU busy, ended with the test.
+/// A thread that keeps one CPU busy until dropped.
 struct Busy {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -203,7 +203,7 @@ impl Busy {
         let mut only = CpuSet::new();
         only.set(cpu.index())?;
         let thread = thread::spawn(move || {
-            // If it cannot be pinned, the waits that the test counts will be missing.
+            // If the thread cannot be pinned, the waits that the test counts will be missing.
             let _ = sched_setaffinity(Pid::from_raw(0), &only);
             while !until.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -225,8 +225,8 @@ impl Drop for Busy {
     }
 }
 
-/// A real-time thread preempts the running thread a thousand times a second, which then waits for
-/// too long.
+/// A real-time thread preempts the running thread a thousand times a second, each time for long
+/// enough to trigger.
 pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
@@ -248,7 +248,7 @@ pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
     let messages = recorder.end()?;
     drop(busy);
     let truth: Truth = serde_json::from_slice(&fs::read(truth)?)?;
-    // Each of them is reported or counted.
+    // Each trigger is either reported or counted.
     let found = incidents(&folder)?;
     let reported = found
         .iter()

@@ -1,4 +1,4 @@
-//! Lost frames of a loop that reads the clock itself.
+//! Lost frames of a loop that measures its own frames.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -33,7 +33,7 @@ struct Loop {
 impl Loop {
     const NAME: &str = "ttx-paced";
 
-    /// Starts it on `cpu`. With `long_each`, one in this many frames takes 50 ms of work.
+    /// Starts the loop on `cpu`. With `long_each`, one in this many frames takes 50 ms of work.
     fn start(cpu: Cpu, real_time: bool, long_each: Option<usize>) -> Result<Self, Failed> {
         let mut paced = Self {
             ended: Arc::default(),
@@ -71,7 +71,7 @@ impl Loop {
         Ok(paced)
     }
 
-    /// Frames since `since` that certainly started a full period late.
+    /// Frames after `since` that certainly started a full period late.
     fn lost(&self, since: Nanos) -> Vec<Reading> {
         let readings = self.readings.lock().unwrap();
         let lost = |reading: &&Reading| {
@@ -90,7 +90,7 @@ impl Drop for Loop {
     }
 }
 
-/// A recorder of this process's frames that has learned their rhythm.
+/// Starts a recorder of this process's frames, and waits until it has learned their rhythm.
 fn record(place: &Place) -> Result<Recorder, Failed> {
     let trigger = format!("frame:pid={}", std::process::id());
     let mut recorder = Recorder::start(&place.file("incidents"), &trigger)?;
@@ -105,8 +105,8 @@ fn record(place: &Place) -> Result<Recorder, Failed> {
     Ok(recorder)
 }
 
-/// The incidents of a folder with the triggers of their recordings, which must all be about frames
-/// of the loop.
+/// The directory's incidents, each with the triggers of its recording. All triggers must be about
+/// frames of the loop.
 fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     let folder = place.file("incidents");
     let mut all = Vec::new();
@@ -134,7 +134,7 @@ pub(crate) fn a_lost_frame_is_caught_with_its_culprit() -> Result<(), Failed> {
     let paced = Loop::start(cpu, true, None)?;
     let recorder = record(&place)?;
     let since = now();
-    // Each is a separate incident.
+    // The stalls are so far apart that each is a separate incident.
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(10));
@@ -144,7 +144,7 @@ pub(crate) fn a_lost_frame_is_caught_with_its_culprit() -> Result<(), Failed> {
     };
     let status = Command::new(program).args(arguments).status()?;
     check(status.success(), || format!("the injector: {status}"))?;
-    // The last window is over.
+    // Wait until the last window has ended.
     thread::sleep(Duration::from_millis(2_500));
     let lost = paced.lost(since);
     let messages = recorder.end()?;
@@ -190,7 +190,7 @@ impl Drop for Load {
 pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // Every four seconds, a long frame makes the next two get lost.
+    // Every four seconds, a long frame makes the loop lose the next two.
     let paced = Loop::start(cpu, false, Some(200))?;
     let recorder = record(&place)?;
     let load = Load::start(cpu, 2)?;
@@ -201,7 +201,7 @@ pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
     let caught = caught(&place)?;
     were_lost(&paced, &caught)?;
     check(!caught.is_empty(), || "nothing was lost".to_owned())?;
-    // Each delay is fully explained: by rows that add up to it, and by sleep.
+    // Each delay is fully explained: its rows and its sleep add up to it.
     for (incident, _) in &caught {
         let ran = incident["ran"].as_array().into_iter().flatten();
         let ran: i64 = ran.filter_map(|row| row["time_ns"].as_i64()).sum();
@@ -223,7 +223,7 @@ pub(crate) fn a_program_that_ends_loses_no_more_frames() -> Result<(), Failed> {
     program.0[0].kill()?;
     program.0[0].wait()?;
     recorder.remark("the process has ended")?;
-    // Nothing else is watched.
+    // The recorder exits, because it watches nothing else.
     let status = recorder.child.wait()?;
     check(status.success(), || format!("{status}"))
 }

@@ -1,4 +1,4 @@
-//! Each kind of trigger, with a disturbance of known length.
+//! Each kind of trigger, tested with a disturbance of known length.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use crate::checks::incidents::{self as checks, Caught};
 use crate::fixture::{Place, check, injector};
 
-/// Runs a plan while a recorder watches for this trigger.
+/// Runs the disturbance of `plan` while a recorder watches for `trigger`.
 fn caught(plan: &Plan, trigger: &str) -> Result<Caught, Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
@@ -50,10 +50,11 @@ pub(crate) fn a_quota_that_is_used_up_is_caught() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_long_softirq_is_caught_with_the_interrupted_thread() -> Result<(), Failed> {
-    // Longer than kernel threads run in one piece on a busy machine (31 ms were seen for kdamond).
-    // An incident is about the longest trigger of its recording.
+    // Longer than any kernel thread runs at a stretch on a busy machine (31 ms was seen for
+    // kdamond), because an incident is about the longest trigger of its recording.
     const LENGTH: Nanos = Nanos::from_millis(60);
-    // Each is a separate incident, so that others remain if a longer one hides one of them.
+    // The events are so far apart that each is a separate incident. If a longer trigger hides one
+    // of them, others remain.
     let plan = Plan::new(Disturbance::Filter, ticktax_inject::default_cpu()?)
         .schedule(Schedule::every(Nanos::from_millis(4_500), LENGTH))
         .duration(Nanos::from_secs(10));

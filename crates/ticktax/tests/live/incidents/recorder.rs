@@ -19,8 +19,8 @@ use ticktax_model::Cpu;
 pub(super) use crate::checks::incidents::{incidents, triggers_of};
 use crate::fixture::{check, ticktax};
 
-/// A real-time thread that wants its CPU every millisecond. Only the injector can delay it. It ends
-/// with the test.
+/// A real-time thread that wants its CPU every millisecond. Only the injector can delay it. It
+/// exits with the test.
 pub(super) struct Victim {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -72,7 +72,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a recorder, and waits until it watches.
+    /// Starts a recorder, and waits until it is watching.
     pub(super) fn start(folder: &Path, trigger: &str) -> Result<Self, Failed> {
         let mut child = ticktax(&["record", "--trigger", trigger, "--dir"])
             .arg(folder)
@@ -83,7 +83,7 @@ impl Recorder {
         let mut complaints = BufReader::new(complaints);
         let mut line = String::new();
         complaints.read_line(&mut line)?;
-        // Keep it open for the messages at its end.
+        // Keep standard error open for the recorder's last messages.
         child.stderr = Some(complaints.into_inner());
         let recorder = Self {
             child,
@@ -117,7 +117,8 @@ impl Recorder {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// Waits for a message with these words on its standard error, up to a minute per byte.
+    /// Waits for a message with these words on the recorder's standard error, up to a minute per
+    /// byte.
     pub(super) fn remark(&mut self, words: &str) -> Result<String, Failed> {
         let error = self.child.stderr.as_mut().ok_or("no standard error")?;
         let mut bytes = Vec::new();
@@ -137,7 +138,7 @@ impl Recorder {
         }
     }
 
-    /// Ends it like a service. Returns the rest of its output.
+    /// Stops the recorder as a service manager would. Returns the rest of its output.
     pub(super) fn end(mut self) -> Result<String, Failed> {
         self.signal(Signal::SIGTERM)?;
         let mut output = String::new();
@@ -161,7 +162,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The recorder may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

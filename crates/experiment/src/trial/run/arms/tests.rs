@@ -1,4 +1,5 @@
-//! Tests of parsing and resolving arms. They read this machine's settings and change nothing.
+//! Tests how arms are parsed and resolved. The tests read this machine's settings but change
+//! nothing.
 
 use ticktax_knobs::{Consent, System};
 use ticktax_model::{Cpu, Nanos};

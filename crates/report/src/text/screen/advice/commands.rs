@@ -1,5 +1,7 @@
-//! Commands that carry out or prove a piece of advice. They never name processes that have ended,
-//! or processes of another machine.
+//! Commands that carry out or prove a piece of advice. They never name processes that have exited,
+//! or processes on another machine.
+
+use std::collections::BTreeSet;
 
 use ticktax_model::advice::CrowdingProgram;
 use ticktax_model::knob::KnobProposal;
@@ -9,23 +11,22 @@ use ticktax_model::victim::Target;
 use super::super::Screen;
 use crate::text::page::{clean, columns, tied};
 
-/// A command up to this many columns fits after the label even on the narrowest page.
+/// A command with at most this many columns fits after the label even on the narrowest page.
 const SHORT: usize = 30;
 
 /// Maximum number of processes named in a command.
 const PIDS: usize = 4;
 
 impl Screen<'_> {
-    /// Whether commands can name processes, because pids on this machine are those of the
-    /// recording.
+    /// Whether commands can name processes: only if the recording's pids are pids on this machine.
     pub(super) fn names_processes(&self) -> bool {
         self.statement.world == World::Live && !self.style.elsewhere
     }
 
-    /// The pid of the watched process for use in a command. `None` if it may have ended.
+    /// The pid of the watched process, for use in a command. `None` if the process may have exited.
     pub(super) fn watched(&self) -> Option<i32> {
         let victim = self.statement.victim.as_ref()?;
-        // A part of a recording does not show whether the process existed at the end.
+        // A part of a recording does not show whether the process still existed at the end.
         let may_be_gone = victim.ended || self.statement.part.is_some();
         victim
             .pid
@@ -33,29 +34,29 @@ impl Screen<'_> {
     }
 }
 
-/// A command that lowers the priority of all these programs.
+/// The command that lowers the priority of all `programs`.
 pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Option<String> {
     Lowered::from_programs(programs).command(screen)
 }
 
-/// Lists the processes that use most CPU time, for advice that names no process.
+/// Command that lists the processes that use most CPU time, for advice that names no process.
 pub(super) const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
 
-/// Processes whose priority is to be lowered, by the method that works for each.
+/// Processes whose priority is to be lowered, grouped by the method that works for them.
 #[derive(Debug, Default)]
 pub(super) struct Lowered {
-    /// One process of each session whose autogroup is lowered as a whole.
+    /// One process from each session whose autogroup is lowered as a whole.
     groups: Vec<i32>,
-    /// Lowered by their nice value.
+    /// Processes to lower by their nice value.
     ordinary: Vec<i32>,
-    /// Lowered by making all their threads ordinary.
+    /// Processes to lower by making all their threads ordinary.
     real_time: Vec<i32>,
-    /// No known method: their session is unknown.
+    /// Processes that no known method works for, because their session is unknown.
     unknown: Vec<i32>,
 }
 
 impl Lowered {
-    /// The processes of a program that still exist, by session if autogroups are in effect.
+    /// The program's existing processes. If autogroups are in effect, they are lowered by session.
     pub(super) fn from_program(program: &CrowdingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
         let others = [
@@ -64,7 +65,8 @@ impl Lowered {
             &standing.lowest,
             &standing.apart,
         ];
-        let is_ordinary = |pid: &&i32| !others.iter().any(|others| others.contains(pid));
+        let others: BTreeSet<&i32> = others.into_iter().flatten().collect();
+        let is_ordinary = |pid: &&i32| !others.contains(pid);
         let ordinary = program.pids.iter().filter(is_ordinary);
         let by_group = |pids: Vec<i32>| if groups.is_empty() { pids } else { Vec::new() };
         Self {
@@ -75,7 +77,7 @@ impl Lowered {
         }
     }
 
-    /// A process with real-time threads.
+    /// A single process with real-time threads.
     pub(super) fn real_time_process(pid: i32) -> Self {
         Self {
             real_time: vec![pid],
@@ -83,7 +85,7 @@ impl Lowered {
         }
     }
 
-    /// Whether nice values are the only method needed.
+    /// Whether changing nice values is the only method needed.
     fn by_nice_alone(&self) -> bool {
         let others = [&self.groups, &self.real_time, &self.unknown];
         !self.ordinary.is_empty() && others.iter().all(|others| others.is_empty())
@@ -96,7 +98,7 @@ impl Lowered {
         self.unknown.extend(other.unknown);
     }
 
-    /// The processes of all these programs.
+    /// The existing processes of all `programs`.
     pub(super) fn from_programs(programs: &[CrowdingProgram]) -> Self {
         let mut lowered = Self::default();
         for program in programs {
@@ -105,13 +107,14 @@ impl Lowered {
         lowered
     }
 
-    /// Whether a [trial] of the watched program's nice value shows what lowering these would be
-    /// worth.
+    /// Whether a [trial] of the watched program's nice value would show what lowering these
+    /// processes is worth.
     pub(super) fn can_be_tried(&self, screen: &Screen<'_>) -> bool {
         self.by_nice_alone() && screen.watched().is_some()
     }
 
-    /// The command that lowers them and shows the effect. `None` if commands cannot name processes.
+    /// The command that lowers these processes and shows the effect. `None` if commands cannot name
+    /// processes.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
@@ -138,7 +141,7 @@ impl Lowered {
             )),
         }
         if !self.ordinary.is_empty() {
-            // Nice values are per thread: `renice -p` changes only a process's first thread.
+            // Nice values are per thread, and `renice -p` changes only a process's first thread.
             let pids = list(&self.ordinary, ",");
             commands.push(format!("renice -n 19 -p $(ps -L -o tid= -p {pids})"));
         }
@@ -179,10 +182,11 @@ pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     }
 }
 
-/// The sections with periodic sources.
+/// Option that selects the sections about periodic sources.
 pub(super) const REPEATS: &str = "--section time,repeats";
 
-/// Repeats the audit with an optional extra option. `None` if its subject has ended or is unknown.
+/// The command that repeats this audit, with an extra `option`. `None` if the audit's subject has
+/// exited or is unknown.
 pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<String> {
     let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let Some(victim) = &screen.statement.victim else {
@@ -200,18 +204,18 @@ pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<S
     }
 }
 
-/// Appends the same audit to a command, to show the effect of the change.
+/// Appends a repetition of this audit to the command `change`, to show the effect.
 pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     match audit_again(screen, None) {
-        // A short audit command is kept on one line.
+        // A short audit command stays on one line.
         Some(audit) if columns(&audit) <= SHORT => format!("{change}; {}", tied(audit)),
         Some(audit) => format!("{change}; {audit}"),
         None => change,
     }
 }
 
-/// The command of a trial for the watched process or the audited command. If there is neither, the
-/// user fills in COMMAND.
+/// The command of a trial on the watched process, or else on the audited command. If there is
+/// neither, the user has to fill in COMMAND.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
     let target = match screen.watched() {
@@ -242,7 +246,7 @@ fn command_line(screen: &Screen<'_>) -> Option<String> {
     (!line.is_empty() && columns(&line) <= LONGEST).then_some(line)
 }
 
-/// Whether a shell needs no quotes around the word.
+/// Whether a shell needs no quotes around `path`.
 pub(super) fn is_plain(path: &str) -> bool {
     path.chars()
         .all(|c| c.is_ascii_alphanumeric() || "/._-@:".contains(c))

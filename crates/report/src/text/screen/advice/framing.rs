@@ -1,11 +1,11 @@
-//! The text of a screen without advice from the rules.
+//! The text that a screen shows if no rule gives advice.
 
 use ticktax_model::Nanos;
 use ticktax_model::victim::{PROBE, TOOL, VictimStatement};
 
 use crate::text::screen::program::delay;
 
-/// Explains the delay of a program that no single program, thread or limit caused. `None` if the
+/// Explains the delay of a program if no single program, thread or limit caused it. `None` if the
 /// program was not delayed.
 pub(super) fn delayed_by_many(victim: &VictimStatement) -> Option<String> {
     let threads = victim.threads.as_ref()?;

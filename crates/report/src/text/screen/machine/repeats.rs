@@ -1,4 +1,4 @@
-//! The periodic sources on the machine's screen: which of them cost other work something.
+//! The periodic sources on the machine's first screen: those that cost other work CPU time.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine};
@@ -13,12 +13,13 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone};
 
-/// Periodic sources that take a smaller share of their CPUs get no line.
+/// A periodic source gets a line only if it takes at least this share of its CPUs' time from
+/// others.
 const COSTLY: f64 = 0.000_5;
-/// If less than this share of CPU time is idle, a running program keeps others from running.
+/// If less than this share of CPU time is idle, every running program is assumed to delay others.
 const SCARCE: f64 = 0.5;
 
-/// Writes the periodic sources that provably take time from other work, costliest first. The others
+/// Writes the periodic sources that provably take time from other work, costliest first. The rest
 /// are only counted.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
@@ -37,7 +38,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
     shown.truncate(screen.room.other_rows);
-    // The section leaves out ticktax's own sources.
+    // ticktax's own sources are not counted, because the section leaves them out.
     let all = beats.beats.iter().filter(|beat| !beat.own).count();
     let left = all - shown.len();
     let wide = page.width() >= 60;
@@ -85,7 +86,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// The source's name: a thread with its program, if the names differ.
+/// The source's name, with the program's name if a thread's differs from it.
 fn source_name(beat: &BeatLine, statement: &Statement) -> String {
     let mut programs = statement
         .accounts
@@ -100,10 +101,10 @@ fn source_name(beat: &BeatLine, statement: &Statement) -> String {
     }
 }
 
-/// The share of its CPUs' time that a source provably takes from others. For a thread this is the
+/// The share of its CPUs' time that a source provably takes from others. For a thread, this is the
 /// time that others waited behind it. If waits are unknown, it is all its time if CPUs are
-/// `scarce`, otherwise none. For gaps it is only time that is proven to be outside, because a probe
-/// yields to programs.
+/// `scarce`, otherwise none. A probe yields to programs, so gaps count only if they are proven to
+/// be outside the kernel.
 fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     let is_thread = match beat.kind {
         BeatKind::OffCpu => return 0.0,
@@ -124,7 +125,7 @@ fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     }
 }
 
-/// The time that others waited behind the source.
+/// Time that others waited behind the source.
 fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
     let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
     let is_source = |waited: &&WaitedFor| match (beat.pid, beat.kind) {
@@ -153,8 +154,8 @@ fn is_tick(beat: &BeatLine) -> bool {
     beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
 }
 
-/// Whether a program's period is only the scheduler's time slicing on a busy CPU, at the tick. A
-/// thread that is woken periodically is not sliced: its waker keeps the time.
+/// Whether a program is periodic only because the scheduler slices time at the tick on a busy CPU.
+/// A thread that is woken periodically is not sliced: its waker sets the period.
 fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool {
     if is_woken(beat) {
         return false;
@@ -169,8 +170,8 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool
     let Some(ticks) = whole_ticks(beat.rhythm.period) else {
         return false;
     };
-    // If the program sleeps in between, its run can have any length. A run that starts at each tick
-    // without a wake-up did not follow a sleep.
+    // If the program also sleeps, its on-CPU periods can have any length. One that starts at each
+    // tick without a wake-up did not follow a sleep.
     let at_each = wakers_known && ticks < 1.5;
     at_each || whole_ticks(beat.lengths.median.0 as f64).is_some()
 }

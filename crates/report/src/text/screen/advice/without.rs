@@ -1,0 +1,90 @@
+//! What the screen says if there is no advice.
+
+use ticktax_model::Nanos;
+use ticktax_model::recording::{Level, World};
+use ticktax_model::victim::{HoldUp, LateCause, LateFrames};
+use ticktax_model::waits::WaitingProgram;
+
+use super::super::Screen;
+use super::framing::delayed_by_many;
+use super::name;
+use crate::text::late;
+use crate::text::numbers::{counted, grouped};
+use crate::text::page::{Tone, tied};
+
+/// Without advice, a program is still mentioned if a single wait was at least this long.
+const LONG_WAIT: Nanos = Nanos::from_millis(10);
+/// Without advice, a program is still mentioned if it waited for at least this share of the
+/// recording.
+const MUCH_WAITING: f64 = 0.01;
+
+/// The text to show instead of advice. `None` if too little was observed to say anything.
+pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
+    let statement = screen.statement;
+    let text = match (statement.level, &statement.victim) {
+        (Level::Proc, _) => return None,
+        (Level::Kernel, Some(victim)) if super::super::program::lags(victim) => {
+            let frames = victim.frames.as_ref();
+            let late = frames.and_then(|frames| frames.late.as_ref());
+            return Some((Tone::Strong, late_without_waiting(late, screen)));
+        }
+        (Level::Kernel, Some(victim)) => match delayed_by_many(victim) {
+            Some(text) => return Some((Tone::Strong, text)),
+            None => "Nothing to change: it hardly waited.",
+        },
+        (Level::Kernel, None) => match held_up(screen) {
+            Some(text) => return Some((Tone::Strong, text)),
+            None if statement.world != World::Live => "Nothing to change.",
+            None => "Nothing to change. To audit one program: ticktax audit --pid N",
+        },
+    };
+    Some((Tone::Good, text.to_owned()))
+}
+
+/// Explains why a program had late frames although it hardly waited for a CPU.
+fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
+    let causes = late.map_or(&[][..], |late| &*late.causes);
+    let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
+    let text = match causes.iter().find(|cause| !cause.kind.is_own()) {
+        Some(cause) => format!(
+            "It hardly waited, but {} delayed {} of {}",
+            late::name(cause),
+            tied(grouped(cause.frames)),
+            counted(late.map_or(0, |late| late.frames), "late frame"),
+        ),
+        None if !causes.is_empty() && causes.iter().all(known) => {
+            "It hardly waited: it worked longer, or slept when frames were due".to_owned()
+        }
+        None => "It hardly waited; the cause of its late frames is unknown".to_owned(),
+    };
+    let more = screen
+        .watched()
+        .map(|pid| format!(" ({})", tied(format!("ticktax pace --pid {pid}"))));
+    text + &more.unwrap_or_default()
+}
+
+/// Describes the program that waited long although CPUs were idle, and what it waited behind.
+fn held_up(screen: &Screen<'_>) -> Option<String> {
+    let statement = screen.statement;
+    let wall = crate::text::wall(statement);
+    let waits = statement.waits.as_ref()?;
+    let long = |program: &&WaitingProgram| {
+        program.max >= LONG_WAIT || program.time.share_of(wall) >= MUCH_WAITING
+    };
+    let program = waits.programs.iter().find(long)?;
+    let behind = program.behind.first();
+    let behind = behind.map(|culprit| format!(" behind {}", name(&culprit.name, &culprit.pids)));
+    // A part of a recording does not show which processes still existed at the end.
+    let alive = program.pids.iter().find(|pid| !program.ended.contains(pid));
+    let alive = alive.filter(|_| screen.names_processes() && statement.part.is_none());
+    let whose = alive.map_or_else(String::new, |pid| {
+        format!(": {}", tied(format!("ticktax audit --pid {pid}")))
+    });
+    Some(format!(
+        "{} waited {} for a CPU{}, up to {} at once, although CPUs were idle{whose}",
+        name(&program.name, &program.pids),
+        tied(program.time),
+        behind.unwrap_or_default(),
+        tied(program.max),
+    ))
+}
