@@ -1,9 +1,10 @@
 //! Documents as pages for a browser. A page is a single file that fetches nothing. If it has a
 //! timeline, it contains the script for zooming; otherwise it runs no script.
 //!
-//! A page begins with the answer of the first screen, followed by the sections. Both consist of the
-//! same blocks as the text page. Below are all figures of the document as tables derived from its
-//! schema, and the document itself as JSON.
+//! A page starts with the summary, which is the first screen of the text page. The timeline follows,
+//! then waits and periodic activity, then everything else. Sections consist of the same blocks as
+//! the text page. At the end are tables of every field, derived from the schema, and the document
+//! itself as JSON.
 
 mod blocks;
 mod escape;
@@ -11,6 +12,7 @@ mod figures;
 mod names;
 mod plots;
 mod policy;
+mod quantity;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -23,8 +25,8 @@ use ticktax_model::document::{Document, DocumentKind};
 use ticktax_model::recording::{Header, Row, RowSink};
 
 use crate::text::block::{self, Block};
-use crate::text::page as written;
-use crate::{TextStyle, View, json};
+use crate::text::{Topic, case_verdict, page as written};
+use crate::{TextStyle, View, json, view};
 use escape::text;
 use plots::Plot;
 use timeline::{Drawn, Timeline};
@@ -32,13 +34,14 @@ use timeline::{Drawn, Timeline};
 /// The style of a page on a screen, a phone and paper.
 const STYLE: &str = include_str!("html/style.css");
 
-/// A section: its title and contents.
-struct Part {
+/// A section of the text page: its title and contents.
+#[derive(Default)]
+struct Section {
     title: String,
     blocks: Vec<Block>,
 }
 
-impl Part {
+impl Section {
     /// Removes links to a timeline that the page does not have.
     fn unlink(&mut self) {
         for block in &mut self.blocks {
@@ -94,54 +97,81 @@ impl RowSink for HtmlPage {
     }
 }
 
-/// Renders a document, with the timeline of its recording if there is one.
-fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
-    let (mut parts, mut plots) = (parts(document), plots::draw(document));
-    if timeline.is_none() {
-        for part in &mut parts {
-            part.unlink();
+/// A section of the page below the summary.
+struct Part {
+    id: String,
+    title: String,
+    topic: Topic,
+    html: String,
+}
+
+impl Part {
+    fn of_plot(plot: Plot) -> Self {
+        Self {
+            id: plot.id.to_owned(),
+            title: plot.title.to_owned(),
+            topic: plot.topic,
+            html: plot.html,
         }
     }
-    if let Some(drawn) = &mut timeline {
-        plots.push(Plot {
-            id: "timeline",
-            title: "Timeline",
-            html: std::mem::take(&mut drawn.html),
-        });
+}
+
+/// Renders a document, with the timeline of its recording if there is one.
+fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
+    let (mut sections, terms) = sections(document);
+    if timeline.is_none() {
+        for section in &mut sections {
+            section.unlink();
+        }
     }
-    let title = format!("ticktax: {}", document.kind().name().replace('-', " "));
+    let title = heading(document.kind());
     let mut out = String::with_capacity(256 * 1024);
     head(&mut out, &title, timeline.is_some());
     out.push_str("<main>\n");
-    for (place, part) in parts.iter().enumerate() {
-        section(&mut out, &id(place), &part.title, |out| {
-            blocks::write(out, &part.title, &part.blocks);
-            if let (0, Some(drawn)) = (place, &timeline) {
-                out.push_str(&drawn.triggers);
-            }
-        });
-        // The table of contents follows the answer.
-        if place == 0 {
-            contents(&mut out, &title, &parts, &plots);
-            for plot in &plots {
-                section(&mut out, plot.id, plot.title, |out| {
-                    out.push_str(&plot.html);
-                });
-            }
+    let mut sections = sections.into_iter();
+    let summary = sections.next().unwrap_or_default();
+    section(&mut out, "answer", &summary.title, |out| {
+        blocks::write(out, &summary.title, &summary.blocks);
+        if let Some(drawn) = &timeline {
+            out.push_str(&drawn.triggers);
         }
+        if !terms.is_empty() {
+            let _ = writeln!(out, "<details>\n<summary>{TERMS}</summary>");
+            blocks::write(out, TERMS, &terms);
+            if !view::Section::of(document.kind()).is_empty() {
+                out.push_str(OPTIONS);
+            }
+            out.push_str("</details>\n");
+        }
+    });
+    let mut parts = evidence(document, sections);
+    if let Some(drawn) = &mut timeline {
+        let timeline = Part {
+            id: "timeline".to_owned(),
+            title: "Timeline".to_owned(),
+            topic: Topic::Waits,
+            html: std::mem::take(&mut drawn.html),
+        };
+        parts.insert(0, timeline);
+    }
+    contents(&mut out, &title, &summary.title, &parts);
+    for part in parts {
+        section(&mut out, &part.id, &part.title, |out| {
+            out.push_str(&part.html);
+        });
     }
     section(&mut out, "figures", FIGURES, |out| {
         figures::write(out, document);
     });
     out.push_str("</main>\n");
     let runs = match timeline {
-        Some(_) => "runs nothing but its own script, which draws the timeline",
-        None => "runs nothing",
+        Some(_) => "Its only script draws the timeline",
+        None => "It runs no script",
     };
     let _ = writeln!(
         out,
-        "<footer>\n<p>Written by ticktax {}. This page fetches nothing and {runs}. The document, as <code>--format \
-         json</code> prints it, is in its element <code>ticktax-document</code>.</p>\n</footer>",
+        "<footer>\n<p>Written by ticktax {}. This page works offline: it loads nothing. {runs}. The element \
+         <code>ticktax-document</code> contains the same data as <code>--format json</code>.</p>\n</footer>",
         env!("CARGO_PKG_VERSION")
     );
     let _ = writeln!(
@@ -156,11 +186,62 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
     out
 }
 
-/// The title of the last section of every page.
-const FIGURES: &str = "All figures";
+/// The parts below the summary: waits, periods, then everything else. Text about waits and periods
+/// precedes its plots; other plots precede other text.
+fn evidence(document: &Document, sections: impl Iterator<Item = Section>) -> Vec<Part> {
+    let sections = (1..).zip(sections).map(|(place, section)| {
+        let mut html = String::new();
+        blocks::write(&mut html, &section.title, &section.blocks);
+        Part {
+            id: format!("section-{place}"),
+            topic: Topic::of_section(document, &section.title),
+            title: section.title,
+            html,
+        }
+    });
+    let is_other = |part: &Part| part.topic == Topic::Other;
+    let (other, first): (Vec<Part>, Vec<Part>) = sections.partition(is_other);
+    let plots = plots::draw(document).into_iter().map(Part::of_plot);
+    let mut parts: Vec<Part> = first.into_iter().chain(plots).chain(other).collect();
+    parts.sort_by_key(|part| part.topic);
+    parts
+}
 
-/// The answer, the sections with the evidence, and the explanation of the answer's terms.
-fn parts(document: &Document) -> Vec<Part> {
+/// The title of the last section of every page.
+const FIGURES: &str = "All data";
+/// The title of the first section.
+const SUMMARY: &str = "Summary";
+/// Explains the options that the summary mentions.
+const OPTIONS: &str = "<p class=\"legend\"><code>--section NAME</code> selects a section on the terminal. This page \
+                       contains all sections.</p>\n";
+/// The title of the explanations that unfold below the summary.
+const TERMS: &str = "Terms in this summary";
+
+/// The heading of a page.
+fn heading(kind: DocumentKind) -> String {
+    let name = match kind {
+        DocumentKind::Statement => "CPU time audit",
+        DocumentKind::Beats => "periodic activity",
+        DocumentKind::Pace => "paced loop",
+        DocumentKind::PaceComparison => "comparison of paced loops",
+        DocumentKind::Changes => "comparison of two recordings",
+        DocumentKind::Numbers => "comparison of two lists of numbers",
+        DocumentKind::Trial => "A/B test",
+        DocumentKind::Incidents => "recorded delays",
+        DocumentKind::Incident => "recorded delay",
+        DocumentKind::Net => "network cost",
+        DocumentKind::NetExperiment => "network experiment",
+        DocumentKind::Knobs => "settings",
+        DocumentKind::Knob => "setting",
+        DocumentKind::KnobReadings => "values of settings",
+        DocumentKind::Undo => "restored settings",
+        other => return format!("ticktax: {}", other.name().replace('-', " ")),
+    };
+    format!("ticktax: {name}")
+}
+
+/// The summary and the sections with the evidence, and the explanation of the summary's terms.
+fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     let style = TextStyle {
         // A browser wraps lines, and tables need all their columns.
         width: usize::MAX,
@@ -178,25 +259,41 @@ fn parts(document: &Document) -> Vec<Part> {
     let (first, full) = (blocks(View::First, false), blocks(View::Full, false));
     // Some pages have only one screen, followed by the meaning of its words and a few details.
     if bare(&full).starts_with(&bare(&first)) {
-        return split(full, "The answer");
+        return (with_result(document, split(full, SUMMARY)), Vec::new());
     }
-    let answer = Part {
-        title: "The answer".to_owned(),
+    let summary = Section {
+        title: SUMMARY.to_owned(),
         blocks: first.clone(),
     };
-    let mut parts = vec![answer];
-    parts.extend(split(full, preamble(document.kind())));
+    let mut sections = vec![summary];
+    sections.extend(split(full, preamble(document.kind())));
     let explained = blocks(View::First, true);
-    if let Some(words) = explained
-        .strip_prefix(&*first)
-        .filter(|words| !words.is_empty())
-    {
-        parts.push(Part {
-            title: "What the words of the answer mean".to_owned(),
-            blocks: words.to_vec(),
-        });
+    let terms = explained.strip_prefix(&*first).unwrap_or_default();
+    (sections, terms.to_vec())
+}
+
+/// Moves the sections with the result into the summary of a page that has only one screen.
+fn with_result(document: &Document, sections: Vec<Section>) -> Vec<Section> {
+    let mut sections = sections.into_iter();
+    let Some(mut summary) = sections.next() else {
+        return Vec::new();
+    };
+    let is_result = |place: usize, section: &Section| match document {
+        Document::Prediction(_) | Document::Sweep(_) | Document::Net(_) => place == 0,
+        Document::PaceComparison(_) => true,
+        Document::Case(case) => section.title == case_verdict(case),
+        _ => false,
+    };
+    let mut others = Vec::new();
+    for (place, section) in sections.enumerate() {
+        if summary.title == SUMMARY && is_result(place, &section) {
+            summary.blocks.push(Block::Section(section.title));
+            summary.blocks.extend(section.blocks);
+        } else {
+            others.push(section);
+        }
     }
-    parts
+    [summary].into_iter().chain(others).collect()
 }
 
 /// The blocks without those that only explain or separate others.
@@ -208,21 +305,21 @@ fn bare(blocks: &[Block]) -> Vec<&Block> {
 /// The title of the blocks before the first section.
 fn preamble(kind: DocumentKind) -> &'static str {
     match kind {
-        DocumentKind::Changes => "What was compared",
-        DocumentKind::Trial => "The answer in full",
-        _ => "What was observed",
+        DocumentKind::Changes => "Recordings",
+        DocumentKind::Trial => "Results",
+        _ => "Machine and recording",
     }
 }
 
 /// Splits blocks into sections. `before` is the title of the blocks before the first one.
-fn split(blocks: Vec<Block>, before: &str) -> Vec<Part> {
-    let mut parts = vec![Part {
+fn split(blocks: Vec<Block>, before: &str) -> Vec<Section> {
+    let mut sections = vec![Section {
         title: before.to_owned(),
         blocks: Vec::new(),
     }];
     for block in blocks {
-        match (block, parts.last_mut()) {
-            (Block::Section(title), _) => parts.push(Part {
+        match (block, sections.last_mut()) {
+            (Block::Section(title), _) => sections.push(Section {
                 title,
                 blocks: Vec::new(),
             }),
@@ -231,19 +328,11 @@ fn split(blocks: Vec<Block>, before: &str) -> Vec<Part> {
         }
     }
     // A section can consist of its title only, but an added title without content is dropped.
-    let is_empty = |part: &Part| part.blocks.iter().all(|block| *block == Block::Gap);
-    if parts.len() > 1 && parts.first().is_some_and(is_empty) {
-        parts.remove(0);
+    let is_empty = |section: &Section| section.blocks.iter().all(|block| *block == Block::Gap);
+    if sections.len() > 1 && sections.first().is_some_and(is_empty) {
+        sections.remove(0);
     }
-    parts
-}
-
-/// The anchor of a section.
-fn id(place: usize) -> String {
-    match place {
-        0 => "answer".to_owned(),
-        place => format!("section-{place}"),
-    }
+    sections
 }
 
 fn head(out: &mut String, title: &str, has_timeline: bool) {
@@ -267,18 +356,15 @@ fn head(out: &mut String, title: &str, has_timeline: bool) {
 }
 
 /// Writes the links to all sections.
-fn contents(out: &mut String, title: &str, parts: &[Part], plots: &[Plot]) {
+fn contents(out: &mut String, title: &str, summary: &str, parts: &[Part]) {
     let _ = writeln!(
         out,
         "<nav aria-label=\"Sections of {}\">\n<ul>",
         text(title)
     );
-    let own = parts.iter().enumerate();
-    let own = own.map(|(place, part)| (id(place), &*part.title));
-    let mut all: Vec<(String, &str)> = own.chain([("figures".to_owned(), FIGURES)]).collect();
-    let plots = plots.iter().map(|plot| (plot.id.to_owned(), plot.title));
-    all.splice(1..1, plots);
-    for (id, title) in all {
+    let parts = parts.iter().map(|part| (&*part.id, &*part.title));
+    let all = [("answer", summary)].into_iter().chain(parts);
+    for (id, title) in all.chain([("figures", FIGURES)]) {
         let title = text(title);
         let _ = writeln!(out, "<li><a href=\"#{id}\">{title}</a></li>");
     }

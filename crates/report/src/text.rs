@@ -36,7 +36,10 @@ use crate::view::{Grouping, View};
 pub(crate) use accounts::name as account_name;
 pub(crate) use beats::with_interval;
 use block::Written;
-pub(crate) use case::{ends as case_ends, number as case_number, words as published_words};
+pub(crate) use case::{
+    ends as case_ends, number as case_number, verdict_title as case_verdict,
+    words as published_words,
+};
 pub(crate) use kernels::title as kernel_table_title;
 pub(crate) use prediction::{measure_text as predicted_value, name as prediction_name};
 
@@ -115,6 +118,34 @@ impl Default for TextStyle {
             grouping: Grouping::Name,
             explain: false,
             elsewhere: false,
+        }
+    }
+}
+
+/// Subjects of sections, in the order of an HTML page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// Waits for a CPU.
+    Waits,
+    /// Periodic activity.
+    Periods,
+    /// Anything else.
+    Other,
+}
+
+impl Topic {
+    /// The subject of the section with this title.
+    pub(crate) fn of_section(document: &Document, title: &str) -> Self {
+        let victim = match document {
+            Document::Statement(statement) => statement.victim.as_ref(),
+            Document::Beats(_) => None,
+            _ => return Self::Other,
+        };
+        match title {
+            waits::TITLE | held::TITLE => Self::Waits,
+            beats::TITLE => Self::Periods,
+            _ if victim.is_some_and(|victim| victim::title(victim) == title) => Self::Waits,
+            _ => Self::Other,
         }
     }
 }

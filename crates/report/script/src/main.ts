@@ -8,8 +8,8 @@ import { length, ofHash, pan, point, toHash, within, zoom, type Range } from "./
 import { spanWords, wordsAt } from "./words";
 
 const KEYS =
-  "Arrow left and right move, plus and minus zoom, Home shows the whole run, arrow up and down choose a CPU, comma and " +
-  "full stop walk through its spans, Enter zooms to the one that is read out.";
+  "Keys: left and right arrow to move, plus and minus to zoom, Home for the whole recording, up and down arrow to select " +
+  "a CPU, comma and full stop to step through its intervals, Enter to zoom to the selected interval.";
 
 function element<K extends keyof HTMLElementTagNameMap>(name: K, parent: Element, className: string): HTMLElementTagNameMap[K] {
   const made = document.createElement(name);
@@ -44,7 +44,7 @@ class View {
       ["−", "Zoom out", () => this.zoomBy(2)],
       ["◀", "Earlier", () => this.panBy(-0.25)],
       ["▶", "Later", () => this.panBy(0.25)],
-      ["Whole run", "", () => this.go(this.whole)],
+      ["Whole recording", "", () => this.go(this.whole)],
     ] as [string, string, () => void][]) {
       const button = element("button", tools, "");
       button.type = "button";
@@ -56,8 +56,8 @@ class View {
     const hint = element("p", root, "legend");
     hint.id = "timeline-keys";
     hint.textContent =
-      "Arrows lead from what woke a thread to where it ran. Drag moves; the wheel zooms once you clicked into it, or with " +
-      `Ctrl; fingers pinch. ${KEYS}`;
+      "Zoom in to see single intervals and wake-ups. An arrow leads from the code that woke a thread to the thread's next " +
+      `run. Drag to move. To zoom, click the chart and turn the mouse wheel, or pinch. ${KEYS}`;
     this.stage = element("div", root, "timeline-stage");
     this.stage.tabIndex = 0;
     this.stage.setAttribute("role", "application");
@@ -129,7 +129,7 @@ class View {
 
   private rangeWords(): string {
     const { from, to } = this.scene.range;
-    return `${point(from, to - from)} to ${point(to, to - from)}: ${length(to - from)}`;
+    return `${point(from, to - from)} to ${point(to, to - from)} (${length(to - from)})`;
   }
 
   /** Shows a range; who cannot see it is told once it stays. */
@@ -143,7 +143,7 @@ class View {
       const cpu = focus === null ? null : this.timeline.cpus[focus]!.cpu;
       history.replaceState(null, "", toHash(this.scene.range, cpu));
       const many = wakeUpsLeftOut(this.scene);
-      this.say(`${this.rangeWords()}${many ? `; ${many} wake-ups are drawn only closer up` : ""}`);
+      this.say(`${this.rangeWords()}${many ? `. Zoom in to see ${many} wake-ups.` : ""}`);
     }, 300);
   }
 
@@ -351,7 +351,7 @@ class View {
     let span = scene.chosen?.span ?? firstAbove(cpu.start, (range.from + range.to) / 2) - (by > 0 ? 1 : 0);
     do span += by;
     while (span >= 0 && span < cpu.start.length && classes[sources[cpu.source[span]!]![1]]!.look === "idle");
-    if (span < 0 || span >= cpu.start.length) return this.say("no further span");
+    if (span < 0 || span >= cpu.start.length) return this.say("no further interval");
     scene.chosen = { place: scene.focus, span };
     const start = cpu.start[span]!;
     if (start < range.from || start + cpu.dur[span]! > range.to) {

@@ -12,13 +12,13 @@ export function spanWords(timeline: Timeline, place: number, span: number): stri
   const source = cpu.source[span]!;
   const [name, its] = sources[source]!;
   const [start, dur, own] = [cpu.start[span]!, cpu.dur[span]!, cpu.own[span]!];
-  const itself = own === dur ? "" : `, ${length(own)} of that itself`;
+  const itself = own === dur ? "" : ` (${length(own)} without interruptions)`;
   const lines = [name, `${classes[its]!.name}, CPU ${cpu.cpu}`, `at ${point(start, 1_000)}: ${length(dur)}${itself}`];
   const wakeUp = wakeUpOf(timeline, place, source, start);
   if (wakeUp >= 0) {
     const { by, latency, from } = timeline.wakeups;
     const waker = sources[by[wakeUp]!]![0];
-    lines.push(`woken ${length(latency[wakeUp]!)} before by ${waker} on CPU ${timeline.cpus[from[wakeUp]!]!.cpu}`);
+    lines.push(`woken by ${waker} on CPU ${timeline.cpus[from[wakeUp]!]!.cpu}, ${length(latency[wakeUp]!)} before it ran`);
   }
   return lines.join("\n");
 }
@@ -28,7 +28,7 @@ export function sumWords(timeline: Timeline, place: number, from: number, to: nu
   const cpu = timeline.cpus[place]!;
   const { classes } = timeline.meta;
   const { by, length: covered } = sums(timeline, cpu, from, to);
-  const lines = [`CPU ${cpu.cpu}, ${length(covered)} around ${point((from + to) / 2, to - from)}, ${by[classes.length]!} spans begin`];
+  const lines = [`CPU ${cpu.cpu}, ${length(covered)} around ${point((from + to) / 2, to - from)}; ${by[classes.length]!} intervals start`];
   classes
     .map((it, c) => ({ it, time: by[c]! }))
     .filter(({ time }) => time > 0)

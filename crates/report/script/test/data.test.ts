@@ -102,8 +102,8 @@ test("a span is found by its lane, and with what woke it", () => {
   assert.equal(spanAt(timeline, cpu, 2, 190, 5), -1);
   assert.equal(wakeUpOf(timeline, 0, 0, 300), 0);
   assert.equal(wakeUpOf(timeline, 0, 0, 20), -1);
-  assert.match(spanWords(timeline, 0, 0), /^game \(1\)\ngame, CPU 3\nat 0.000000020.s: 200.ns, 190.ns of that itself$/);
-  assert.match(spanWords(timeline, 0, 2), /woken 10.ns before by local_timer on CPU 3$/);
+  assert.match(spanWords(timeline, 0, 0), /^game \(1\)\ngame, CPU 3\nat 0.000000020.s: 200.ns \(190.ns without interruptions\)$/);
+  assert.match(spanWords(timeline, 0, 2), /woken by local_timer on CPU 3, 10.ns before it ran$/);
 });
 
 test("rows and lanes are where they are drawn", () => {

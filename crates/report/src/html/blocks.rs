@@ -9,6 +9,9 @@ use crate::html::timeline;
 use crate::text::block::{Block, Place, Row};
 use crate::text::page::{TIE, Tone};
 
+/// Title of numbered advice.
+const ADVICE: &str = "WHAT TO DO";
+
 /// Writes blocks. `title` is their heading, which names a table that has none.
 pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let mut title = title;
@@ -44,7 +47,10 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
                     length
                 }
             },
-            Block::Text { label, .. } => texts(out, Label::new(label), rest),
+            Block::Text { label, .. } => {
+                let has_title = ADVICE.eq_ignore_ascii_case(title.trim());
+                texts(out, Label::new(label), has_title, rest)
+            }
             Block::Command(command) => {
                 self::command(out, command);
                 1
@@ -88,7 +94,9 @@ fn link(place: Option<Place>) -> String {
     place.map_or_else(String::new, |place| {
         let at = place.at.as_secs_f64();
         let target = target(place);
-        format!(" <a href=\"{target}\" aria-label=\"timeline at {at:.6} s\">timeline</a>")
+        format!(
+            " <a href=\"{target}\" aria-label=\"show in timeline: {at:.6} s\">show in timeline</a>"
+        )
     })
 }
 
@@ -99,9 +107,9 @@ fn target(place: Place) -> String {
 /// Writes a line with cells that is not part of a table.
 fn alone(out: &mut String, row: &Row) {
     let (class, name) = (class(row.tone), running(row.name.trim()));
-    let _ = write!(out, "<p class=\"{class}\">{name}");
+    let _ = write!(out, "<p class=\"entry {class}\">{name}");
     for cell in row.cells.iter().filter(|cell| !cell.text.is_empty()) {
-        let _ = write!(out, " <b>{}</b>", text(&cell.text));
+        let _ = write!(out, " <span>{}</span>", text(&cell.text));
     }
     out.push_str("</p>\n");
 }
@@ -151,8 +159,8 @@ impl Label {
 }
 
 /// Writes the texts at the start of `blocks` that have the same kind of label. Returns the number
-/// of blocks written.
-fn texts(out: &mut String, kind: Label, blocks: &[Block]) -> usize {
+/// of blocks written. `has_title` says whether numbered advice already has its title.
+fn texts(out: &mut String, kind: Label, has_title: bool, blocks: &[Block]) -> usize {
     let is_one = |block: &&Block| match block {
         Block::Text { label, .. } => Label::new(label) == kind,
         Block::Command(_) => kind == Label::Number,
@@ -162,7 +170,11 @@ fn texts(out: &mut String, kind: Label, blocks: &[Block]) -> usize {
     let (begin, end) = match kind {
         Label::None => ("", ""),
         Label::Bullet => ("<ul>\n", "</ul>\n"),
-        Label::Number => ("<h3>What to do</h3>\n<ol>\n", "</ol>\n"),
+        Label::Number if has_title => ("<ol>\n", "</ol>\n"),
+        Label::Number => {
+            heading(out, ADVICE);
+            ("<ol>\n", "</ol>\n")
+        }
         Label::Word => ("<dl>\n", "</dl>\n"),
     };
     out.push_str(begin);

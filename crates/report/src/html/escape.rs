@@ -40,8 +40,8 @@ pub(super) fn text(raw: &str) -> String {
     out
 }
 
-/// Escapes running text. Tied words stay together if a phone has room for them, and numbers keep
-/// their units.
+/// Escapes running text. Tied words stay together if a phone has room for them, numbers keep their
+/// units, and text between backticks is code.
 pub(super) fn running(raw: &str) -> String {
     let piece = |piece: &str| {
         if piece.contains(TIE) && piece.chars().count() > TIED {
@@ -51,7 +51,17 @@ pub(super) fn running(raw: &str) -> String {
         }
     };
     let pieces: Vec<String> = raw.split(' ').map(piece).collect();
-    text(&pieces.join(" "))
+    let words = pieces.join(" ");
+    let is_paired = words.matches('`').count().is_multiple_of(2);
+    let parts: Vec<&str> = words.split(|c| is_paired && c == '`').collect();
+    let parts = parts
+        .iter()
+        .enumerate()
+        .map(|(place, part)| match place % 2 {
+            1 => format!("<code>{}</code>", text(part)),
+            _ => text(part),
+        });
+    parts.collect()
 }
 
 /// Escapes a schema's description. Text between backticks is code; links are reduced to their text,
@@ -63,6 +73,8 @@ pub(super) fn prose(raw: &str) -> String {
         if place % 2 == 1 {
             // JSON uses another word.
             let code = if part == "None" { "null" } else { part };
+            // Paths name types that JSON lacks.
+            let code = code.rsplit("::").next().unwrap_or(code);
             let _ = write!(out, "<code>{}</code>", text(code));
             continue;
         }
@@ -80,6 +92,18 @@ pub(super) fn prose(raw: &str) -> String {
         out.push_str(&text(words.strip_suffix('[').unwrap_or(words)));
     }
     out
+}
+
+/// A schema's description without the marks of code and links, for an attribute value.
+pub(super) fn unmarked(raw: &str) -> String {
+    let plain = raw.replace("[`", "`").replace("`]", "`");
+    let parts = plain.split('`').enumerate();
+    let parts = parts.map(|(place, part)| match (place % 2, part) {
+        (1, "None") => "null",
+        (1, code) => code.rsplit("::").next().unwrap_or(code),
+        (_, words) => words,
+    });
+    parts.collect()
 }
 
 /// Escapes text for an attribute value in double quotes.

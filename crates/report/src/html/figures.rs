@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 use ticktax_model::document::Document;
 
-use super::escape::{attribute, prose, text};
+use super::escape::{attribute, prose, text, unmarked};
 use super::names::Heading;
 use super::schema::Schema;
 use crate::json::schema;
@@ -26,7 +26,11 @@ pub(super) fn write(out: &mut String, document: &Document) {
     let Value::Object(fields) = value else {
         return;
     };
-    simple(out, "The document", &fields, schema);
+    out.push_str(
+        "<p class=\"legend\">These tables contain every field of the JSON document. Point at a number to see its exact \
+         value, or at a column heading to see its JSON name and meaning.</p>\n",
+    );
+    simple(out, "Document", &fields, schema);
     for (name, value) in parts(&fields) {
         let schema = schema.field(name);
         let heading = Heading::new(name);
@@ -52,7 +56,7 @@ fn summary(heading: &Heading, value: &Value) -> String {
 fn about(out: &mut String, schema: Schema<'_>) {
     let about = schema.about();
     if !about.is_empty() {
-        let _ = writeln!(out, "<p class=\"legend\">{}</p>", prose(about));
+        let _ = writeln!(out, "<p class=\"legend\">{}</p>", prose(&about));
     }
 }
 
@@ -93,7 +97,7 @@ fn any(out: &mut String, title: &str, value: &Value, schema: Schema<'_>, depth: 
         }
         Value::Array(all) => list(out, title, all, schema.items(), depth),
         value => {
-            let _ = writeln!(out, "<p>{}</p>", text(&cell(value)));
+            let _ = writeln!(out, "<p>{}</p>", text(&words(&Heading::new(""), value)));
         }
     }
 }
@@ -109,21 +113,22 @@ fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Sc
     }
     begin(out, title);
     out.push_str(
-        "<thead>\n<tr><th scope=\"col\" class=\"words\">what</th><th scope=\"col\">value</th>\
-         <th scope=\"col\" class=\"words\">unit</th>\
+        "<thead>\n<tr><th scope=\"col\" class=\"words\">field</th><th scope=\"col\">value</th>\
          <th scope=\"col\" class=\"words\">meaning</th></tr>\n</thead>\n<tbody>\n",
     );
     for (name, value) in lines {
         let heading = Heading::new(name);
+        let _ = write!(
+            out,
+            "<tr><th scope=\"row\" title=\"{}\">{}</th>",
+            attribute(name),
+            text(&heading.words)
+        );
+        cell(out, &heading, value);
         let _ = writeln!(
             out,
-            "<tr><th scope=\"row\">{}</th><td{}>{}</td><td class=\"words\">{}</td>\
-             <td class=\"words about\">{}</td></tr>",
-            text(&heading.words),
-            side(value),
-            text(&cell(value)),
-            heading.unit,
-            prose(schema.field(name).about())
+            "<td class=\"words about\">{}</td></tr>",
+            prose(&schema.field(name).about())
         );
     }
     end(out);
@@ -146,8 +151,8 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
         let _ = write!(
             out,
             "<th scope=\"col\" title=\"{}\">{}</th>",
-            attribute(schema.path(name).about()),
-            text(&heading.with_unit())
+            attribute(&format!("{name}: {}", unmarked(&schema.path(name).about()))),
+            text(&heading.words)
         );
     }
     out.push_str("</tr>\n</thead>\n<tbody>\n");
@@ -170,7 +175,7 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
                 any(out, &title, value, schema.path(name), depth + 1);
                 out.push_str("</details></td>");
             } else {
-                let _ = write!(out, "<td{}>{}</td>", side(value), text(&cell(value)));
+                cell(out, &Heading::new(name), value);
             }
         }
         out.push_str("</tr>\n");
@@ -179,7 +184,7 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
     if let Some(more @ 1..) = all.len().checked_sub(ROWS) {
         let _ = writeln!(
             out,
-            "<p class=\"faint\">and {more} more, in the data of this file</p>"
+            "<p class=\"faint\">and {more} more in the embedded JSON</p>"
         );
     }
 }
@@ -200,8 +205,22 @@ fn flattened(value: &Value) -> Vec<(String, &Value)> {
     fields.collect()
 }
 
-/// Formats a value without parts exactly.
-fn cell(value: &Value) -> String {
+/// Writes the cell of a value without parts.
+fn cell(out: &mut String, heading: &Heading, value: &Value) {
+    match value {
+        Value::Number(number) => heading.quantity(number).cell(out),
+        value => {
+            let _ = write!(
+                out,
+                "<td class=\"words\">{}</td>",
+                text(&words(heading, value))
+            );
+        }
+    }
+}
+
+/// Formats a value without parts.
+fn words(heading: &Heading, value: &Value) -> String {
     match value {
         // Objects with fields are never in a cell.
         Value::Null | Value::Object(_) => "–".to_owned(),
@@ -210,24 +229,16 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(all) => {
             let item = |value: &Value| match value {
-                Value::Array(_) => format!("[{}]", cell(value)),
-                value => cell(value),
+                Value::Array(_) => format!("[{}]", words(heading, value)),
+                value => words(heading, value),
             };
             let mut parts: Vec<String> = all.iter().take(VALUES).map(item).collect();
             if let Some(more @ 1..) = all.len().checked_sub(VALUES) {
-                parts.push(format!("and {more} more, in the data of this file"));
+                parts.push(format!("and {more} more in the embedded JSON"));
             }
             parts.join(", ")
         }
-        Value::Number(number) => number.to_string(),
-    }
-}
-
-fn side(value: &Value) -> &'static str {
-    if value.is_number() {
-        ""
-    } else {
-        " class=\"words\""
+        Value::Number(number) => heading.quantity(number).shown().to_owned(),
     }
 }
 

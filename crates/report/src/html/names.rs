@@ -1,77 +1,127 @@
 //! Turns field names into readable words with units.
 
+use ticktax_model::Nanos;
+
+use super::quantity::Quantity;
+
+/// The unit of a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Unit {
+    /// A time, as a multiple of a nanosecond.
+    Time(f64),
+    /// A moment, as a multiple of a millisecond since 1970.
+    Moment(i64),
+    /// A share of 0 to 1.
+    Share,
+    /// A probability.
+    Chance,
+    Bytes,
+    /// A unit written after the number, or an empty string.
+    Named(&'static str),
+}
+
 /// Name suffixes and their units.
-const UNITS: &[(&str, &str)] = &[
-    ("_unix_ms", "ms since 1970"),
-    ("_unix_s", "s since 1970"),
-    ("_ns", "ns"),
-    ("_us", "µs"),
-    ("_ms", "ms"),
-    ("_s", "s"),
-    ("_hz", "Hz"),
-    ("_khz", "kHz"),
-    ("_mhz", "MHz"),
-    ("_ppm", "ppm"),
-    ("_bytes", "bytes"),
-    ("_cores", "CPU seconds per second"),
-    ("_fps", "frames/s"),
+const UNITS: &[(&str, Unit)] = &[
+    ("_unix_ms", Unit::Moment(1)),
+    ("_unix_s", Unit::Moment(1_000)),
+    ("_ns", Unit::Time(1.0)),
+    ("_us", Unit::Time(1e3)),
+    ("_ms", Unit::Time(1e6)),
+    ("_s", Unit::Time(1e9)),
+    ("_hz", Unit::Named("Hz")),
+    ("_khz", Unit::Named("kHz")),
+    ("_mhz", Unit::Named("MHz")),
+    ("_ppm", Unit::Named("ppm")),
+    ("_bytes", Unit::Bytes),
+    ("_cores", Unit::Named("CPUs")),
+    ("_fps", Unit::Named("frames/s")),
 ];
 
-/// Names and name suffixes of values from 0 to 1.
-const PARTS_OF_ONE: [&str; 2] = ["share", "probability"];
+/// Names and name suffixes of shares and probabilities, which remain part of the name.
+const PARTS_OF_ONE: [(&str, Unit); 3] = [
+    ("share", Unit::Share),
+    ("probability", Unit::Chance),
+    ("false_alarm", Unit::Chance),
+];
 
 /// A field's name in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Heading {
     pub(super) words: String,
-    /// Empty if the field has no unit.
-    pub(super) unit: &'static str,
+    /// The unit of the field's numbers.
+    unit: Unit,
 }
 
 impl Heading {
-    /// The words for a name, or for several names joined by dots.
+    /// The words for a name, or for several names joined by dots. The last name with a unit
+    /// determines the unit.
     pub(super) fn new(name: &str) -> Self {
-        let found = UNITS.iter().find(|(end, _)| name.ends_with(end));
-        let part = PARTS_OF_ONE.iter().any(|end| {
-            let before = name.strip_suffix(end);
-            before.is_some_and(|before| before.is_empty() || before.ends_with(['_', '.']))
+        let mut unit = Unit::Named("");
+        let words = name.split('.').map(|part| {
+            let (part, own) = split(part);
+            unit = own.unwrap_or(unit);
+            part.replace('_', " ")
         });
-        let (name, unit) = match found {
-            Some((end, unit)) => (&name[..name.len() - end.len()], *unit),
-            None if part => (name, "0 to 1"),
-            None => (name, ""),
-        };
+        let words: Vec<String> = words.collect();
         Self {
-            words: name.replace('_', " ").replace('.', ": "),
+            words: words.join(": "),
             unit,
         }
     }
 
-    /// The words, followed by the unit.
-    pub(super) fn with_unit(&self) -> String {
-        match self.unit {
-            "" => self.words.clone(),
-            unit => format!("{} ({unit})", self.words),
+    /// A number of this field.
+    pub(super) fn quantity(&self, number: &serde_json::Number) -> Quantity {
+        let value = number.as_f64().unwrap_or(f64::NAN);
+        match (self.unit, number.as_i64()) {
+            (Unit::Time(scale), _) if scale > 1.0 => Quantity::ns(value * scale),
+            (Unit::Time(_), Some(ns)) => Quantity::time(Nanos(ns)),
+            (Unit::Time(_), None) => Quantity::ns(value),
+            (Unit::Moment(scale), Some(at)) => {
+                let unit = if scale == 1 { "ms" } else { "s" };
+                let raw = format!("{at} {unit} since 1970");
+                Quantity::moment(at.saturating_mul(scale), raw)
+            }
+            (Unit::Share, _) => Quantity::share(value),
+            (Unit::Chance, _) => Quantity::chance(value),
+            (Unit::Bytes, _) => Quantity::bytes(value),
+            (Unit::Named(""), Some(_)) | (Unit::Moment(_), None) => number.to_string().into(),
+            (Unit::Named(unit), _) => Quantity::number(value, unit),
         }
     }
 }
 
+/// Splits a name into its words and its unit.
+fn split(name: &str) -> (&str, Option<Unit>) {
+    if let Some((end, unit)) = UNITS.iter().find(|(end, _)| name.ends_with(end)) {
+        return (&name[..name.len() - end.len()], Some(*unit));
+    }
+    let part = PARTS_OF_ONE.iter().find(|(end, _)| {
+        let before = name.strip_suffix(end);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('_'))
+    });
+    (name, part.map(|(_, unit)| *unit))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Heading;
+    use super::{Heading, Unit};
 
     #[test]
-    fn a_unit_follows_the_name() {
-        for (name, words) in [
-            ("time_ns", "time (ns)"),
-            ("began_unix_s", "began (s since 1970)"),
-            ("busy_share", "busy share (0 to 1)"),
-            ("share", "share (0 to 1)"),
-            ("cpu.off_ppm", "cpu: off (ppm)"),
-            ("wake_ups", "wake ups"),
-            ("parameters", "parameters"),
+    fn a_name_has_words_and_a_unit() {
+        for (name, words, unit) in [
+            ("time_ns", "time", Unit::Time(1.0)),
+            ("began_unix_s", "began", Unit::Moment(1_000)),
+            ("busy_share", "busy share", Unit::Share),
+            ("share", "share", Unit::Share),
+            ("share.difference_low", "share: difference low", Unit::Share),
+            ("rate_hz.first", "rate: first", Unit::Named("Hz")),
+            ("rhythm.false_alarm", "rhythm: false alarm", Unit::Chance),
+            ("cpu.off_ppm", "cpu: off", Unit::Named("ppm")),
+            ("wake_ups", "wake ups", Unit::Named("")),
+            ("parameters", "parameters", Unit::Named("")),
         ] {
-            assert_eq!(Heading::new(name).with_unit(), words, "{name}");
+            let heading = Heading::new(name);
+            assert_eq!((&*heading.words, heading.unit), (words, unit), "{name}");
         }
     }
 }

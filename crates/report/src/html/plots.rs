@@ -24,10 +24,13 @@ use std::fmt::Write;
 
 use ticktax_model::document::Document;
 
+use crate::text::Topic;
+
 /// A section with a plot.
 pub(super) struct Plot {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
+    pub(super) topic: Topic,
     pub(super) html: String,
 }
 

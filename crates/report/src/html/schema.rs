@@ -46,14 +46,15 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// The description of a field. Empty if it has none.
-    pub(super) fn about(self) -> &'a str {
+    /// The description of a field on one line. Empty if it has none.
+    pub(super) fn about(self) -> String {
         let own = self.here.and_then(|here| here["description"].as_str());
         let inner = || {
             let mut choices = self.choices().into_iter();
             choices.find_map(|choice| choice["description"].as_str())
         };
-        own.or_else(inner).unwrap_or_default()
+        let about = own.or_else(inner).unwrap_or_default();
+        about.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     /// The alternatives at this position, with references followed.

@@ -27,6 +27,9 @@ const SHOWN: usize = 12;
 /// Number of significant digits of an interval's half-width.
 const DIGITS: i32 = 2;
 
+/// Title of the section.
+pub(super) const TITLE: &str = "Periodic activity";
+
 /// Writes a statement's section if the analysis searched for periodic sources.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(beats) = &statement.beats else {
@@ -36,7 +39,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     if all.is_empty() && beats.searched == 0 {
         return;
     }
-    page.section("Periodic activity");
+    page.section(TITLE);
     if all.is_empty() {
         let text = format!(
             "None found in {} over {}.",
@@ -94,7 +97,7 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
 
 /// Writes every periodic source found.
 fn all(page: &mut Page, beats: &BeatStatement) {
-    page.section("Periodic activity");
+    page.section(TITLE);
     let about = format!(
         "{} searched over {}. The probability of any false alarm is below {}. Periods have their \
          95 % interval.",

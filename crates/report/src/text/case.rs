@@ -163,9 +163,8 @@ fn comparison(page: &mut String, row: &Line) {
     }
 }
 
-/// Writes how many rows the model matches, why it misses others, and which parameter values a row
-/// needs to match.
-fn verdict(page: &mut String, statement: &CaseStatement) {
+/// Title of the section with the verdict.
+pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
     let count = |kind: RowKind| {
         let rows = statement.lines.iter().filter(move |line| line.kind == kind);
         let met = rows.clone().filter(|line| line.met() == Some(true)).count();
@@ -173,13 +172,16 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
     };
     let ((fit, fits), (right, all)) = (count(RowKind::Fit), count(RowKind::Predicted));
     let (_, not_comparable) = count(RowKind::NotComparable);
-    section(
-        page,
-        &format!(
+    format!(
             "{right} of {all} predicted rows match, {fit} of {fits} fitted rows; {not_comparable} \
              are not comparable"
-        ),
-    );
+        )
+}
+
+/// Writes how many rows the model matches, why it misses others, and which parameter values a row
+/// needs to match.
+fn verdict(page: &mut String, statement: &CaseStatement) {
+    section(page, &verdict_title(statement));
     for row in &statement.lines {
         if row.met() == Some(false) {
             let why = row.fails.as_deref().unwrap_or("unknown reason");

@@ -11,6 +11,9 @@ use super::wall;
 /// Maximum number of programs shown by name.
 const SHOWN: usize = 8;
 
+/// Title of the section.
+pub(super) const TITLE: &str = "Throttled programs";
+
 /// Writes the section if any program was throttled.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let all = &statement.throttled;
@@ -21,7 +24,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         whole: statement.balance.elapsed,
         wall: wall(statement),
     };
-    page.section("Throttled programs");
+    page.section(TITLE);
     page.headings(Tone::Faint, "", &without_share(Cells::headings()).columns());
     let (shown, others) = all.split_at(by_name(all.len(), SHOWN));
     for program in shown {

@@ -23,12 +23,17 @@ const CULPRITS: usize = 5;
 /// Maximum number of threads whose imbalance is listed individually.
 const OFF_SHOWN: usize = 4;
 
+/// Title of the section.
+pub(super) fn title(victim: &VictimStatement) -> String {
+    format!("Time of {}", program_name(victim))
+}
+
 /// Writes the section if a program was watched.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(victim) = &statement.victim else {
         return;
     };
-    page.section(&format!("Time of {}", program_name(victim)));
+    page.section(&title(victim));
     let wall = wall(statement);
     match &victim.threads {
         Some(threads) if threads.threads > 0 => {

@@ -8,13 +8,16 @@ use super::numbers::{counted, displayed, rate};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
+/// Title of the section.
+pub(super) const TITLE: &str = "Run-queue waits";
+
 /// Writes the section if waits are known.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let has_content = |waits: &&WaitStatement| waits.count > 0 || !waits.real_time.is_empty();
     let Some(waits) = statement.waits.as_ref().filter(has_content) else {
         return;
     };
-    page.section("Run-queue waits");
+    page.section(TITLE);
     let headings = Cells {
         share: String::new(),
         median: String::new(),

@@ -227,7 +227,7 @@ const CHECKS = {
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press(".");
     const read = await page.locator(".timeline-said").textContent();
-    expect(/ at [\d.]+ s: |no further span/.test(read.replaceAll("\n", " ").replaceAll("\u00a0", " ")), "no span is read out", read);
+    expect(/ at [\d.]+ s: |no further interval/.test(read.replaceAll("\n", " ").replaceAll("\u00a0", " ")), "no span is read out", read);
     await spansAreThere(page, range, wrong);
     await page.context().close();
   },

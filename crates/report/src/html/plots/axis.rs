@@ -104,7 +104,7 @@ impl Axis {
             .into_iter()
             .filter(|(above, _)| -f64::log10(*above) <= decades + 1e-9);
         Self {
-            title: "percentile (% of times that lie below)".to_owned(),
+            title: "percentile (% of times below)".to_owned(),
             is_log: true,
             low: 0.0,
             // The rarest times are on the right.

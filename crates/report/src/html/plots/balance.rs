@@ -9,7 +9,7 @@ use ticktax_model::statement::{Account, Statement};
 use super::{Plot, bar};
 use crate::html::escape::text;
 use crate::text::numbers::percent;
-use crate::text::{Group, account_name};
+use crate::text::{Group, Topic, account_name};
 
 /// The balance sheet. `None` if nothing was recorded.
 pub(super) fn plot(statement: &Statement) -> Option<Plot> {
@@ -17,8 +17,8 @@ pub(super) fn plot(statement: &Statement) -> Option<Plot> {
         return None;
     }
     let whole = statement.balance.elapsed;
-    let mut html = "<p class=\"legend\">Shares of the time of all CPUs. A group opens by account, an account by its \
-         largest parts, which are already counted in it.</p>\n<div class=\"sheet\">\n"
+    let mut html = "<p class=\"legend\">Shares are of the time of all CPUs. Open a category to see its accounts, and an account \
+         to see its largest parts. The time of an account includes its parts.</p>\n<div class=\"sheet\">\n"
         .to_owned();
     for group in Group::ALL {
         let of_group = statement.accounts.iter();
@@ -39,11 +39,12 @@ pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     }
     let sum = statement.accounts.iter().map(|account| account.time).sum();
     html.push_str("<div class=\"sum\">");
-    line(&mut html, "Sum", sum, whole);
+    line(&mut html, "Total", sum, whole);
     html.push_str("</div>\n</div>\n");
     Some(Plot {
         id: "balance",
-        title: "The books, account by account",
+        title: "CPU time by category",
+        topic: Topic::Other,
         html,
     })
 }
@@ -72,9 +73,10 @@ fn line(out: &mut String, name: &str, time: Nanos, whole: Nanos) {
     let share = time.share_of(whole);
     let _ = write!(
         out,
-        "<span class=\"line\"><span class=\"name\">{}</span> <span>{}</span> <span>{}</span> ",
+        "<span class=\"line\"><span class=\"name\">{}</span> <span title=\"{} ns\">{time}</span> \
+         <span title=\"{share}\">{}</span> ",
         text(name),
-        text(&time.to_string()),
+        time.0,
         text(&percent(share))
     );
     bar(out, share, "part");

@@ -12,17 +12,19 @@ use super::Plot;
 use super::axis::{Axis, Unit};
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
-use crate::text::{case_ends, case_number, kernel_table_title, published_words};
+use crate::html::quantity::Quantity;
+use crate::text::{Topic, case_ends, case_number, kernel_table_title, published_words};
 
 /// Explains the marks.
-const MARKS: &str = "Each kind of number has a shape and a height of its own. A line goes from one end of a range to the \
-                     other, and on to the edge where it is open; the shape on it says what it is of.";
+const MARKS: &str = "Each kind of number has its own symbol and height. A line is a range. If the range is open, the line \
+                     continues to the edge.";
 
 /// The rows of a case, grouped by series and kind.
 pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
     let mut html = format!(
-        "<p class=\"legend\">{MARKS} fit: the model was fitted to the row, and predicts nothing there. predicted: it was \
-         not fitted to it. not comparable: there is no number to hold it against.</p>\n"
+        "<p class=\"legend\">{MARKS} predicted: the model was not fitted to the row. fit: the model was fitted to the row, \
+         so agreement proves nothing. not comparable: the model or the source has no number for the row. error: how far \
+         the model is above the published value or range, or below it.</p>\n"
     );
     let mut rest = &*statement.lines;
     let before = html.len();
@@ -34,7 +36,8 @@ pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
     }
     (html.len() > before).then_some(Plot {
         id: "published",
-        title: "Published, derived, modelled",
+        title: "Published and modelled values",
+        topic: Topic::Other,
         html,
     })
 }
@@ -61,8 +64,8 @@ fn series(out: &mut String, lines: &[Line]) {
     }
     // Writing to a `String` cannot fail.
     let _ = writeln!(out, "<h3>{}</h3>", text(&title));
-    let columns = ["published", "derived", "model", "off"];
-    let kinds = ["published", "derived from that", "model"];
+    let columns = ["published", "derived", "model", "error"];
+    let kinds = ["published", "derived from published", "model"];
     let mut table = Strips::new(&title, &columns, &kinds, vec![axis]);
     for kind in [RowKind::Predicted, RowKind::Fit, RowKind::NotComparable] {
         let of_kind: Vec<&Line> = lines.iter().filter(|line| line.kind == kind).collect();
@@ -85,7 +88,8 @@ fn series(out: &mut String, lines: &[Line]) {
                 line.derived.map_or_else(String::new, case_ends),
                 line.modelled.map_or_else(String::new, case_number),
                 off,
-            ];
+            ]
+            .map(Quantity::from);
             let marks = [
                 line.published.and_then(|ends| mark(0, ends, edges)),
                 line.derived.and_then(|ends| mark(1, ends, edges)),
@@ -129,8 +133,7 @@ fn mark(kind: usize, ends: Ends, edges: Option<(f64, f64)>) -> Option<Mark> {
 /// Measurements on kernels next to the published, modelled and expected values.
 pub(super) fn kernels_plot(statement: &KernelsStatement) -> Option<Plot> {
     let mut html = format!(
-        "<p class=\"legend\">{MARKS} calibrates: what was expected was calibrated by the row, and predicts nothing \
-         there.</p>\n"
+        "<p class=\"legend\">{MARKS} calibration: the expectation was calibrated with the row, so agreement proves nothing.</p>\n"
     );
     for table in &statement.tables {
         kernel_table(&mut html, table);
@@ -138,7 +141,8 @@ pub(super) fn kernels_plot(statement: &KernelsStatement) -> Option<Plot> {
     let any = statement.tables.iter().any(|table| !table.rows.is_empty());
     any.then_some(Plot {
         id: "kernels",
-        title: "Published, modelled, expected, real",
+        title: "Published, modelled, expected and measured values",
+        topic: Topic::Other,
         html,
     })
 }
@@ -162,13 +166,13 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
     let axes = if same_unit {
         let all = rows.iter().flat_map(given).chain(real);
         vec![Axis::fitting(
-            &titled("all", &table.unit),
+            &titled("value", &table.unit),
             all,
             Unit::Number,
         )]
     } else {
         let first = Axis::fitting(
-            &titled("the publication", &table.unit),
+            &titled("publication", &table.unit),
             rows.iter().flat_map(given),
             Unit::Number,
         );
@@ -186,7 +190,7 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
         titled("modelled", &table.unit),
         titled("expected", &table.kernel_unit),
         titled("kernel", &table.kernel_unit),
-        "judged".to_owned(),
+        "verdict".to_owned(),
     ];
     let columns = columns.each_ref().map(String::as_str);
     let expected = format!("expected: {}", table.expectation);
@@ -198,7 +202,7 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
     for row in rows {
         let near = match table.met(row) {
             Some(false) => "off",
-            Some(true) if row.fit => "calibrates",
+            Some(true) if row.fit => "calibration",
             Some(true) => "as expected",
             None => "not judged",
         };
@@ -208,7 +212,8 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
             range(row.expected),
             case_number(row.kernel),
             near.to_owned(),
-        ];
+        ]
+        .map(Quantity::from);
         let (given, on_kernel) = marks(row);
         let name = format!("HZ={}", row.hz);
         if same_unit {
@@ -246,7 +251,8 @@ pub(super) fn loops_plot(comparison: &KernelComparison) -> Option<Plot> {
     }
     Some(Plot {
         id: "cells",
-        title: "Kernels beside the model of each",
+        title: "Kernels and their models",
+        topic: Topic::Other,
         html,
     })
 }
@@ -275,7 +281,7 @@ fn measure_table(
     let _ = writeln!(out, "<h3>{}</h3>", text(title));
     let mut table = Strips::new(
         title,
-        &["kernel did", "model, from", "to"],
+        &["measured", "model from", "to"],
         &["kernel", "model"],
         vec![axis],
     );
@@ -283,14 +289,14 @@ fn measure_table(
         let value = figure(&cell.measured);
         let range = predicted(cell);
         let shown = |value: f64| match unit {
-            Unit::Share => format!("{:.2} %", 100.0 * value),
-            Unit::Time => format!("{value:.0} ns"),
-            Unit::Number => format!("{value:.2}"),
+            Unit::Share => Quantity::share(value),
+            Unit::Time => Quantity::ns(value),
+            Unit::Number => Quantity::number(value, ""),
         };
         let texts = [
-            value.map_or_else(String::new, shown),
-            range.map_or_else(String::new, |ends| shown(ends.0)),
-            range.map_or_else(String::new, |ends| shown(ends.1)),
+            value.map_or_else(Quantity::default, shown),
+            range.map_or_else(Quantity::default, |ends| shown(ends.0)),
+            range.map_or_else(Quantity::default, |ends| shown(ends.1)),
         ];
         let marks = value.map(|value| Mark::at(0, value));
         let marks = marks
@@ -309,13 +315,13 @@ fn measure_table(
     out.push_str(&table.finish());
 }
 
-const RATE: &str = "frames a second (1/s)";
-const WAIT: &str = "mean wait of a frame";
+const RATE: &str = "frames per second";
+const WAIT: &str = "mean start delay of a frame";
 type CellFigure = fn(&CellFigures) -> Option<f64>;
 const MEASURES: [(&str, Unit, CellFigure); 3] = [
     (RATE, Unit::Number, |figures| Some(figures.rate_hz)),
     (WAIT, Unit::Time, |figures| Some(figures.wait_ns)),
-    ("CPU time as samples have it", Unit::Share, |figures| {
+    ("CPU time by sampling", Unit::Share, |figures| {
         figures.sampled_share
     }),
 ];

@@ -10,10 +10,12 @@ use super::axis::{Axis, Unit};
 use super::chart::{Chart, key};
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
+use crate::html::quantity::Quantity;
+use crate::text::Topic;
 
 /// Maximum number of accounts drawn: those that changed most.
 const ACCOUNTS: usize = 24;
-const WAITS: &str = "Waits of the program in both";
+const WAITS: &str = "Wake-up latency in both recordings";
 /// Height of the plot of waits, in SVG units.
 const HEIGHT: f64 = 300.0;
 
@@ -31,41 +33,31 @@ pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
     let values: Vec<f64> = values.flat_map(|mark| mark.values()).collect();
     let low = values.iter().copied().fold(0.0, f64::min);
     let high = values.iter().copied().fold(0.0, f64::max);
-    let axis = Axis::linear(
-        "second less first, of all CPUs (points)",
-        (low, high),
-        Unit::Share,
-    );
-    let columns = [
-        "first (%)",
-        "second (%)",
-        "from (points)",
-        "to (points)",
-        "more than chance",
-    ];
-    let title = "Accounts that changed";
+    let axis = Axis::linear("B minus A (percentage points)", (low, high), Unit::Share);
+    let columns = ["A", "B", "change from", "to", "certain"];
+    let title = "Largest changes of CPU time";
     let mut table = Strips::new(title, &columns, &["change"], vec![axis]).with_zero();
     for account in &known {
-        let share = |value: Option<f64>| {
-            value.map_or_else(|| "–".to_owned(), |share| format!("{:.3}", 100.0 * share))
-        };
+        let share = |value: Option<f64>| value.map_or_else(Quantity::unknown, Quantity::share);
+        let points = |value: Option<f64>| value.map_or_else(Quantity::unknown, Quantity::points);
         let certain = match account.share.certain {
             Some(true) => "yes",
             Some(false) => "no",
-            None => "not known",
+            None => "unknown",
         };
         let cells = [
             share(account.share.first),
             share(account.share.second),
-            share(account.share.difference_low),
-            share(account.share.difference_high),
-            certain.to_owned(),
+            points(account.share.difference_low),
+            points(account.share.difference_high),
+            certain.to_owned().into(),
         ];
         let marks: Vec<Mark> = mark(&account.share).into_iter().collect();
         table.row(&account.name, &cells, &[&marks]);
     }
-    let mut html = "<p class=\"legend\">Shares of the time of all CPUs. A shape at the difference, a line over its 95 % \
-         interval, a thick line at no change.</p>\n"
+    let mut html = "<p class=\"legend\">A and B are the shares of the time of all CPUs in the first and in the second recording. The \
+         circle marks the difference, and the line its 95 % interval. The thick vertical line means no change. Certain: \
+         the change is larger than chance explains, with all accounts tested together.</p>\n"
         .to_owned();
     html.push_str(&table.finish());
     let left = statement.accounts.len() - known.len();
@@ -73,12 +65,13 @@ pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             html,
-            "<p class=\"legend\">{left} more are in the tables below.</p>"
+            "<p class=\"legend\">{left} more accounts are in the section Accounts.</p>"
         );
     }
     Some(Plot {
         id: "changed",
         title,
+        topic: Topic::Other,
         html,
     })
 }
@@ -116,7 +109,7 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
     if known.len() < 2 {
         return None;
     }
-    let y = Axis::log("woken to running", (low, high), Unit::Time);
+    let y = Axis::log("wake-up latency", (low, high), Unit::Time);
     let mut chart = Chart::new(Axis::percentiles(1_000), y, HEIGHT);
     let files = [&statement.first.file, &statement.second.file];
     for place in 0..2 {
@@ -127,15 +120,16 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
         );
     }
     let below = key(files.into_iter().map(|file| &**file), false)
-        + "<p class=\"legend\">Both axes are logarithmic. A shape at each percentile that both recordings tell, with a \
-           line between them that says nothing.</p>\n";
+        + "<p class=\"legend\">Both axes are logarithmic. Each symbol is a percentile that both recordings have. The lines \
+           only connect the symbols.</p>\n";
     let mut html = chart.finish(WAITS, &below);
-    let longest = longest.map(|change| (0.0, "longest", change));
+    let longest = longest.map(|change| (0.0, "max", change));
     let all: Vec<_> = known.iter().copied().chain(longest).collect();
     table(&mut html, files, &all);
     Some(Plot {
         id: "waits",
         title: WAITS,
+        topic: Topic::Other,
         html,
     })
 }
@@ -144,19 +138,18 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
 fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
     let _ = write!(
         out,
-        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{WAITS}, as numbers\">\n<table>\n\
-         <caption class=\"unseen\">{WAITS}, as numbers</caption>\n<thead>\n<tr><td></td>"
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{WAITS} as numbers\">\n<table>\n\
+         <caption class=\"unseen\">{WAITS} as numbers</caption>\n<thead>\n<tr><td></td>"
     );
     for (_, name, _) in all {
-        let _ = write!(out, "<th scope=\"col\">{name} (ns)</th>");
+        let _ = write!(out, "<th scope=\"col\">{name}</th>");
     }
     out.push_str("</tr>\n</thead>\n<tbody>\n");
     for (place, file) in files.into_iter().enumerate() {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", text(file));
         for (_, _, change) in all {
             let value = side(change, place);
-            let value = value.map_or_else(|| "–".to_owned(), |value| format!("{value:.0}"));
-            let _ = write!(out, "<td>{value}</td>");
+            value.map_or_else(Quantity::unknown, Quantity::ns).cell(out);
         }
         out.push_str("</tr>\n");
     }

@@ -121,7 +121,7 @@ impl Chart {
             let y = (y - 6.0).max(TOP - 2.0);
             let _ = writeln!(
                 self.body,
-                "<text class=\"middle told\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
+                "<text class=\"middle label\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
                 text(&words)
             );
         }
@@ -132,7 +132,7 @@ impl Chart {
         let name = attribute(name);
         let mut html = format!(
             "<figure>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{name}\">\n<svg class=\"plot\" \
-             viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{name}; the numbers are in the table below\">\n",
+             viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{name}. The table below has the numbers.\">\n",
             self.height
         );
         self.axes(&mut html);

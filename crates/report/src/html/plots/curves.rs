@@ -10,6 +10,8 @@ use super::Plot;
 use super::axis::{Axis, Unit};
 use super::chart::{Chart, SERIES, key};
 use crate::html::escape::text;
+use crate::html::quantity::Quantity;
+use crate::text::Topic;
 
 /// Share of the times that can be below the axis.
 const FEW: f64 = 0.05;
@@ -45,14 +47,14 @@ pub(super) fn loop_plot(statement: &PaceStatement) -> Option<Plot> {
     let figures = statement.figures.as_ref()?;
     let curves = [
         ("frame time", &figures.frame_time),
-        ("wait to begin", &figures.wait),
-        ("late wakeup", &figures.wakeup),
-        ("begin to end", &figures.busy),
+        ("start delay", &figures.wait),
+        ("wake-up latency", &figures.wakeup),
+        ("start to end", &figures.busy),
     ];
     let curves = curves
         .into_iter()
         .filter_map(|(name, times)| Some(Curve::new(name.to_owned(), times.as_ref()?)));
-    plot("Times of frames by percentile", curves.collect())
+    plot("Frame timing by percentile", curves.collect())
 }
 
 /// The wake-up latencies of the watched program's threads, and the waits of its frames.
@@ -68,7 +70,7 @@ pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
             .into_iter()
             .filter_map(|(q, value)| Some(Quantile { q, value: value? }));
         Curve {
-            name: format!("woken to running, {}", victim.name),
+            name: format!("wake-up latency of {}", victim.name),
             count: latency.count,
             min: None,
             max: lengths.max,
@@ -78,14 +80,14 @@ pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
     });
     let frames = victim.frames.as_ref();
     let frames = frames.and_then(|frames| {
-        let name = format!("start delay of frames, {}", frames.thread);
+        let name = format!("start delay of frames in thread {}", frames.thread);
         Some(Curve::new(name, frames.figures.wait.as_ref()?))
     });
     let curves = waits
         .into_iter()
         .chain(frames)
         .filter(|curve| !curve.buckets.is_empty());
-    plot("Waits of the program by percentile", curves.collect())
+    plot("Waits by percentile", curves.collect())
 }
 
 /// The frame waits of each compared loop.
@@ -95,7 +97,7 @@ pub(super) fn comparison_plot(statement: &PaceComparison) -> Option<Plot> {
         let name = format!("{}/s {} {} {}", spec.rate, spec.work, spec.sleep, spec.rule);
         Some(Curve::new(name, row.figures.as_ref()?.wait.as_ref()?))
     });
-    plot("Waits to begin by percentile", curves.collect())
+    plot("Start delay by percentile", curves.collect())
 }
 
 fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
@@ -112,12 +114,15 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     }
     let mut below = key(curves.iter().map(|curve| &*curve.name), true);
     below.push_str(
-        "<p class=\"legend\">Both axes are logarithmic. Each step is a bucket of the histogram, drawn at its upper \
-         end; the last is the longest time. What is shorter than the axis lies at its lower edge.",
+        "<p class=\"legend\">Both axes are logarithmic. Each step is a histogram bucket, drawn at its upper limit. The \
+         last step is the longest time. Times shorter than the axis are drawn at its lower edge.",
     );
     if left_out > 0 {
         // Writing to a `String` cannot fail.
-        let _ = write!(below, " {left_out} more are in the table of frames.");
+        let _ = write!(
+            below,
+            " {left_out} more variants are in the table of frames."
+        );
     }
     below.push_str("</p>\n");
     let mut html = chart.finish(title, &below);
@@ -125,6 +130,7 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     Some(Plot {
         id: "curves",
         title,
+        topic: Topic::Waits,
         html,
     })
 }
@@ -149,9 +155,9 @@ fn steps(curve: &Curve<'_>) -> Vec<(f64, f64, f64)> {
 fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
     let _ = write!(
         out,
-        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title}, as numbers\">\n<table>\n\
-         <caption class=\"unseen\">{title}, as numbers</caption>\n<thead>\n<tr><td></td><th scope=\"col\">n</th>\
-         <th scope=\"col\">shortest (ns)</th>"
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title} as numbers\">\n<table>\n\
+         <caption class=\"unseen\">{title} as numbers</caption>\n<thead>\n<tr><td></td><th scope=\"col\">count</th>\
+         <th scope=\"col\">min</th>"
     );
     let mut percentiles: Vec<f64> = Vec::new();
     for quantile in curves.iter().flat_map(|curve| &curve.quantiles) {
@@ -161,35 +167,34 @@ fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
     }
     percentiles.sort_by(f64::total_cmp);
     for q in &percentiles {
-        let _ = write!(out, "<th scope=\"col\">{} (ns)</th>", percentile(*q));
+        let _ = write!(out, "<th scope=\"col\">{}</th>", percentile(*q));
     }
-    out.push_str("<th scope=\"col\">longest (ns)</th></tr>\n</thead>\n<tbody>\n");
-    let known =
-        |value: Option<Nanos>| value.map_or_else(|| "–".to_owned(), |time| time.0.to_string());
+    out.push_str("<th scope=\"col\">max</th></tr>\n</thead>\n<tbody>\n");
+    let known = |value: Option<Nanos>| value.map_or_else(Quantity::unknown, Quantity::time);
     for curve in curves {
         let _ = write!(
             out,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>",
+            "<tr><th scope=\"row\">{}</th><td>{}</td>",
             text(&curve.name),
             curve.count,
-            known(curve.min)
         );
+        known(curve.min).cell(out);
         for q in &percentiles {
             let mut quantiles = curve.quantiles.iter();
             let quantile = quantiles.find(|quantile| (quantile.q - q).abs() < 1e-9);
-            let _ = write!(
-                out,
-                "<td>{}</td>",
-                known(quantile.map(|quantile| quantile.value))
-            );
+            known(quantile.map(|quantile| quantile.value)).cell(out);
         }
-        let _ = writeln!(out, "<td>{}</td></tr>", curve.max.0);
+        known(Some(curve.max)).cell(out);
+        out.push_str("</tr>\n");
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
 /// The name of a percentile.
 fn percentile(q: f64) -> String {
+    if (q - 0.5).abs() < 1e-9 {
+        return "median".to_owned();
+    }
     let percent = format!("{:.4}", 100.0 * q);
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }

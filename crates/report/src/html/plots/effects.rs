@@ -8,6 +8,8 @@ use super::Plot;
 use super::axis::{Axis, Unit};
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
+use crate::html::quantity::Quantity;
+use crate::text::Topic;
 
 /// A line for each relative effect of each arm. `None` without relative effects.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
@@ -16,7 +18,7 @@ pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let rows = statement.comparisons.iter();
     let rows = rows.map(|comparison| {
         (
-            format!("{} of {}", comparison.metric, label(comparison.arm)),
+            format!("{}: {}", label(comparison.arm), comparison.metric),
             comparison,
         )
     });
@@ -25,11 +27,12 @@ pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     Some(Plot {
         id: "effects",
         title: TITLE,
+        topic: Topic::Other,
         html,
     })
 }
 
-const TITLE: &str = "Effects and their intervals";
+const TITLE: &str = "Effects with 95 % intervals";
 
 fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
     let relative = rows
@@ -44,11 +47,12 @@ fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
         return None;
     }
     let axis = Axis::linear("effect", (-widest, widest), Unit::Share);
-    let columns = ["effect (%)", "from (%)", "to (%)"];
+    let columns = ["effect", "from", "to"];
     let mut table = Strips::new(TITLE, &columns, &["effect"], vec![axis]).with_zero();
     for (name, effect) in all {
         let cells = [effect.value, effect.low, effect.high];
-        let cells = cells.map(|value| format!("{:+.2}", 100.0 * value));
+        let cells =
+            cells.map(|value| Quantity::new(format!("{:+.2} %", 100.0 * value), value.to_string()));
         let mark = Mark {
             over: Some((effect.low, effect.high)),
             ..Mark::at(0, effect.value)
@@ -56,8 +60,8 @@ fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
         table.row(&name, &cells, &[&[mark]]);
     }
     Some(format!(
-        "<p class=\"legend\">Effects of metrics that are compared as shares of {}, with their 95 % intervals: a shape at \
-         the effect, a line over its interval, a thick line at no effect.</p>\n{}",
+        "<p class=\"legend\">The effect is the relative difference to {}. The circle marks the effect, and the line its \
+         95 % interval. The thick vertical line means no effect.</p>\n{}",
         text(first),
         table.finish()
     ))
@@ -78,7 +82,7 @@ pub(super) fn numbers_plot(statement: &NumbersComparison) -> Option<Plot> {
     let low = a.min.min(b.min) * factor;
     let high = a.max.max(b.max) * factor;
     let axis = Axis::linear(words, (low, high), unit);
-    let columns = ["n", "smallest", "median", "mean", "largest"];
+    let columns = ["count", "min", "median", "mean", "max"];
     let mut table = Strips::new("Both lists", &columns, &["list"], vec![axis]);
     for (list, figures) in [(&statement.first, a), (&statement.second, b)] {
         let name = list
@@ -87,14 +91,14 @@ pub(super) fn numbers_plot(statement: &NumbersComparison) -> Option<Plot> {
             .map_or_else(String::new, |name| format!(", {name}"));
         table.row(
             &format!("{}{name}", list.file),
-            &cells(figures),
+            &cells(statement.unit, figures),
             &[&[Mark {
                 over: Some((figures.min * factor, figures.max * factor)),
                 ..Mark::at(0, figures.mean * factor)
             }]],
         );
     }
-    let mut html = "<p class=\"legend\">A shape at the mean, a line from the smallest value to the largest.</p>\n".to_owned();
+    let mut html = "<p class=\"legend\">The circle marks the mean, and the line extends from the smallest value to the largest.</p>\n".to_owned();
     html.push_str(&table.finish());
     let effect = shares(
         vec![(comparison.metric.clone(), comparison)],
@@ -104,16 +108,30 @@ pub(super) fn numbers_plot(statement: &NumbersComparison) -> Option<Plot> {
     Some(Plot {
         id: "effects",
         title: "Both lists and their difference",
+        topic: Topic::Other,
         html,
     })
 }
 
-fn cells(figures: &ArmFigures) -> [String; 5] {
+fn cells(unit: TrialUnit, figures: &ArmFigures) -> [Quantity; 5] {
+    let quantity = |value| quantity(unit, value);
     [
-        figures.count.to_string(),
-        figures.min.to_string(),
-        figures.median.to_string(),
-        figures.mean.to_string(),
-        figures.max.to_string(),
+        figures.count.into(),
+        quantity(figures.min),
+        quantity(figures.median),
+        quantity(figures.mean),
+        quantity(figures.max),
     ]
+}
+
+/// A value of a metric with this unit.
+pub(super) fn quantity(unit: TrialUnit, value: f64) -> Quantity {
+    match unit {
+        TrialUnit::Ns => Quantity::ns(value),
+        TrialUnit::S => Quantity::ns(value * 1e9),
+        TrialUnit::Share => Quantity::share(value),
+        TrialUnit::Hz => Quantity::number(value, "/s"),
+        TrialUnit::PerMinute => Quantity::number(value, "/min"),
+        TrialUnit::None => Quantity::number(value, ""),
+    }
 }

@@ -9,6 +9,8 @@ use super::axis::{Axis, Unit};
 use super::strips::{Mark, Strips};
 use super::{Plot, bar};
 use crate::html::escape::text;
+use crate::html::quantity::Quantity;
+use crate::text::Topic;
 use crate::text::numbers::percent;
 
 /// Maximum number of groups drawn.
@@ -33,15 +35,10 @@ pub(super) fn times(list: &IncidentList) -> Option<Plot> {
         .find(|(size, _)| whole >= 2.0 * size)
         .unwrap_or(LENGTHS[3]);
     let since = |at: i64| at.saturating_sub(first) as f64 / size;
-    let title = format!("{name} since the first of these");
+    let title = format!("{name} since the first incident");
     let axis = Axis::linear(&title, (0.0, since(latest).max(1.0)), Unit::Number);
-    let columns = [
-        "incidents",
-        "first (ms since 1970)",
-        "last (ms since 1970)",
-        "drawn",
-    ];
-    let table_title = "Incidents by when they came";
+    let columns = ["incidents", "first", "last", "drawn"];
+    let table_title = "Incidents over time";
     let mut table = Strips::new(table_title, &columns, &["incident"], vec![axis]);
     for group in &groups {
         let marks: Vec<Mark> = group
@@ -50,15 +47,15 @@ pub(super) fn times(list: &IncidentList) -> Option<Plot> {
             .map(|&at| Mark::at(0, since(at)))
             .collect();
         let cells = [
-            group.count.to_string(),
-            group.first_unix_ms.to_string(),
-            group.last_unix_ms.to_string(),
-            marks.len().to_string(),
+            group.count.into(),
+            moment(group.first_unix_ms),
+            moment(group.last_unix_ms),
+            (marks.len() as u64).into(),
         ];
         table.row(&named(group), &cells, &[&marks]);
     }
-    let mut html = "<p class=\"legend\">A shape at each incident, a line a group of incidents that are alike; of many, the \
-                    latest are drawn.</p>\n"
+    let mut html = "<p class=\"legend\">Each circle is an incident, and each row a group of similar incidents. If a group has many, \
+         only the latest are drawn.</p>\n"
         .to_owned();
     html.push_str(&table.finish());
     let left = list.groups.len() - groups.len();
@@ -66,14 +63,19 @@ pub(super) fn times(list: &IncidentList) -> Option<Plot> {
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             html,
-            "<p class=\"legend\">{left} more groups are in the tables below.</p>"
+            "<p class=\"legend\">{left} more groups are in the tables at the end.</p>"
         );
     }
     Some(Plot {
         id: "times",
         title: table_title,
+        topic: Topic::Other,
         html,
     })
+}
+
+fn moment(unix_ms: i64) -> Quantity {
+    Quantity::moment(unix_ms, format!("{unix_ms} ms since 1970"))
 }
 
 /// The name of a group: kind of incident, affected program, and culprit.
@@ -91,25 +93,25 @@ pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
     if whole <= Nanos::ZERO || incident.ran.is_empty() {
         return None;
     }
-    let title = "What ran instead";
+    let title = "Activity during the delay";
     let mut html = format!(
-        "<p class=\"legend\">Own time of what the CPU did meanwhile, as shares of the {whole} that it lasted.</p>\n\
+        "<p class=\"legend\">This table shows what ran on the CPU during the delay of {whole}. Times exclude interruptions.</p>\n\
          <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title}\">\n<table>\n\
-         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th scope=\"col\">time (ns)</th>\
+         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th scope=\"col\">time</th>\
          <th scope=\"col\">share</th><td></td></tr>\n</thead>\n<tbody>\n"
     );
     let ran = incident.ran.iter().map(|ran| (&*ran.name, ran.time));
     let rest = [
         ("others", incident.others),
-        ("its thread was not able to run", incident.asleep),
-        ("not seen", incident.unseen),
+        ("thread not runnable", incident.asleep),
+        ("not recorded", incident.unseen),
     ];
     let rest = rest.into_iter().filter(|(_, time)| *time > Nanos::ZERO);
     for (name, time) in ran.chain(rest) {
         let share = time.share_of(whole);
         let _ = write!(
             html,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>",
+            "<tr><th scope=\"row\">{}</th><td title=\"{} ns\">{time}</td><td title=\"{share}\">{}</td><td>",
             text(name),
             time.0,
             percent(share)
@@ -121,6 +123,7 @@ pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
     Some(Plot {
         id: "instead",
         title,
+        topic: Topic::Other,
         html,
     })
 }

@@ -8,7 +8,8 @@ use super::Plot;
 use super::axis::{Axis, Unit};
 use super::chart::Chart;
 use crate::html::escape::{attribute, text};
-use crate::text::with_interval;
+use crate::html::quantity::Quantity;
+use crate::text::{Topic, with_interval};
 
 /// Heights of plots in SVG units.
 const PHASES: f64 = 210.0;
@@ -22,22 +23,22 @@ pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
     if sampled.is_empty() {
         return None;
     }
-    let mut html = "<p class=\"legend\">A dot an event: when it began, and how long before or after the nearest beat of \
-         the period. What keeps to the period lies on a level line, what runs away from it on a slope; events of the same \
-         source that are no part of the beat lie anywhere. Of many events some are drawn, chosen at random from all \
-         parts of the run.</p>\n"
+    let mut html = "<p class=\"legend\">Each dot is the start of an event of the source. Its height is the phase: how long after \
+         (above 0) or before (below 0) the nearest expected moment the event started. Strictly periodic events form a \
+         level line, and events with a slightly different period a slope. Other events of the same source are \
+         scattered. A source with many events is drawn as a random sample from all parts of the recording.</p>\n"
         .to_owned();
     let length = statement.window.0.max(1) as f64;
     for (place, (line, sample)) in sampled.iter().enumerate() {
         let times = sample.began.iter().map(|time| time.0 as f64);
         let last = times.fold(length, f64::max);
-        let x = Axis::linear("time since the run began", (0.0, last), Unit::Time);
-        let half = line.rhythm.period / 2.0;
-        let y = Axis::linear(
-            "phase: time from the nearest beat",
-            (-half, half),
+        let x = Axis::linear(
+            "time since the start of the recording",
+            (0.0, last),
             Unit::Time,
         );
+        let half = line.rhythm.period / 2.0;
+        let y = Axis::linear("phase", (-half, half), Unit::Time);
         let mut chart = Chart::new(x, y, PHASES);
         let dots = sample.began.iter();
         chart.dots(dots.map(|&time| (time.0 as f64, sample.phase(time, line.rhythm.period))));
@@ -49,7 +50,8 @@ pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
     table(&mut html, &sampled);
     Some(Plot {
         id: "phases",
-        title: "Beats: events by phase of the period",
+        title: "Phase plots of periodic sources",
+        topic: Topic::Periods,
         html,
     })
 }
@@ -70,16 +72,16 @@ fn titled(place: usize, line: &BeatLine, sample: &EventSample) -> String {
     format!("{}. {}{cpu}: every {every}", place + 1, line.name)
 }
 
-/// The phases as numbers: their quantiles.
+/// The quantiles of the phases as numbers.
 fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
-    let title = "Phases, as numbers";
+    let title = "Phases as numbers";
     let _ = write!(
         out,
         "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title}\">\n<table>\n\
-         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th scope=\"col\">period (ns)</th>\
-         <th scope=\"col\">events drawn</th><th scope=\"col\">of</th><th scope=\"col\">earliest phase (ns)</th>\
-         <th scope=\"col\">p10 (ns)</th><th scope=\"col\">median (ns)</th><th scope=\"col\">p90 (ns)</th>\
-         <th scope=\"col\">latest (ns)</th></tr>\n</thead>\n<tbody>\n"
+         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th scope=\"col\">period</th>\
+         <th scope=\"col\">dots</th><th scope=\"col\">events</th><th scope=\"col\">earliest phase</th>\
+         <th scope=\"col\">p10</th><th scope=\"col\">median</th><th scope=\"col\">p90</th>\
+         <th scope=\"col\">latest phase</th></tr>\n</thead>\n<tbody>\n"
     );
     for (place, (line, sample)) in sampled.iter().enumerate() {
         let all = sample.began.iter();
@@ -90,15 +92,14 @@ fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
         let last = phases.len().saturating_sub(1);
         let _ = write!(
             out,
-            "<tr><th scope=\"row\">{}</th><td>{:.0}</td><td>{}</td><td>{}</td>",
-            text(&titled(place, line, sample)),
-            line.rhythm.period,
-            sample.began.len(),
-            sample.of
+            "<tr><th scope=\"row\">{}</th>",
+            text(&titled(place, line, sample))
         );
+        Quantity::ns(line.rhythm.period).cell(out);
+        let _ = write!(out, "<td>{}</td><td>{}</td>", sample.began.len(), sample.of);
         for tenths in [0, 1, 5, 9, 10] {
             let phase = phases.get(last * tenths / 10).copied().unwrap_or_default();
-            let _ = write!(out, "<td>{phase:.0}</td>");
+            Quantity::ns(phase).cell(out);
         }
         out.push_str("</tr>\n");
     }
@@ -125,7 +126,7 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
         .fold(strongest, f64::min);
     let x = Axis::log("period", (spectrum.shortest, spectrum.longest), Unit::Time);
     let y = Axis::log(
-        "how much it stands out (nats)",
+        "strength above the noise (nats)",
         (weakest, strongest),
         Unit::Number,
     );
@@ -141,36 +142,41 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
         Some((period, strength, (place + 1).to_string()))
     });
     chart.labels(labels.collect());
-    let name = "Periods that stand out";
-    let below = "<p class=\"legend\">Both axes are logarithmic. A line a period: the one that stands out most of each of \
-         equal steps of the axis, by the averaged power among the events of the sources that are listed, against the noise \
-         around it. Numbers are those of the beats below. A half, a third and so on of a beat's period stand out with \
-         it. This is the test that candidates are chosen by; a beat has passed another, which its false-alarm \
-         probability is of. A dash: near the period, its source has no line.</p>\n";
+    let name = "Spectrum of periods";
+    let below = "<p class=\"legend\">Both axes are logarithmic. Each line is the strongest period within a narrow step of \
+         the axis. Its height compares the average power of that period in the events of one source with the noise \
+         around it, as a natural logarithm (nats). The numbers above the lines refer to the sources below. Every \
+         periodic source also has lines at a half, a third and so on of its period. The spectrum only selects \
+         candidates. A second test confirms them, and the false-alarm probability is from that test: the probability \
+         that chance alone looks this periodic. A dash means that the source has no line near its period.</p>\n";
     let mut html = chart.finish(name, below);
     let _ = write!(
         html,
-        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{0}, as numbers\">\n<table>\n\
-         <caption class=\"unseen\">{0}, as numbers</caption>\n<thead>\n<tr><td></td><th scope=\"col\">period of the peak (ns)</th>\
-         <th scope=\"col\">stands out by (nats)</th><th scope=\"col\">false-alarm probability</th></tr>\n</thead>\n<tbody>\n",
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{0} as numbers\">\n<table>\n\
+         <caption class=\"unseen\">{0} as numbers</caption>\n<thead>\n<tr><td></td><th scope=\"col\">period of the peak</th>\
+         <th scope=\"col\">strength (nats)</th><th scope=\"col\">false-alarm probability</th></tr>\n</thead>\n<tbody>\n",
         attribute(name)
     );
     for (place, line, sample, peak) in peaks {
         let (at, by) = peak.map_or_else(
-            || ("–".to_owned(), "–".to_owned()),
-            |(period, strength)| (format!("{period:.0}"), format!("{strength:.1}")),
+            || (Quantity::unknown(), "–".to_owned()),
+            |(period, strength)| (Quantity::ns(period), format!("{strength:.1}")),
         );
-        let _ = writeln!(
+        let _ = write!(
             html,
-            "<tr><th scope=\"row\">{}</th><td>{at}</td><td>{by}</td><td>{:.0e}</td></tr>",
-            text(&titled(place, line, sample)),
-            line.rhythm.false_alarm
+            "<tr><th scope=\"row\">{}</th>",
+            text(&titled(place, line, sample))
         );
+        at.cell(&mut html);
+        let _ = write!(html, "<td>{by}</td>");
+        Quantity::chance(line.rhythm.false_alarm).cell(&mut html);
+        html.push_str("</tr>\n");
     }
     html.push_str("</tbody>\n</table>\n</div>\n");
     Some(Plot {
         id: "spectrum",
         title: name,
+        topic: Topic::Periods,
         html,
     })
 }

@@ -5,6 +5,8 @@ use ticktax_model::sweep::{GridStatement, RankedPoint};
 use super::Plot;
 use super::axis::{Axis, Unit};
 use super::strips::{Mark, Strips};
+use crate::html::quantity::Quantity;
+use crate::text::Topic;
 
 /// The points with the highest and lowest values. `None` if no column was ranked.
 pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
@@ -16,8 +18,12 @@ pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
     } else {
         Unit::Number
     };
+    let quantity = |value: f64| match unit {
+        Unit::Time => Quantity::ns(value),
+        Unit::Number | Unit::Share => Quantity::number(value, ""),
+    };
     let axis = Axis::fitting(&ranking.column, all().map(|point| point.value), unit);
-    let title = "The extreme points";
+    let title = "Highest and lowest points";
     let column = [&*ranking.column];
     let mut table = Strips::new(title, &column, &["point"], vec![axis]);
     let name = |point: &RankedPoint| {
@@ -35,16 +41,17 @@ pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
         for point in points {
             table.row(
                 &name(point),
-                &[point.value.to_string()],
+                &[quantity(point.value)],
                 &[&[Mark::at(0, point.value)]],
             );
         }
     }
-    let mut html = "<p class=\"legend\">A shape at the value of each point. All points are in the file of results.</p>\n".to_owned();
+    let mut html = "<p class=\"legend\">Each circle is one combination of settings. The results file contains all of them.</p>\n".to_owned();
     html.push_str(&table.finish());
     Some(Plot {
         id: "points",
         title,
+        topic: Topic::Other,
         html,
     })
 }

@@ -8,14 +8,15 @@ use super::Plot;
 use super::axis::{Axis, Unit};
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
-use crate::text::{predicted_value, prediction_name};
+use crate::html::quantity::Quantity;
+use crate::text::{Topic, predicted_value, prediction_name};
 
 /// The kinds of marks: measured, from a simulated recording, predicted.
-const KINDS: [&str; 3] = ["measured", "of a simulated recording", "predicted"];
+const KINDS: [&str; 3] = ["measured", "simulated recording", "predicted"];
 
 /// A table for each measure known for at least two rows.
 pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
-    let mut html = "<p class=\"legend\">A shape at the value; a line from where to where one more run is to be expected.</p>\n"
+    let mut html = "<p class=\"legend\">The symbol marks the value. The line is the range in which one more run is expected.</p>\n"
         .to_owned();
     let mut any = false;
     for measure in Measure::ALL {
@@ -41,7 +42,9 @@ pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
                 Origin::Predicted => 2,
             };
             let end = |value: Option<f64>| {
-                value.map_or_else(String::new, |value| predicted_value(measure, value))
+                value.map_or_else(Quantity::default, |value| {
+                    Quantity::new(predicted_value(measure, value), value.to_string())
+                })
             };
             let cells = [
                 end(Some(figure.value)),
@@ -55,6 +58,7 @@ pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
     any.then_some(Plot {
         id: "predicted",
         title: "Measured and predicted",
+        topic: Topic::Other,
         html,
     })
 }
@@ -69,20 +73,23 @@ fn mark(kind: usize, figure: &Figure) -> Mark {
 /// The title of a measure, with its unit if the axis labels have none.
 fn named(measure: Measure) -> (&'static str, Unit) {
     match measure {
-        Measure::Fps => ("frames a second (1/s)", Unit::Number),
-        Measure::Dropped => ("dropped slots (1/min)", Unit::Number),
-        Measure::Overshot => ("overshot steps (1/min)", Unit::Number),
-        Measure::LateMedian => ("late, median", Unit::Time),
-        Measure::LateP99 => ("late, p99", Unit::Time),
-        Measure::LateMax => ("late, longest", Unit::Time),
-        Measure::Cpu => ("CPU time of the program, of one CPU", Unit::Share),
-        Measure::Top => ("the same as top shows it, of one CPU", Unit::Share),
-        Measure::Sampled => ("the same as samples have it, of one CPU", Unit::Share),
-        Measure::Wakeups => ("wakeups of the thread (1/s)", Unit::Number),
-        Measure::Busy => ("busy, of all CPUs", Unit::Share),
-        Measure::ShownBusy => ("busy as shown, of all CPUs", Unit::Share),
-        Measure::Ticks => ("ticks on all CPUs (1/s)", Unit::Number),
-        Measure::TickCost => ("time in ticks, of one CPU", Unit::Share),
-        Measure::TickShare => ("time in ticks, of all CPUs", Unit::Share),
+        Measure::Fps => ("frames per second", Unit::Number),
+        Measure::Dropped => ("dropped frames per minute", Unit::Number),
+        Measure::Overshot => ("overshot slots per minute", Unit::Number),
+        Measure::LateMedian => ("start delay, median", Unit::Time),
+        Measure::LateP99 => ("start delay, p99", Unit::Time),
+        Measure::LateMax => ("start delay, max", Unit::Time),
+        Measure::Cpu => ("CPU time of the program (% of one CPU)", Unit::Share),
+        Measure::Top => ("CPU time of the program in top (% of one CPU)", Unit::Share),
+        Measure::Sampled => (
+            "CPU time of the program by sampling (% of one CPU)",
+            Unit::Share,
+        ),
+        Measure::Wakeups => ("wake-ups of the thread per second", Unit::Number),
+        Measure::Busy => ("busy time (% of all CPUs)", Unit::Share),
+        Measure::ShownBusy => ("busy time in top (% of all CPUs)", Unit::Share),
+        Measure::Ticks => ("ticks per second on all CPUs", Unit::Number),
+        Measure::TickCost => ("tick time (% of one CPU)", Unit::Share),
+        Measure::TickShare => ("tick time (% of all CPUs)", Unit::Share),
     }
 }

@@ -7,7 +7,9 @@ use ticktax_model::trial::{Metric, RunPurpose, TrialStatement, Unit as TrialUnit
 use super::Plot;
 use super::axis::{Axis, Unit};
 use super::chart::{Chart, SERIES, key};
+use super::effects::quantity;
 use crate::html::escape::{attribute, text};
+use crate::text::Topic;
 
 /// Maximum number of metrics drawn.
 const METRICS: usize = 4;
@@ -17,8 +19,8 @@ const HEIGHT: f64 = 240.0;
 /// A plot for each of the first metrics, with one mark per run. `None` if no run counts.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let trial = &statement.trial;
-    let mut html = "<p class=\"legend\">A mark a run that counts, by its block; the arms have shapes of their own, side by \
-         side. Runs that failed have no mark.</p>\n"
+    let mut html = "<p class=\"legend\">Each symbol is one measured run. Runs of the same block ran one after the other, and each \
+         variant has its own symbol. Failed runs are not drawn.</p>\n"
         .to_owned();
     let before = html.len();
     for (place, metric) in trial.metrics.iter().enumerate().take(METRICS) {
@@ -26,7 +28,8 @@ pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     }
     (html.len() > before).then_some(Plot {
         id: "runs",
-        title: "Every run, block by block",
+        title: "Runs by block",
+        topic: Topic::Other,
         html,
     })
 }
@@ -44,17 +47,14 @@ fn metric_plot(out: &mut String, statement: &TrialStatement, (place, metric): (u
         return;
     };
     let (unit, words, factor) = match metric.unit {
-        TrialUnit::Ns => (Unit::Time, "ns", 1.0),
-        TrialUnit::S => (Unit::Time, "s", 1e9),
-        TrialUnit::Share => (Unit::Share, "share", 1.0),
-        TrialUnit::Hz => (Unit::Number, "1/s", 1.0),
-        TrialUnit::PerMinute => (Unit::Number, "1/min", 1.0),
+        TrialUnit::Ns => (Unit::Time, "", 1.0),
+        TrialUnit::S => (Unit::Time, "", 1e9),
+        TrialUnit::Share => (Unit::Share, "", 1.0),
+        TrialUnit::Hz => (Unit::Number, " per second", 1.0),
+        TrialUnit::PerMinute => (Unit::Number, " per minute", 1.0),
         TrialUnit::None => (Unit::Number, "", 1.0),
     };
-    let named = match (unit, words) {
-        (Unit::Number, "") | (Unit::Time | Unit::Share, _) => metric.id.clone(),
-        (Unit::Number, words) => format!("{} ({words})", metric.id),
-    };
+    let named = format!("{}{words}", metric.id);
     let low = runs.iter().map(|run| run.2).fold(f64::MAX, f64::min) * factor;
     let high = runs.iter().map(|run| run.2).fold(f64::MIN, f64::max) * factor;
     let room = 0.06 * (high - low);
@@ -83,7 +83,7 @@ fn metric_plot(out: &mut String, statement: &TrialStatement, (place, metric): (u
     let keys: Vec<String> = arms_named.collect();
     let key = key(keys.iter().map(String::as_str), false);
     out.push_str(&chart.finish(&format!("Runs by block: {}", metric.id), &key));
-    table(out, statement, (&named, words, &runs));
+    table(out, statement, (&named, metric.unit, &runs));
 }
 
 /// The ticks of an axis for `count` blocks.
@@ -98,23 +98,18 @@ fn blocks(count: u64) -> Vec<(f64, String)> {
 fn table(
     out: &mut String,
     statement: &TrialStatement,
-    (named, words, runs): (&str, &str, &[(u64, usize, f64)]),
+    (named, unit, runs): (&str, TrialUnit, &[(u64, usize, f64)]),
 ) {
-    let title = format!("Runs by block, as numbers: {named}");
+    let title = format!("Runs by block as numbers: {named}");
     let _ = write!(
         out,
-        "<details>\n<summary>As numbers</summary>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">\n\
+        "<details>\n<summary>Numbers</summary>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">\n\
          <table>\n<caption class=\"unseen\">{}</caption>\n<thead>\n<tr><td></td>",
         attribute(&title),
         text(&title)
     );
-    let unit = if words.is_empty() {
-        String::new()
-    } else {
-        format!(" ({words})")
-    };
     for arm in &statement.trial.arms {
-        let _ = write!(out, "<th scope=\"col\">{}{unit}</th>", text(&arm.label));
+        let _ = write!(out, "<th scope=\"col\">{}</th>", text(&arm.label));
     }
     out.push_str("</tr>\n</thead>\n<tbody>\n");
     let last = runs.iter().map(|run| run.0).max().unwrap_or_default();
@@ -122,8 +117,12 @@ fn table(
         let _ = write!(out, "<tr><th scope=\"row\">block {}</th>", block + 1);
         for arm in 0..statement.trial.arms.len() {
             let values = runs.iter().filter(|run| run.0 == block && run.1 == arm);
-            let values: Vec<String> = values.map(|run| run.2.to_string()).collect();
-            let _ = write!(out, "<td>{}</td>", values.join(", "));
+            out.push_str("<td>");
+            for (place, run) in values.enumerate() {
+                out.push_str(if place > 0 { ", " } else { "" });
+                quantity(unit, run.2).span(out);
+            }
+            out.push_str("</td>");
         }
         out.push_str("</tr>\n");
     }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use ticktax_model::statement::Statement;
 
 use super::{Plot, bar};
+use crate::text::Topic;
 use crate::text::numbers::percent;
 
 /// Two bars for each CPU with both figures. `None` if no CPU has both.
@@ -17,17 +18,17 @@ pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     if known.is_empty() {
         return None;
     }
-    let mut html = "<p class=\"legend\">Busy shares of each CPU: as top shows it, by /proc/stat, and as traced. error: \
-         shown less traced, in percentage points.</p>\n\
-         <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Shown and traced CPU time\">\n<table>\n\
-         <caption class=\"unseen\">Shown and traced CPU time</caption>\n<thead>\n<tr><td></td><th scope=\"col\">shown</th>\
-         <td></td><th scope=\"col\">traced</th><td></td><th scope=\"col\">error (points)</th></tr>\n</thead>\n<tbody>\n"
+    let mut html = "<p class=\"legend\">Share of the time that each CPU was busy, according to /proc/stat, which <code>top</code> \
+         reads, and according to the trace. Error: the first minus the second, in percentage points.</p>\n\
+         <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"CPU usage in top and in the trace\">\n<table>\n\
+         <caption class=\"unseen\">CPU usage in top and in the trace</caption>\n<thead>\n<tr><td></td>\
+         <th scope=\"col\">top</th><td></td><th scope=\"col\">traced</th><td></td><th scope=\"col\">error (points)</th></tr>\n</thead>\n<tbody>\n"
         .to_owned();
     for (cpu, shown, traced) in known {
         // Writing to a `String` cannot fail.
         let _ = write!(html, "<tr><th scope=\"row\">CPU {cpu}</th>");
         for (share, class) in [(shown, "other"), (traced, "part")] {
-            let _ = write!(html, "<td>{}</td><td>", percent(share));
+            let _ = write!(html, "<td title=\"{share}\">{}</td><td>", percent(share));
             bar(&mut html, share, class);
             html.push_str("</td>");
         }
@@ -36,7 +37,8 @@ pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     html.push_str("</tbody>\n</table>\n</div>\n");
     Some(Plot {
         id: "shown",
-        title: "Shown CPU time beside traced",
+        title: "CPU usage in top and in the trace",
+        topic: Topic::Other,
         html,
     })
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::axis::Axis;
 use super::chart::shape;
 use crate::html::escape::{attribute, text};
+use crate::html::quantity::Quantity;
 
 /// Width of an axis in SVG units, and the margin at its ends.
 const WIDTH: f64 = 240.0;
@@ -110,7 +111,7 @@ impl<'a> Strips<'a> {
 
     /// Writes a line: its name, its marks on each axis, and its numbers. Drawings come before
     /// numbers, so that they are visible on a phone.
-    pub(super) fn row(&mut self, name: &str, cells: &[String], marks: &[&[Mark]]) {
+    pub(super) fn row(&mut self, name: &str, cells: &[Quantity], marks: &[&[Mark]]) {
         let _ = write!(self.html, "<tr><th scope=\"row\">{}</th>", text(name));
         let lanes = self.kinds.len().max(1);
         for (axis, marks) in self.axes.iter().zip(marks) {
@@ -119,7 +120,7 @@ impl<'a> Strips<'a> {
             self.html.push_str("</td>");
         }
         for cell in cells {
-            let _ = write!(self.html, "<td>{}</td>", text(cell));
+            cell.cell(&mut self.html);
         }
         self.html.push_str("</tr>\n");
     }
@@ -132,7 +133,7 @@ impl<'a> Strips<'a> {
         }
         let mut key = format!(
             "<ul class=\"key\" aria-label=\"{}\">\n",
-            attribute(&format!("Marks of {}", self.title))
+            attribute(&format!("Symbols in {}", self.title))
         );
         for (kind, name) in self.kinds.iter().enumerate() {
             let mut drawn = String::new();

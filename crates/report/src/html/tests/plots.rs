@@ -28,8 +28,9 @@ fn the_balance_sheet_has_every_account_and_part() {
     let sheet = plot(&statement.clone().into(), "balance");
     for account in &statement.accounts {
         let expected = format!(
-            "<span class=\"name\">{}</span> <span>{}</span>",
+            "<span class=\"name\">{}</span> <span title=\"{} ns\">{}</span>",
             text(&account_name(account)),
+            account.time.0,
             account.time
         );
         assert!(sheet.contains(&expected), "{expected} of {sheet}");
@@ -41,7 +42,7 @@ fn the_balance_sheet_has_every_account_and_part() {
         sheet.matches("<details>").count(),
         sheet.matches("</details>").count()
     );
-    assert!(sheet.contains("<span>100.0 %</span>"), "{sheet}");
+    assert!(sheet.contains(">100.0 %</span>"), "{sheet}");
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn curves_rise_and_end_at_the_longest_time() {
     let figures = pace::a_loop().figures.unwrap();
     let longest = figures.frame_time.unwrap().max.0.to_string();
     assert!(
-        html.contains(&format!("<td>{longest}</td>")),
+        html.contains(&format!("<td title=\"{longest} ns\">")),
         "{longest} of {html}"
     );
 }
@@ -266,16 +267,20 @@ fn peaks_have_the_numbers_of_their_sources() {
         assert!(rest.contains(&format!(">{number}</text>")), "{html}");
     }
     // Half of a period does not get a number.
-    assert!(html.contains("<td>30999000000</td><td>43.0</td>"), "{html}");
+    let peak = "<td title=\"30999000000 ns\">30.999 s</td><td>43.0</td>";
+    assert!(html.contains(peak), "{html}");
 }
 
 #[test]
 fn the_waits_of_a_program_have_a_curve() {
     let statement = victims::with_victim(kernel_level());
     let html = plot(&statement.into(), "curves");
-    assert!(html.contains("woken to running, game"), "{html}");
+    assert!(html.contains("wake-up latency of game"), "{html}");
     assert!(
-        html.contains("<td>16240</td><td>–</td><td>3210</td><td>812000</td><td>4100000</td>"),
+        html.contains(
+            "<td>16240</td><td>–</td><td title=\"3210 ns\">3.210 0 µs</td><td title=\"812000 ns\">812.00 µs</td>\
+             <td title=\"4100000 ns\">4.100 0 ms</td>"
+        ),
         "{html}"
     );
 }
@@ -317,7 +322,7 @@ fn rows_and_marks_are_grouped_by_kind() {
 fn kernels_have_a_verdict_in_words() {
     let html = plot(&on_kernels().into(), "kernels");
     for words in [
-        "calibrates</td>",
+        "calibration</td>",
         "off</td>",
         "kernel (ns)",
         "published (FPS)",
@@ -340,7 +345,9 @@ fn predictions_have_intervals_and_are_named() {
         "{html}"
     );
     assert!(
-        html.contains("<td>33.00</td><td>32.80</td><td>33.20</td>"),
+        html.contains(
+            "<td title=\"33\">33.00</td><td title=\"32.8\">32.80</td><td title=\"33.2\">33.20</td>"
+        ),
         "{html}"
     );
 }

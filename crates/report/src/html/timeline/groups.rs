@@ -9,6 +9,7 @@ use serde::Serialize;
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
 use crate::html::escape::plain;
+use crate::text::numbers::displayed;
 
 /// Number of programs with their own look.
 const PROGRAMS: usize = 5;
@@ -106,13 +107,13 @@ impl Groups {
                 (Kind::Task, Owner::Program, None) => Class::new("other programs", 0, "others"),
                 (Kind::Task, Owner::Kernel, _) => Class::new("kernel threads", 0, "kernel"),
                 (Kind::Task, Owner::Tool | Owner::Probe, _) => {
-                    Class::new("ticktax and its probes", 0, "tool")
+                    Class::new("ticktax itself", 0, "tool")
                 }
                 (Kind::Softirq, ..) => Class::new("softirqs", 1, "softirq"),
                 (Kind::Irq, ..) => Class::new("interrupts", 2, "irq"),
-                (Kind::Nmi, ..) => Class::new("NMIs", 2, "nmi"),
+                (Kind::Nmi, ..) => Class::new("non-maskable interrupts (NMIs)", 2, "nmi"),
                 (Kind::Steal, ..) => Class::new("stolen by the hypervisor", 3, "steal"),
-                (Kind::Gap, ..) => Class::new("gaps that a probe saw", 3, "gap"),
+                (Kind::Gap, ..) => Class::new("gaps measured by the probe", 3, "gap"),
                 (Kind::Idle | Kind::Wait | Kind::Frame, ..) => Class::new("idle", 0, "idle"),
             }
         };
@@ -165,7 +166,7 @@ impl Class {
 
 /// The name of a source in a timeline. A thread has its program and process.
 pub(super) fn source_name(source: &Source) -> String {
-    let name = plain(&source.to_string());
+    let name = plain(displayed(&source.to_string()));
     match &source.thread {
         Some(thread) if thread.pid <= 0 => name,
         Some(thread) if *thread.program == *source.name => format!("{name} ({})", thread.pid),

@@ -44,8 +44,8 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     // Writing to a `String` cannot fail.
     let _ = writeln!(
         out,
-        "<svg class=\"plot timeline-plot\" viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"Who had each CPU from \
-         {:.3} s to {:.3} s; what lasted longest is in the tables below\">",
+        "<svg class=\"plot timeline-plot\" viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"Activity of each CPU from \
+         {:.3} s to {:.3} s. The tables below list the longest intervals.\">",
         LEFT + WIDTH + 10.0,
         begin.as_secs_f64(),
         end.as_secs_f64()
@@ -81,7 +81,7 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     if picture.cpus.len() > shown {
         let _ = writeln!(
             out,
-            "<p class=\"legend\">{} more CPUs are drawn by the script alone.</p>",
+            "<p class=\"legend\">{} more CPUs are only in the interactive timeline, which needs JavaScript.</p>",
             picture.cpus.len() - shown
         );
     }
@@ -99,7 +99,12 @@ pub(super) fn key(out: &mut String, class: &Class) {
 
 /// Writes the key's entry for waits of threads.
 pub(super) fn key_of_waits(out: &mut String) {
-    sample(out, "none", "t-wait", "waits of a thread, above the CPUs");
+    sample(
+        out,
+        "none",
+        "t-wait",
+        "waits of a thread (rows above the CPUs)",
+    );
 }
 
 fn sample(out: &mut String, fill: &str, class: &str, name: &str) {
@@ -230,7 +235,7 @@ fn axis(out: &mut String, picture: &Picture<'_>, y: f64) {
     }
     let _ = writeln!(
         out,
-        "<text class=\"end\" x=\"{}\" y=\"{}\">seconds since the recording began</text>",
+        "<text class=\"end\" x=\"{}\" y=\"{}\">seconds since the start of the recording</text>",
         LEFT + WIDTH,
         y + 34.0
     );

@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use ticktax_model::document::Document;
+use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{OffCpuReason, VictimHeader};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
@@ -16,7 +17,7 @@ use super::groups::{Class, source_name};
 use super::pack::Pack;
 use super::{Timeline, Woken, overview};
 use crate::html::RowsEnded;
-use crate::html::escape::{self, attribute, plain, text};
+use crate::html::escape::{self, attribute, plain, running, text};
 use crate::text::numbers::{counted, grouped};
 
 /// Maximum number of columns per CPU, and for all CPUs together.
@@ -147,7 +148,7 @@ fn triggers(marks: &[Mark]) -> String {
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             out,
-            "<p class=\"plain\"><a href=\"{target}\">{}, {length} at {:.6} s in the timeline</a></p>",
+            "<p class=\"plain\"><a href=\"{target}\">{}, {length} at {:.6} s: show in timeline</a></p>",
             text(&mark.name),
             at.as_secs_f64()
         );
@@ -386,8 +387,8 @@ impl View<'_> {
         // Writing to a `String` cannot fail.
         let _ = write!(
             out,
-            "<p class=\"legend\">Who had each CPU, in time since the recording began. The height of a column is a share of \
-             its time, from below: threads, softirqs, interrupts; idle time is left blank.</p>\n\
+            "<p class=\"legend\">The chart shows what ran on each CPU over time. The height of a bar is the share of its \
+             time that the CPU was busy: threads at the bottom, softirqs and interrupts above. Idle time is blank.</p>\n\
              <div id=\"timeline-zoom\" class=\"timeline\" hidden></div>\n<figure class=\"timeline-still\">\n\
              <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Timeline of the whole recording\">\n"
         );
@@ -411,8 +412,13 @@ impl View<'_> {
             overview::key_of_waits(out);
         }
         out.push_str("</ul>\n");
+        if !marks.is_empty() {
+            out.push_str(
+                "<p class=\"legend\">The table of red marks lists the numbered marks.</p>\n",
+            );
+        }
         for note in self.notes() {
-            let _ = writeln!(out, "<p class=\"legend\">{}</p>", text(&note));
+            let _ = writeln!(out, "<p class=\"legend\">{}</p>", running(&note));
         }
     }
 
@@ -425,8 +431,8 @@ impl View<'_> {
         if spans.left_out() > 0 {
             let all = spans.left_out() + spans.items().len() as u64;
             notes.push(format!(
-                "{} of {} spans, those shorter than {}, are not drawn one by one: their time is in the sums of the \
-                 columns, each {} wide, which are exact. A part of the recording (--from, --to) has more of them.",
+                "{} of {} intervals are shorter than {} and are not drawn individually. The bars, each {} wide, \
+                 include their time. To draw them, report a part of the recording (--from, --to).",
                 grouped(spans.left_out()),
                 grouped(all),
                 spans.floor(),
@@ -439,13 +445,13 @@ impl View<'_> {
         ] {
             if left_out > 0 {
                 let what = counted(left_out, what);
-                notes.push(format!("{what} shorter than {floor} left out."));
+                notes.push(format!("The chart omits {what} shorter than {floor}."));
             }
         }
         if self.timeline.sums > 0 {
             notes.push(
-                "This recording keeps sums: what is in them has no place in time, and is not drawn; --keep spans keeps \
-                 every span."
+                "This recording contains totals instead of single intervals for some activity, which therefore is not \
+                 drawn. `--keep spans` records every interval."
                     .to_owned(),
             );
         }
@@ -460,7 +466,7 @@ impl View<'_> {
             let cells = [cpu, format!("{}: {}", place + 1, mark.name)];
             Line::new(mark.at, mark.length, mark.cpu, cells)
         });
-        table(out, "What is marked", ["CPU", "what"], delays);
+        table(out, "Red marks", ["CPU", "event"], delays);
         let mut waits: Vec<(&str, &Span)> = lanes
             .iter()
             .flat_map(|lane| lane.waits.iter().map(|wait| (&*lane.name, wait)))
@@ -473,17 +479,18 @@ impl View<'_> {
         });
         // With marks, the longest delays are already listed.
         if marks.is_empty() {
-            table(out, "Longest waits", ["thread", "why"], waits);
+            table(out, "Longest waits", ["thread", "reason"], waits);
         }
         let is_threads =
             |source: &Source| source.kind == Kind::Task && source.owner == Owner::Program;
         let is_kernels = |source: &Source| match source.kind {
+            _ if *source.name == *UNREPORTED => false,
             Kind::Softirq | Kind::Irq | Kind::Nmi => true,
             Kind::Task => source.owner == Owner::Kernel,
             _ => false,
         };
-        self.spans_table(out, "Longest times on a CPU: programs", &is_threads);
-        self.spans_table(out, "Longest times on a CPU: the kernel", &is_kernels);
+        self.spans_table(out, "Longest runs: programs", &is_threads);
+        self.spans_table(out, "Longest runs: kernel", &is_kernels);
         out.push_str("</div>\n");
     }
 
@@ -497,7 +504,7 @@ impl View<'_> {
             let name = source_name(self.sources.get(span.source));
             self.line(span, [span.cpu.to_string(), name])
         });
-        table(out, title, ["CPU", "who"], lines);
+        table(out, title, ["CPU", "name"], lines);
     }
 
     fn line(&self, span: &Span, cells: [String; 2]) -> Line {
@@ -556,7 +563,7 @@ fn table(out: &mut String, title: &str, heads: [&str; 2], lines: impl Iterator<I
     let _ = write!(
         out,
         "<div>\n<h3>{title}</h3>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{label}\">\n<table>\n\
-         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><th scope=\"col\">at (s)</th>\
+         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><th scope=\"col\">start (s)</th>\
          <th scope=\"col\">length</th><th scope=\"col\" class=\"words\">{first}</th>\
          <th scope=\"col\" class=\"words\">{second}</th></tr>\n</thead>\n<tbody>\n"
     );
@@ -570,8 +577,8 @@ fn table(out: &mut String, title: &str, heads: [&str; 2], lines: impl Iterator<I
         let at = Nanos(at).as_secs_f64();
         let _ = writeln!(
             out,
-            "<tr><th scope=\"row\"><a href=\"{link}\">{at:.6}</a></th><td>{}</td><td class=\"words\">{}</td>\
-             <td class=\"words\">{}</td></tr>",
+            "<tr><th scope=\"row\"><a href=\"{link}\">{at:.6}</a></th><td title=\"{length} ns\">{}</td>\
+             <td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
             Nanos(length),
             text(&first),
             text(&second)
