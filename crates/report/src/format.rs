@@ -20,8 +20,7 @@ pub(crate) trait DocumentSink: Sync {
     /// Whether the format can represent documents of `kind`.
     fn takes(&self, kind: DocumentKind) -> bool;
 
-    /// Renders the whole document, ending with a line break. Only formats meant for people use
-    /// `style`.
+    /// Renders the document, ending with a line break. Only the formats for people use `style`.
     fn write(&self, document: &Document, style: &TextStyle) -> String;
 }
 

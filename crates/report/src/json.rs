@@ -31,7 +31,7 @@ impl DocumentSink for Json {
     }
 }
 
-/// The fields that all documents have, followed by those of one document.
+/// The fields common to all documents, followed by the fields of one document.
 #[derive(Serialize)]
 struct Envelope<'a> {
     document: &'static str,

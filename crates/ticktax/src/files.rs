@@ -112,8 +112,8 @@ impl RowFiles {
     /// Starts another file, which will appear as `path` once all files are finished.
     ///
     /// # Errors
-    /// Fails if `path` is `-`, a directory or a device, or if the disk is full. Also fails if the
-    /// directory of `path` does not exist or is not writable.
+    /// Returns an error if `path` is `-`, a directory or a device, if its directory does not exist
+    /// or is not writable, or if the disk is full.
     pub(crate) fn add(&mut self, format: RowFormat, path: &Path) -> Result<(), RowFileError> {
         if path == Path::new("-") {
             return Err(RowFileError::no_output(format.option()));

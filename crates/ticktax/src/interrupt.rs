@@ -26,7 +26,8 @@ impl Interrupt {
         let has_signal = Arc::new(AtomicBool::new(false));
         for number in Self::heard() {
             let value = usize::try_from(number).unwrap_or_default();
-            // The order matters: the signal that sets the flag must find it clear.
+            // Register this before the handler that sets the flag. Otherwise, the first signal
+            // would end the process.
             signal_hook::flag::register_conditional_shutdown(
                 number,
                 ABORTED,

@@ -45,7 +45,7 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 /// Prints the requested help, or an error about the arguments. The error quotes the argument, so it
-/// is escaped like any foreign text.
+/// is escaped like any untrusted text.
 fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     if !error.use_stderr() {
         error.exit();

@@ -136,7 +136,7 @@ pub(crate) fn prepared(
     }
 }
 
-/// Observation of this machine during the traffic.
+/// Observation of this machine while the traffic runs.
 struct Watched {
     session: Option<(Session, TrafficLedger, Box<Header>)>,
     sampled: Option<SampleReport>,

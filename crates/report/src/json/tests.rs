@@ -76,12 +76,12 @@ fn names_of_real_numbers_contain_their_unit() {
         "deviations",
         "events_per_beat",
         "of",
-        // Figures of a change; the measure determines the unit.
+        // Values of a change. Their unit depends on the measure.
         "first",
         "second",
         "difference_low",
         "difference_high",
-        // Figures of a trial; the metric determines the unit, and the comparison the scale.
+        // Values of a trial. Their unit depends on the metric, and their scale on the comparison.
         "values",
         "mean",
         "median",

@@ -94,7 +94,7 @@ fn machine_limitations() -> Vec<Limitation> {
     all
 }
 
-/// Limitations from lost events and from the clock.
+/// Limitations due to lost events and due to the clock.
 fn recording_limitations() -> Vec<Limitation> {
     vec![
         Limitation::ThreadsNotFollowed { threads: 7 },

@@ -38,7 +38,7 @@ impl Families {
         self.family(name, help, FamilyKind::Info)
     }
 
-    /// The families as OpenMetrics text.
+    /// Renders the families as OpenMetrics text.
     pub(super) fn finish(self) -> String {
         let mut text = String::new();
         for family in self.ready() {
@@ -48,7 +48,7 @@ impl Families {
         text
     }
 
-    /// The families as Prometheus protocol buffers.
+    /// Renders the families as Prometheus protocol buffers.
     pub(super) fn finish_protobuf(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for family in self.ready() {
@@ -131,7 +131,7 @@ pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
 }
 
 impl Family {
-    /// Adds a time. It is written in seconds.
+    /// Adds a time, written in seconds.
     pub(super) fn time(&mut self, labels: &[(&'static str, &str)], time: Nanos) {
         self.value(labels, time.as_secs_f64());
     }
@@ -140,7 +140,7 @@ impl Family {
         self.values.push((owned(labels), value));
     }
 
-    /// Adds a histogram of interval lengths. Its sum is the own time of the intervals.
+    /// Adds a histogram of interval lengths. Its sum is the total own time of the intervals.
     pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], sum: &IntervalSum) {
         self.histograms.push((owned(labels), sum.clone()));
     }
@@ -187,7 +187,7 @@ impl Family {
     }
 }
 
-/// Writes one histogram. Lengths beyond the last bound are only in the `+Inf` bucket.
+/// Writes one histogram. Lengths beyond the last bound are counted only in the `+Inf` bucket.
 fn write_histogram(text: &mut String, name: &str, labels: &str, lengths: &IntervalSum) {
     let comma = if labels.is_empty() { "" } else { "," };
     let counts = lengths.histogram.counts();
@@ -248,9 +248,9 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Escapes backslashes, line breaks and quotation marks in a help text or label value, and names
-/// hidden characters. People also read metrics in terminals, and different names must stay
-/// different.
+/// Escapes backslashes, line breaks and quotation marks in a help text or label value. Hidden
+/// characters are written as code points, because people also read metrics in terminals, and
+/// different names must stay distinguishable.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -83,9 +83,8 @@ fn histogram(sum: &IntervalSum) -> HistogramMessage {
 }
 
 /// The index of the native bucket that contains the upper bound of our bucket `index`. The bounds
-/// differ, because powers of two of a nanosecond are not powers of two of a second. A length is
-/// reported up to 11 % too long, but never too short. From 4 ns on, no two of our buckets share a
-/// native one.
+/// differ, because a power of two in nanoseconds is not one in seconds. A length may be reported up
+/// to 11 % too long, but never too short. From 4 ns on, no two of our buckets share a native one.
 fn native_index(index: usize) -> i32 {
     let end = Histogram::lower(index + 1).as_secs_f64();
     #[expect(
@@ -96,8 +95,8 @@ fn native_index(index: usize) -> i32 {
     native
 }
 
-/// Converts all our buckets but the first to native ones: spans of consecutive buckets, and the
-/// difference of each count from the previous one.
+/// Converts all our buckets except the first to native ones. Returns the spans of consecutive
+/// buckets, and the difference of each count from the previous one.
 fn native(histogram: &Histogram) -> (Vec<BucketSpan>, Vec<i64>) {
     let (mut spans, mut deltas) = (Vec::<BucketSpan>::new(), Vec::new());
     let (mut next, mut before) = (0, 0);
@@ -159,7 +158,7 @@ struct LabelPair {
     value: Option<String>,
 }
 
-/// `Gauge` and `Counter` have the same fields.
+/// Encodes both `Gauge` and `Counter`, which have the same fields.
 #[derive(Clone, PartialEq, Message)]
 struct Number {
     #[prost(double, optional, tag = "1")]
@@ -345,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_encoding_matches_one_worked_out_by_hand() {
-        // Worked out by hand: the length of the message, then a family with one gauge.
+        // Encoded by hand: the length of the message, then a family with one gauge.
         let mut all = Families::default();
         all.gauge("x", "y").value(&[("a", "b")], 1.0);
         let expected = [

@@ -125,7 +125,7 @@ fn accounts(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Adds the programs throttled by a quota, and pressure stalls.
+/// Adds throttling by CPU quotas, and pressure stalls.
 fn waits(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "throttled_seconds",

@@ -50,7 +50,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// All packets of the trace of [`rows`].
+/// All packets in the trace of [`rows`].
 fn trace() -> Trace {
     trace_of(&rows())
 }
@@ -128,7 +128,7 @@ fn the_own_time_of_nested_slices_matches_the_rows() {
     assert_eq!(own, expected);
 }
 
-/// The time and id of each flow: first those of all starts, then those of all ends.
+/// The time and id of every flow start, and then of every flow end.
 fn flows(trace: &Trace) -> [Vec<(u64, u64)>; 2] {
     let events: Vec<(u64, TrackEvent)> = events(trace).into_values().flatten().collect();
     let all = |ids: fn(&TrackEvent) -> &Vec<u64>| {

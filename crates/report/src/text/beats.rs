@@ -120,7 +120,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// Writes which sources could not be searched for periods.
+/// Lists the sources that could not be searched for periods.
 fn unknown(page: &mut Page, beats: &BeatStatement) {
     page.section("Limitations");
     if beats.unknown.is_empty() {

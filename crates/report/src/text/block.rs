@@ -23,7 +23,7 @@ pub(crate) enum Block {
     },
     /// A line of a table.
     Row(Row),
-    /// Running text after a label, which can be empty.
+    /// Running text after a label. The label can be empty.
     Text {
         tone: Tone,
         label: String,
@@ -83,7 +83,7 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// Whether the cell is left-aligned, as words are.
+    /// Whether the cell is left-aligned, as text is.
     pub(crate) is_left: bool,
 }
 
@@ -198,7 +198,7 @@ pub(super) struct Columns(Vec<Column>);
 
 #[derive(Clone, Debug)]
 struct Column {
-    /// Spaces before the cell.
+    /// Number of spaces before the cell.
     gap: usize,
     width: usize,
     is_left: bool,

@@ -117,7 +117,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     page
 }
 
-/// Writes the rows of `series` that exist only as measurements on this machine.
+/// Writes the rows of `series` for which there are only measurements on this machine.
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);
@@ -163,8 +163,8 @@ fn comparison(page: &mut String, row: &Line) {
     }
 }
 
-/// Writes how many rows the model matches, why it misses others, and which parameter values a row
-/// needs to match.
+/// Writes the number of rows that the model matches, the reasons why it misses others, and the
+/// parameter values with which a row would match.
 fn verdict(page: &mut String, statement: &CaseStatement) {
     let count = |kind: RowKind| {
         let rows = statement.lines.iter().filter(move |line| line.kind == kind);
@@ -242,7 +242,7 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     }
 }
 
-/// The source's words if it is quoted, otherwise the published range.
+/// The source's words if the case quotes it, otherwise the published range.
 pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
@@ -390,7 +390,7 @@ pub(super) fn line(page: &mut String, text: &str) {
 mod tests {
     use super::{line, wrapped};
 
-    /// A remark can contain a host name from a file of another machine.
+    /// A remark can contain a host name from another machine's file.
     #[test]
     fn text_from_a_file_cannot_add_lines_or_escape_codes() {
         let mut page = String::new();

@@ -78,8 +78,8 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
-/// Names a way to lose fewer events. For a watched program, keeping only sums is not one: a program
-/// cannot be followed through sums.
+/// Suggests a way to lose fewer events. Keeping only sums is not suggested for a watched program,
+/// because a program cannot be followed through sums.
 pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     match (statement.cpus.len(), &statement.victim) {
         (0 | 1, None) => "keep sums (--keep sums)",
@@ -212,7 +212,7 @@ fn frequency(hz: f64) -> String {
     format!("{}{resolution}", tied(format!(" at {:.3} MHz", hz / 1e6)))
 }
 
-/// Whether the counter is trusted, and why if it is not.
+/// Describes whether the counter is trusted and, if it is not, why.
 fn verdict(verdict: &CounterVerdict) -> String {
     let CounterVerdict::Untrusted(reasons) = verdict else {
         return "trusted".to_owned();
@@ -239,7 +239,7 @@ fn distrust(reason: &Distrust) -> String {
     }
 }
 
-/// Writes how long a soaker's blocks of work took, for the soaker whose block time changed most.
+/// Writes how long blocks of work took, for the soaker whose block time changed most.
 fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     let changed = soakers
         .iter()

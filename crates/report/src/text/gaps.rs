@@ -24,7 +24,7 @@ const WORST: usize = 5;
 const THINGS: usize = 4;
 /// Maximum number of exceeded entry and exit bounds to describe.
 const BOUNDS: usize = 3;
-/// The page warns if a larger share of the gap time is unexplained.
+/// The page warns if more than this share of the gap time is unexplained.
 const TOLERABLE: f64 = 0.01;
 
 /// Writes the section if a probe ran.
@@ -205,7 +205,7 @@ fn counted_plural(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// Writes which kernel entries and exits took longer than their bound, and by how much.
+/// Lists the kernel entries and exits that took longer than their bound, and the excess.
 fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     let beyond: Vec<&EntryExitBound> = bounds.iter().filter(|b| b.beyond_count > 0).collect();
     if beyond.is_empty() {
@@ -286,7 +286,7 @@ pub(super) fn part_name(name: &str) -> &str {
     }
 }
 
-/// Lists the longest gaps in which no program ran. `all` means that there were no other gaps.
+/// Lists the longest gaps in which no program ran. `all` is set if there were no other gaps.
 fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;

@@ -12,7 +12,7 @@ use super::page::{TIE, clean, columns, elide};
 
 /// Maximum number of names on a line.
 const NAMES: usize = 4;
-/// Minimum width for the long wording.
+/// Narrowest page that gets the long wording.
 const ROOMY: usize = 60;
 
 /// Summarises the recording so far in two lines that fit the page's width. For a machine, they show

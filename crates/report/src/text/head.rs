@@ -127,7 +127,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
             .as_ref()
             .map(|model| known(MachineFact::Preemption, format!("preemption {model}"))),
     );
-    // The accounting section shows the options.
+    // The accounting section lists the configuration options.
     let how = machine.known.get(&MachineFact::Accounting);
     facts.extend(how.map(|known| {
         format!(

@@ -167,7 +167,7 @@ fn lost(lost: &NotKept) -> String {
     format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
 }
 
-/// The reason why something was not kept.
+/// The reason something was not kept.
 fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
         LossCause::PerHour => "more per hour than --max-per-hour",
@@ -208,7 +208,7 @@ fn signature(signature: &Signature) -> String {
     }
 }
 
-/// A verb phrase that says what happened to the thread.
+/// A verb phrase for what happened to the thread.
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
@@ -348,7 +348,8 @@ fn details(page: &mut Page, incident: &Incident) {
         }
         page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
     }
-    // Ignore a few hundred ns: the scheduler's clock and the rows' clock differ by that much.
+    // Ignore small differences: the scheduler's clock and the rows' clock differ by a few hundred
+    // ns.
     if incident.unseen > Nanos::from_micros(10) {
         let unseen = format!("{} of this time", tied(incident.unseen));
         page.paragraph(Tone::Warning, "unknown   ", &unseen);

@@ -11,13 +11,13 @@ use super::page::{Page, TIE, Tone, elide, tied};
 
 /// Maximum number of causes listed by name.
 const CAUSES: usize = 3;
-/// Minimum page width for the pattern column.
+/// Narrowest page on which the pattern column is shown.
 const WIDE: usize = 72;
 /// Width of the pattern column.
 const PATTERN: usize = 34;
 
-/// Writes a table of causes: how many frames each made late, and how many frames were dropped
-/// before those.
+/// Writes a table of causes, with the number of frames that each made late and the number of frames
+/// dropped before those.
 pub(super) fn table(page: &mut Page, late: &LateFrames) {
     let wide = page.width() >= WIDE;
     let cells = |late: &str, dropped: &str, pattern: &str| {
@@ -54,8 +54,8 @@ pub(super) fn over(late: u64, from: Nanos) -> String {
 /// A kind of delay with less than this share of all delay is ruled out as a cause of late frames.
 const SMALL: f64 = 0.01;
 
-/// Writes which kinds of delay took little or no time from late frames. `Stopped` is left out: the
-/// user knows about it.
+/// Lists the kinds of delay that contributed little or nothing to late frames. `Stopped` is left
+/// out, because the user already knows about it.
 pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let small = late.by_kind.iter().filter(|delay| {

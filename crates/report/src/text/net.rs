@@ -62,7 +62,7 @@ fn route(traffic: &NetStatement) -> String {
     }
 }
 
-/// Writes how much was transferred, and whether the requested rate was reached.
+/// Writes how much was transferred, and whether the transfer reached the requested rate.
 fn head(page: &mut Page, traffic: &NetStatement) {
     let spec = &traffic.spec;
     let over = route(traffic);
@@ -341,7 +341,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes the CPU time of the local threads by their own clocks, for when nothing was traced.
+/// Writes the local threads' CPU time by their own clocks. Used if nothing was traced.
 fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     let units = Units::new(traffic);
     page.section("CPU time of the threads by their own clocks");

@@ -161,7 +161,7 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     text
 }
 
-/// Names the part of the work that causes most of the effect, if one does.
+/// Names the part of the work that causes most of the effect, if a single part does.
 fn mostly(effect: &FactorEffect) -> String {
     let added = &effect.added;
     let parts = [

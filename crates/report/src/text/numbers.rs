@@ -7,12 +7,12 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
 
-/// Name of idle time on the CPU that a thread waited for.
+/// Name for idle time on the CPU that a thread waited for.
 pub(super) const WAKE_UP: &str = "wake-up latency";
-/// Name of idle time on the CPU that a thread waited for, if the thread then ran on another CPU.
+/// Name for idle time on the CPU that a thread waited for, if the thread then ran on another CPU.
 pub(super) const MIGRATION: &str = "migration";
 
-/// Name of time in which the kernel provably ran nothing.
+/// Name for time in which the kernel provably ran nothing.
 pub(super) const OUTSIDE: &str = "hypervisor or firmware";
 
 /// A thread's display name.

@@ -191,7 +191,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes the loss predicted from the stalls next to the actual loss.
+/// Writes the loss predicted from the stalls, for comparison with the actual loss.
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(

@@ -302,8 +302,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a command to copy, after a label. A shell reads a command of several lines as one
-    /// command. Nothing is written if a word of the command does not fit on a line.
+    /// Writes a command to copy, after a label. A command may span several lines, which a shell
+    /// reads as one command. Nothing is written if a word of the command does not fit on a line.
     pub(super) fn command(&mut self, label: &str, text: &str) {
         let indent = columns(label);
         let room = self.width.saturating_sub(indent);

@@ -131,7 +131,7 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
     );
 }
 
-/// Writes why the model was not checked against the measurement, if there is a measurement.
+/// If there is a measurement, writes why the model was not checked against it.
 fn no_control(page: &mut Page, statement: &PredictionStatement) {
     let row = |origin| statement.rows.iter().find(|row| row.origin == origin);
     let Some(measured) = row(Origin::Measured) else {

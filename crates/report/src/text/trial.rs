@@ -38,8 +38,8 @@ struct Room {
     rows: usize,
     /// Maximum number of checks shown.
     checks: usize,
-    /// Whether to leave out the noise, reasons, and intervals, which the table shows too, and to
-    /// put all arms on one line.
+    /// Whether to put all arms on one line, and to leave out the noise, the reasons and the
+    /// intervals. The table shows these too.
     brief: bool,
 }
 
@@ -65,7 +65,7 @@ const ROOMS: [Room; 10] = [
     room(1, 1, true),
 ];
 const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
-/// Minimum width for the columns with intervals, detectable effects and probabilities.
+/// Narrowest page on which intervals, detectable effects and probabilities are shown.
 const ROOMY: usize = 72;
 
 /// Explains the columns.
@@ -101,7 +101,7 @@ fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the answer and what it is based on.
+/// Writes the answer and its basis.
 fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     verdicts(page, statement, room.brief);
     fail_ifs(page, &statement.fail_if, statement);
@@ -312,7 +312,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// Writes how much the first arm varied between its own runs before the trial.
+/// Writes how much the first arm's own runs varied before the trial.
 fn noise(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     let first_comparisons = statement

@@ -229,7 +229,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
         return;
     }
     // Culprits are shown with their pid, which is also the tid of one of their threads. The noun
-    // shows that this is a tid.
+    // makes clear that this number is a tid.
     let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(Tone::Strong, "Longest delays, and what ran on its CPU");
     for delay in delays {

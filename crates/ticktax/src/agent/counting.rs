@@ -42,7 +42,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Starts counting on `machine`, on which the tracer reported this many `limitations`.
+    /// Starts counting on `machine`. `limitations` is the number that the tracer reported.
     pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
         let proc = Proc::default();
         let mut agent = Self {

@@ -43,7 +43,7 @@ pub(super) struct Server<P> {
 
 impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
     /// # Errors
-    /// I/O errors.
+    /// Returns an error if the listener cannot be made non-blocking.
     pub(super) fn new(listener: Listener, hosts: Hosts, page: P) -> io::Result<Self> {
         listener.set_nonblocking()?;
         Ok(Self {

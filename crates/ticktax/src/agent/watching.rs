@@ -36,7 +36,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Reads the settings from the arguments. Returns `None` without triggers.
+    /// Reads the settings from the arguments. Returns `None` if there are no triggers.
     pub(super) fn from_arguments(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
         if typed.triggers.is_empty() {
             return Ok(None);
@@ -61,7 +61,7 @@ impl Keeping {
 pub(super) enum Watcher {
     /// Sums only.
     Sums(Box<Session>),
-    /// Sums, and a ring with all events, read around triggers.
+    /// Sums, and a ring of all events, which is read around each trigger.
     Flight(Box<Recorder>, Keeping),
 }
 
@@ -245,7 +245,7 @@ impl Beats {
         if !agent.writes_facts() || keeper.count() == self.searched {
             return;
         }
-        // If the index cannot be read now, the next search reads it.
+        // If the index cannot be read now, the next search tries again.
         let Ok((index, _)) = read_incidents(keeper.folder()) else {
             return;
         };

@@ -44,7 +44,7 @@ impl LinkArguments {
         self.mtu.unwrap_or(super::net::ETHERNET)
     }
 
-    /// Whether each of these options was typed, by its name as a factor.
+    /// Names of these options as factors, each with whether the option was typed.
     pub(super) fn typed(&self) -> [(&'static str, bool); 4] {
         [
             ("mtu", self.mtu.is_some()),

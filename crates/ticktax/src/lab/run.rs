@@ -79,8 +79,8 @@ pub(super) struct Guest<'a> {
     pub(super) arguments: &'a [String],
     /// Whether to count instructions.
     pub(super) counted: bool,
-    /// Exit codes other than 0 that still come with a result. An audit whose accounts do not
-    /// balance has one.
+    /// Exit codes other than 0 with which the guest still returns a result. One is that of an audit
+    /// whose accounts do not balance.
     pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }

@@ -189,7 +189,8 @@ fn link(
     Ok(link)
 }
 
-/// Changes the error about a sysctl that is missing in a new namespace if the machine has it.
+/// If a sysctl is missing in a new namespace although the machine has it, changes the error to say
+/// so.
 fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
@@ -367,7 +368,7 @@ impl Runner<'_> {
     }
 }
 
-/// CPU time per byte, from the accounts or, without them, from the threads' clocks.
+/// CPU time per byte, from the accounts or, if there are none, from the threads' clocks.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;

@@ -9,14 +9,14 @@ use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// Minimum page width for the column with event lengths.
+/// Narrowest page on which the column of event lengths is shown.
 const ROOMY: usize = 60;
 
 /// Indent of the line with a source's cause, below its name.
 const CAUSE: usize = 14;
 
-/// Levels of detail, in order of preference: the maximum number of sources, and whether a second
-/// line names each one's trigger.
+/// Levels of detail, in order of preference. Each consists of the maximum number of sources, and
+/// whether a second line names a source's trigger.
 const ROOMS: [(usize, bool); 12] = [
     (16, true),
     (12, true),
@@ -56,8 +56,8 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     page.finish()
 }
 
-/// Writes the title: the number of periodic sources, and how many sources were searched for how
-/// long.
+/// Writes the title: the number of periodic sources, the number of sources searched, and the length
+/// of time searched.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let sources = format!(
         "{} over {}",
@@ -121,7 +121,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
 }
 
-/// The share of its CPUs' time that a source takes. For gaps, it is a share of the probe's time.
+/// A source's share of its CPUs' time. For gaps, it is a share of the probe's time.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -130,7 +130,7 @@ fn cost(beat: &BeatLine) -> f64 {
 }
 
 /// The share of its CPUs' time that a source provably takes from other work. A thread that is off
-/// its CPU takes none. A probe's gaps may have been yielded to programs, so they count only if they
+/// its CPU takes none. A probe may have yielded its gaps to programs, so gaps count only if they
 /// were outside the kernel's control.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {

@@ -50,7 +50,7 @@ const ROOMS: [Room; 10] = [
     room(0, false, 2),
     room(0, false, 1),
 ];
-/// Minimum page width for the full table of times.
+/// Narrowest page on which the full table of times is shown.
 const TABLE: usize = 70;
 
 /// Renders the first screen, ending with a line break.

@@ -9,7 +9,7 @@ use super::super::numbers::{WAKE_UP, displayed, grouped};
 use super::super::page::{clean, tied};
 use super::is_pair;
 
-/// Formats a number of bytes with all digits, because readers type buffer sizes.
+/// Formats a number of bytes with all its digits, because readers copy buffer sizes into commands.
 pub(super) fn bytes(count: u64) -> String {
     tied(format!("{} B", grouped(count)))
 }

@@ -124,8 +124,8 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     }
 }
 
-/// The command of a trial that measures what the advice is worth. `None` unless a setting that can
-/// be changed at run time has the advised effect.
+/// The command for a trial that measures the benefit of the advice. `None` unless a setting that
+/// can be changed at run time has the advised effect.
 fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
@@ -220,7 +220,7 @@ fn by_timer(timer: Option<&str>) -> String {
     timer.map_or_else(String::new, |timer| format!(" (timer {timer})"))
 }
 
-/// Advice about programs that ran for much of the time that another program waited.
+/// Advice about programs that ran during much of another program's waiting time.
 fn crowding(
     programs: &[CrowdingProgram],
     share: f64,
@@ -248,7 +248,7 @@ fn crowding(
 }
 
 /// Describes how often and for how long a program was throttled. A whole-machine audit does not
-/// know when throttling ended, so the time lasts until the program ran again.
+/// know when throttling ended, so its figure is the time until the program ran again.
 fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen
@@ -407,7 +407,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
     }
 }
 
-/// Advice if the CPUs are fully used, so that moving the program `most` would not help.
+/// Advice for fully used CPUs, on which moving the program `most` would not help.
 fn run_fewer(most: &CrowdingProgram) -> String {
     let who = name(&most.program, &most.pids);
     format!("Run fewer programs at once, or lower the priority of {who}")

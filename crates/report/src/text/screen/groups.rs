@@ -38,7 +38,7 @@ pub(super) struct Group {
 impl Group {
     /// The name with the pid or the number of processes.
     ///
-    /// The number of threads is added only if there is room for it.
+    /// If `wide`, the number of threads is added.
     pub(super) fn title(&self, wide: bool) -> String {
         let threads = match self.threads {
             0 | 1 => String::new(),
@@ -55,7 +55,7 @@ impl Group {
         title.replace(crate::text::page::TIE, " ")
     }
 
-    /// Adds another group. Its processes may be listed twice afterwards.
+    /// Adds another group. Processes that are in both groups are then listed twice.
     fn add(&mut self, other: Self) {
         self.pids.extend(other.pids);
         self.threads += other.threads;

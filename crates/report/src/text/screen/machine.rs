@@ -31,8 +31,8 @@ const LITTLE: f64 = 0.04;
 const STOLEN: f64 = 0.001;
 /// Parts of a gap are left out if they are shorter than this share of the gap's largest part.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// The verdict shows ticktax's own time from this share of CPU time on. Without it, the shares
-/// would not add up.
+/// The verdict shows ticktax's own time if it is at least this share of CPU time. Otherwise, the
+/// shares would not add up.
 const OWN: f64 = 0.005;
 
 /// Writes the screen except for its foot.
@@ -162,7 +162,7 @@ fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&Waitin
     let left_out = waits.programs_left_out;
     let time: Nanos = listed.iter().map(|program| program.time).sum();
     let count: u64 = listed.iter().map(|program| program.count).sum();
-    // Programs cut from the list waited no longer in total than the last one kept.
+    // No program cut from the list waited longer in total than the last one kept.
     let last = waits.programs.last().filter(|_| left_out > 0);
     Rest {
         groups: little.len() as u64 + left_out,
@@ -225,9 +225,9 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-/// The hypervisor's share: the observed steal, and the steal clock's total if that is larger. No
-/// observed steal means no steal only if a steal clock exists, or if a probe on each CPU would have
-/// seen it.
+/// The hypervisor's share: the observed steal, or the steal clock's total if that is larger. If no
+/// steal was observed, there was none only if a steal clock exists, or if a probe on each CPU would
+/// have seen it.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
@@ -287,7 +287,7 @@ fn throttled(statement: &Statement) -> Vec<Group> {
     groups.collect()
 }
 
-/// Writes the probe's longest interruption by anything but a program.
+/// Writes the probe's longest interruption by anything other than a program.
 fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -373,7 +373,7 @@ fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     (!off.is_empty()).then(|| (Tone::Plain, no_error(&check.cpus, off.len())))
 }
 
-/// Describes on how many CPUs `top` is right if no error was found.
+/// If no error was found, describes on how many CPUs `top` is right.
 fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");
@@ -382,7 +382,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
             tied(format!("{compared} of {all}"))
         );
     }
-    // The verdict shows the unexplained share of all CPUs together.
+    // The verdict only shows the unexplained share of all CPUs together.
     let share = |cpu: &CpuCheck| cpu.unexplained.share_of(cpu.elapsed);
     let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let most = most.map_or_else(String::new, |cpu| {

@@ -103,7 +103,7 @@ fn program(page: &mut Page, victim: &VictimStatement) {
     page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
 }
 
-/// Writes the programs that used most CPU time, as `top` would show them.
+/// Writes the programs that used the most CPU time, as `top` would show them.
 fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatement) {
     let shown = check.programs.iter().filter_map(|program| {
         let time = program.shown.filter(|&time| time > Nanos::ZERO)?;

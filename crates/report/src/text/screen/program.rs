@@ -35,7 +35,7 @@ const DELAYED: f64 = 0.01;
 const DELAYED_IN_TIME: f64 = 0.05;
 /// A program is also delayed if a single wait took at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Minimum page width for the verdict's threshold.
+/// Narrowest page on which the verdict's threshold is shown.
 const THRESHOLDS: usize = 72;
 /// Width of the column with a delay's length and time.
 const DELAY: usize = 25;
@@ -186,7 +186,7 @@ fn packets(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Packet latency: ", &text);
 }
 
-/// Writes which interrupts took most time, if they took enough to matter.
+/// Lists the interrupts that took the most time, if they took enough to matter.
 fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     if time_of(threads, ThreadState::Interrupted).share_of(wanted) < CAUSE {
         return;
@@ -272,7 +272,7 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
 }
 
 /// Whether the advice is about something that delayed the program. `None` if only a machine-wide
-/// figure is known, so that the program may have been affected.
+/// figure is known, and the program may have been affected.
 fn concerns_delay(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
@@ -464,7 +464,7 @@ fn unseen(delay: &Delay) -> Option<Nanos> {
     (unseen + unseen > delay.length).then_some(unseen)
 }
 
-/// Unnamed causes of a delay are summed up from this share of it on.
+/// Unnamed causes of a delay are summed up if they took at least this share of it.
 const OTHERS: f64 = 0.01;
 
 /// Names as many main causes of a delay as fit, and the time of the others.
@@ -512,7 +512,7 @@ fn fitting(lost: &LostTo, room: usize) -> String {
     format!("{name} {time}")
 }
 
-/// Writes which possible causes took little or no time, and which ones are unknown.
+/// Lists the possible causes that took little or no time, and those that are unknown.
 fn ruled_out(
     page: &mut Page,
     statement: &Statement,

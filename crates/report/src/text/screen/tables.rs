@@ -7,12 +7,12 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
-/// Minimum page width for the column with counts.
+/// Narrowest page on which counts are shown.
 const COUNTS: usize = 56;
 /// A group with at least this share of CPU time keeps its line.
 pub(super) const MUCH: f64 = 0.05;
-/// A group with at least this share of a table's total is large: smaller groups join the others
-/// before it does.
+/// A group with at least this share of a table's total is large: smaller groups are merged into the
+/// others first.
 pub(super) const LARGE: f64 = 0.1;
 /// Time of unknown groups gets a line if it is at least this share of the total.
 const UNSEEN: f64 = 0.005;
@@ -20,9 +20,9 @@ const UNSEEN: f64 = 0.005;
 pub(super) const CPUS: &str = "% CPU";
 /// Heading of a column with shares of all waiting time.
 pub(super) const WAIT: &str = "% wait";
-/// Minimum page width for the last column, which contains words.
+/// Narrowest page on which the last (text) column is shown.
 const WORDS: usize = 72;
-/// Minimum page width for the number of threads.
+/// Narrowest page on which the number of threads is shown.
 pub(super) const ROOMY: usize = 100;
 /// Width of the last column.
 pub(super) const WORDS_WIDTH: usize = 13;
@@ -229,7 +229,7 @@ impl Table<'_> {
             } else {
                 WORDS_WIDTH
             };
-            // Cutting the second item in half would make it useless, so only the first one is kept.
+            // Half of the second item would be useless, so keep only the first one.
             let first = words.split_once(", ").map_or(words, |(first, _)| first);
             let words = if columns(words) <= room { words } else { first };
             let words = elide(words, room);
@@ -300,8 +300,8 @@ mod tests {
         let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
         for most in [1, 2, 3] {
             let page = table(LARGE, most, sshd);
-            // sshd takes no line from a large group. Only backupd is then left, so it gets a line
-            // too.
+            // sshd does not replace a large group. Only backupd is then left over, so it gets a
+            // line too.
             assert!(
                 page.contains("loadtest") && page.contains("gamesrv"),
                 "{page}"
@@ -332,7 +332,7 @@ mod tests {
             let line = page.lines().last().unwrap_or_default();
             line.split_whitespace().collect::<Vec<&str>>().join(" ")
         };
-        // Without the rest, all four groups would have had a line.
+        // If there were no rest, all four groups would have a line.
         assert_eq!(last(&page(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
         assert_eq!(last(&page(5)), "31 others 20.1 s 50.3 % 71");
         let all = with_rest(LARGE, 5, &|_| false, Rest::default());

@@ -1,4 +1,4 @@
-//! Pages about CPU accounting. One program of the machine runs between ticks, and another at the
+//! Pages about CPU accounting. On the machine, one program runs between ticks and another at the
 //! ticks.
 
 use ticktax_model::accounting::{

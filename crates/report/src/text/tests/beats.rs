@@ -135,7 +135,7 @@ pub(crate) fn a_server() -> BeatStatement {
     }
 }
 
-/// A sample of the events of one hour, which come every `period` ns. `of` is their number.
+/// A sample of one hour's events, which occur every `period` ns. `of` is their total number.
 fn sample(period: f64, of: u64) -> EventSample {
     let beats = (3.6e12 / period).min(40.0);
     let at = |place: u32| {
@@ -261,7 +261,7 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     }
 }
 
-/// A machine with a 250 Hz tick on which others waited behind process 9, called `name`.
+/// A machine with a 250 Hz tick. Others waited behind its process 9, called `name`.
 fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {

@@ -22,7 +22,7 @@ fn ran(name: &str, kind: Kind, pids: &[i32], ns: i64) -> RanInstead {
     }
 }
 
-/// A thread waited 20 ms behind a backup.
+/// An incident in which a thread waited 20 ms behind a backup.
 pub(crate) fn waited() -> Incident {
     Incident {
         at_unix_ms: AT,

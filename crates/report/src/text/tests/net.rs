@@ -158,7 +158,7 @@ fn unknown_figures_are_not_shown() {
     );
 }
 
-/// No bytes were transferred, so there is nothing to divide by.
+/// If no bytes were transferred, there is no cost per byte, but there must still be a page.
 #[test]
 fn traffic_without_bytes_has_a_page() {
     let mut statement = datagrams();

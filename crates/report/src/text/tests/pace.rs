@@ -494,7 +494,7 @@ fn the_first_screen_of_a_loop_at_all_widths() {
     assert!(silent.contains("NO FRAMES"), "{silent}");
 }
 
-/// The proposed command repeats the measured loop.
+/// The proposed command repeats the measured loop, with nothing but the proposed option changed.
 #[test]
 fn the_proposed_command_only_changes_what_it_proposes() {
     let mut statement = a_loop();

@@ -271,7 +271,7 @@ fn an_overbooked_machine_gets_advice() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// Commands without effect are never proposed.
+/// A command that would have no effect is never proposed.
 #[test]
 fn renice_is_only_proposed_for_existing_ordinary_processes() {
     let command = |standing: Standing, groups: &[i32]| {

@@ -190,7 +190,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     ]
 }
 
-/// A statement with a tick bill and findings, with more CPUs and findings than a page shows.
+/// A statement with a tick bill, and with more CPUs and findings than a page shows.
 pub(super) fn with_ticks() -> Statement {
     let mut bill = a_bill();
     bill.cpus = (0..64).map(cpu).collect();

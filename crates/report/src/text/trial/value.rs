@@ -162,7 +162,7 @@ impl Shown {
     }
 }
 
-/// The number of decimals that an effect's percentage deserves: its interval's width gets two
+/// The number of decimals for an effect's percentage. It gives the interval's width two significant
 /// digits.
 fn places(effect: &Effect) -> usize {
     let width = 100.0 * (effect.high - effect.low);

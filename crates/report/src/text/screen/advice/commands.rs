@@ -18,7 +18,8 @@ const SHORT: usize = 30;
 const PIDS: usize = 4;
 
 impl Screen<'_> {
-    /// Whether commands can name processes: only if the recording's pids are pids on this machine.
+    /// Whether commands can name processes. They can if the recording's pids are pids on this
+    /// machine.
     pub(super) fn names_processes(&self) -> bool {
         self.statement.world == World::Live && !self.style.elsewhere
     }
@@ -39,7 +40,7 @@ pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Op
     Lowered::from_programs(programs).command(screen)
 }
 
-/// Command that lists the processes that use most CPU time, for advice that names no process.
+/// Command that lists the processes that use the most CPU time. For advice that names no process.
 pub(super) const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
 
 /// Processes whose priority is to be lowered, grouped by the method that works for them.
@@ -107,8 +108,8 @@ impl Lowered {
         lowered
     }
 
-    /// Whether a [trial] of the watched program's nice value would show what lowering these
-    /// processes is worth.
+    /// Whether a [trial] of the watched program's nice value would show the benefit of lowering
+    /// these processes.
     pub(super) fn can_be_tried(&self, screen: &Screen<'_>) -> bool {
         self.by_nice_alone() && screen.watched().is_some()
     }
@@ -204,7 +205,7 @@ pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<S
     }
 }
 
-/// Appends a repetition of this audit to the command `change`, to show the effect.
+/// Appends to the command `change` another one, which repeats this audit to show the effect.
 pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     match audit_again(screen, None) {
         // A short audit command stays on one line.
@@ -214,7 +215,7 @@ pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     }
 }
 
-/// The command of a trial on the watched process, or else on the audited command. If there is
+/// The command for a trial on the watched process, or else on the audited command. If there is
 /// neither, the user has to fill in COMMAND.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));

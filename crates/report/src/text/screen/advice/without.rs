@@ -1,4 +1,4 @@
-//! What the screen says if there is no advice.
+//! The text that takes the place of advice if there is none.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, World};
@@ -12,9 +12,9 @@ use crate::text::late;
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::{Tone, tied};
 
-/// Without advice, a program is still mentioned if a single wait was at least this long.
+/// If there is no advice, a program is still mentioned if a single wait was at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Without advice, a program is still mentioned if it waited for at least this share of the
+/// If there is no advice, a program is still mentioned if it waited for at least this share of the
 /// recording.
 const MUCH_WAITING: f64 = 0.01;
 
