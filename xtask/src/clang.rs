@@ -34,7 +34,7 @@ impl Clang {
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // The programs read names, and the mark of a record, as whole words.
+            // The programs read names and record marks as whole machine words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")

@@ -159,12 +159,12 @@ impl Target {
     }
 }
 
-/// Environment variable with which cargo finds a target's linker.
+/// Environment variable from which cargo takes a target's linker.
 fn linker_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_LINKER", name.to_uppercase())
 }
 
-/// Environment variable with which cargo finds a target's rustc flags.
+/// Environment variable from which cargo takes a target's rustc flags.
 fn flags_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase())
 }
@@ -215,7 +215,7 @@ fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
-/// Parses a profile and architectures. Without names, all architectures are meant.
+/// Parses a profile and architectures. If no architecture is named, returns all of them.
 pub(crate) fn arguments<'a>(
     words: &[&'a str],
     profile: &'a str,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::root;
 use crate::screens::{BACKUP, Running, built};
 
-/// The scenario of a job every 30.999 s, next to a frame loop and a job at random times.
+/// Scenario with a job every 30.999 s, a frame loop, and a job at random times.
 const STALL: &str = "scenarios/every-30.999-seconds.toml";
 
 /// Tick rates of the published investigation.

@@ -1,6 +1,6 @@
-//! `cargo xtask timeline`: measures timeline pages of one and ten million spans: time to write
-//! them, and time and memory in Chromium, compared with speedscope. Prints tables for
-//! docs/benchmarks.md. It takes ten minutes and requires Node and Chromium.
+//! `cargo xtask timeline`: measures timeline pages of one and ten million spans. Prints tables for
+//! docs/benchmarks.md with the time to write the pages, and with their time and memory in Chromium,
+//! compared with speedscope. It takes ten minutes and requires Node and Chromium.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::{root, screens};
 
 /// Package that opens and measures pages.
 const MEASURE: &str = "bench/timeline";
-/// Simulated time that produces one and ten million spans.
+/// Simulated times that produce one and ten million spans.
 const LENGTHS: [(&str, &str); 2] = [("1 M", "5.45s"), ("10 M", "54.5s")];
 /// Number of times each page is written and opened.
 const ROUNDS: usize = 5;

@@ -44,7 +44,7 @@ pub(crate) fn exit_on_abort() {
 /// limit is not raised, because child processes would inherit it.
 ///
 /// # Errors
-/// The limit is below 1 MiB.
+/// Returns an error if the limit is below 1 MiB.
 pub(crate) fn require_stack() -> Result<(), Failure> {
     match getrlimit(Resource::RLIMIT_STACK) {
         Ok((limit, _)) if limit < SMALLEST_STACK => Err(Failure::Stack {
@@ -57,15 +57,15 @@ pub(crate) fn require_stack() -> Result<(), Failure> {
 
 ///
 /// # Errors
-/// The address space is too small for the verb.
+/// Returns an error if the address space is too small for the verb.
 pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     // These verbs become or start programs that inherit the limits of this process.
     if matches!(verb, Verb::TryStart(_) | Verb::LabGuest) {
         return Ok(());
     }
     let failed = |error: std::io::Error| Failure::Signals(error.kind().to_string());
-    // With a handler, a write beyond the limit fails with EFBIG. The handler does nothing, and a
-    // child's program starts without it, whereas it would inherit an ignored signal.
+    // With a handler, a write beyond the limit fails with EFBIG. The handler does nothing. A
+    // child's program starts without the handler, but it would inherit an ignored signal.
     if !interrupt::is_ignored(SIGXFSZ) {
         flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     }

@@ -42,7 +42,7 @@ impl StateFolder {
     /// The default path. `option` is the option that overrides the path, for the error message.
     ///
     /// # Errors
-    /// An ordinary user has no home directory.
+    /// Returns an error if an ordinary user has no home directory.
     pub(crate) fn path(self, option: &str) -> Result<PathBuf, Failure> {
         if geteuid().is_root() {
             return Ok(PathBuf::from("/var/lib").join(self.below_state()));
@@ -63,7 +63,7 @@ impl StateFolder {
 /// Path of the journal that lists changed settings: the one given, or the default.
 ///
 /// # Errors
-/// Those of [`StateFolder::path`].
+/// Returns the errors of [`StateFolder::path`].
 pub(crate) fn knob_journal(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     match named {
         Some(path) => Ok(path.clone()),

@@ -222,7 +222,7 @@ fn page(text: &str) -> bool {
     if let Some(mut input) = child.stdin.take() {
         drop(input.write_all(text.as_bytes()));
     }
-    // The exit code of a shell that does not find the pager.
+    // A shell that cannot find the pager exits with 127.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 

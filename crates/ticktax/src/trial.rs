@@ -164,8 +164,8 @@ pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// Describes the trial's surroundings. ticktax's own binary also serves as the watchdog, and
-/// becomes the command.
+/// Describes the trial's surroundings. Further processes of ticktax's own binary serve as the
+/// watchdog and become the command.
 fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {
@@ -213,7 +213,7 @@ fn drive(
     }
 }
 
-/// Announces how small a difference the blocks can resolve, if noise runs were requested.
+/// If noise runs were requested, announces the smallest difference that the blocks can resolve.
 fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     if trial.design.noise_runs == 0 {
         return;

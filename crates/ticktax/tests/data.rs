@@ -75,7 +75,7 @@ fn run(language: &str, runner: &str) -> Result<(), Failed> {
             return Err(format!("{query}\n{printed}{}", text(&output.stderr)).into());
         }
         if query.contains("AS seconds") {
-            // The recording is of one CPU for 30 s.
+            // The recording covers one CPU for 30 s.
             assert!(printed.contains("(0, 30.0)"), "{printed}");
         }
     }

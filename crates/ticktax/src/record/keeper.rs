@@ -183,8 +183,8 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     for row in rows {
         analysis.row(sources, &row);
     }
-    // Use the wall clock of that moment, since the clock may have been set or the machine suspended
-    // later.
+    // Use the wall clock of that moment, because the clock may since have been set or the machine
+    // suspended.
     let clocks = header.before.clocks;
     let time = analysis.trigger().time;
     let at = clocks.map_or_else(

@@ -152,8 +152,8 @@ fn its_time_is_accurate(
     measured(truth, WHOLE_PROCESS)
 }
 
-/// Checks that interrupt time that the kernel does not measure fits the injector's own measurement,
-/// and is named as the cause of the difference.
+/// Checks interrupt time that the kernel does not measure: it must fit the injector's own
+/// measurement, and be named as the cause of the difference.
 pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<(), Failed> {
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let line = line(truth, found)?;
@@ -174,7 +174,7 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     if found.counting.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a busy CPU, samples can be right by chance. No difference is reported then.
+    // On a busy CPU, samples can be right by chance, and then no difference is reported.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {

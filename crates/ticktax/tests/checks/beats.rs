@@ -1,4 +1,4 @@
-//! Disturbances with a known rhythm: their period must be found and named, and no other reported.
+//! Disturbances with a known rhythm. ticktax must find and name their period, and report no other.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;

@@ -13,7 +13,7 @@ use super::{Recorded, Tolerance, check};
 /// Upper bound for the time to read the kernel's counters.
 const READING: Nanos = Nanos::from_millis(20);
 
-/// The largest number of `starts` within any interval `length` long.
+/// The largest number of `starts` within any interval of this `length`.
 fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     starts.sort_unstable();
     let until = |start: Nanos| starts.partition_point(|&other| other < start + length);
@@ -23,9 +23,8 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
 }
 
 /// Widens `tolerance` by the events between the kernel's readings and the accounts, which start
-/// after the first reading and end before the second. There can be many: hundreds of RCU softirqs
-/// within milliseconds after much memory is freed, or of calls when a program with many threads
-/// exits.
+/// after the first reading and end before the second. There can be hundreds within milliseconds:
+/// RCU softirqs after much memory is freed, or calls when a program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {

@@ -1,4 +1,4 @@
-//! Checks of how much a recording could see.
+//! Checks of a recording's coverage.
 
 use libtest_mimic::Failed;
 use ticktax_model::limitation::{HookMissing, Limitation};

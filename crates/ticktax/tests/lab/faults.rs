@@ -30,7 +30,7 @@ pub(crate) fn a_missing_qemu_is_a_one_line_error() {
     fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy).unwrap();
     let mut command = Command::new(&copy);
     if ticktax_host::is_root() {
-        // Not as root, because root's QEMU is not looked up in the inherited PATH.
+        // Do not run this as root: root's QEMU is not looked up in the inherited PATH.
         command.uid(NOBODY).gid(NOBODY);
         let all = fs::Permissions::from_mode(0o777);
         fs::set_permissions(place.path(), all).unwrap();

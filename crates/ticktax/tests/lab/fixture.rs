@@ -98,8 +98,8 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Path of a built program for guests of `arch`, or `None` if it is not built. `package` names it.
-/// For another architecture, this is the static build.
+/// Path of the program `package`, built for guests of `arch`, or `None` if it was not built. For
+/// another architecture, this is the static build.
 pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     if arch == Arch::HOST {

@@ -185,7 +185,7 @@ fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// Does the job of this binary if it runs in a guest, as PID 1 or as a program started by it.
+/// If this binary runs in a guest, as PID 1 or as a program started by PID 1, does its job there.
 /// Returns `None` elsewhere.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {

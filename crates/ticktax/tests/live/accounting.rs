@@ -157,7 +157,7 @@ impl Drop for Hog {
     }
 }
 
-/// Checks interrupt time that the kernel does not measure against the injector's own measurement.
+/// Compares interrupt time that the kernel does not measure with the injector's own measurement.
 pub(crate) fn unmeasured_interrupts_are_named() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(Disturbance::Softirq { packets: 64 }, cpu)

@@ -93,8 +93,7 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     );
     let mut command: Vec<OsString> = Vec::new();
     if spins {
-        // Use round-robin, because a spinning thread on the same CPU waits for another one to end
-        // it.
+        // Use round-robin, so that a spinning thread and the thread that ends it can share a CPU.
         command.extend(["chrt", "--rr", "1"].map(OsString::from));
     }
     command.extend([

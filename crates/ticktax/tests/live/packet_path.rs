@@ -50,7 +50,7 @@ impl Traffic {
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // Without another CPU, the sender runs on the receiver's.
+            // If there is no other CPU, the sender runs on the receiver's.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");

@@ -133,7 +133,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     })
 }
 
-/// The buffer has the advised size plus half of it, for a busy machine.
+/// The buffer is half as large again as advised, to allow for a busy machine.
 pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());

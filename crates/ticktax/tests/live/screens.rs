@@ -24,7 +24,7 @@ use super::fixture::{Place, check, injector};
 
 /// Time between two checks of a screen.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of checks by which the command must have exited.
+/// Number of checks within which the command must exit.
 const LOOKS: u32 = 300;
 
 pub(crate) fn has_tmux() -> bool {
@@ -77,7 +77,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// The machine's name, with which the output about the machine starts.
+/// The machine's name, as the output about the machine starts with it.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))

@@ -136,7 +136,7 @@ fn other_rates_and_rules_have_the_expected_effect() {
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
-    // With this rule, the lateness of each frame is lost.
+    // With this rule, the loop does not make up for late frames.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
@@ -248,7 +248,8 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
     let figure = |way, measure| value(row(way), measure);
     assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
     assert!(figure("hybrid", Measure::Busy) > figure("nanosleep", Measure::Busy));
-    // With this rule, the lateness of each wake-up is lost, unless the loop spins instead.
+    // With this rule, the loop does not make up for late wake-ups. If it spins instead, it has
+    // none.
     let fps = |way| figure(way, Measure::Fps);
     let full_rate = fps("spin");
     assert!(fps("nanosleep") < 0.9995 * full_rate, "{prediction:#?}");

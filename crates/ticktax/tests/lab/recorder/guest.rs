@@ -224,7 +224,8 @@ impl Victim {
     }
 }
 
-/// Preempts the victim once. Returns what was done, and between which wall-clock times.
+/// Preempts the victim once. Returns a description of the stall, with the wall-clock times before
+/// and after it.
 fn stall(what: &str, cpu: Cpu) -> Outcome<Value> {
     let victim = Victim::start(cpu)?;
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)

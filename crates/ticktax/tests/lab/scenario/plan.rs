@@ -19,9 +19,9 @@ pub(crate) const SHORT_LIVED: &str = "short-lived";
 pub(crate) const VICTIM: &str = "victim";
 /// An ordinary program that competes for the victim's CPU.
 pub(crate) const COMPETITOR: &str = "competitor";
-/// Truth of the time between the victim's SIGSTOP and its SIGCONT.
+/// Name of the truth about the time between the victim's SIGSTOP and its SIGCONT.
 pub(crate) const STOPPED: &str = "stopped";
-/// Truth of the time in which the victim sleeps on command.
+/// Name of the truth about the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
 /// Number of programs that the victim starts just before it exits.
 pub(crate) const CHILDREN: u64 = 8;
@@ -151,7 +151,8 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// The programs that compete with the victim under that quota. They run longer than it.
+/// The programs that compete with the victim while it has that quota. They run for longer than the
+/// quota lasts.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };

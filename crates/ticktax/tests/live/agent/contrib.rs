@@ -181,7 +181,7 @@ impl Prometheus {
         Ok(serde_json::from_str(body)?)
     }
 
-    /// Waits for an API answer that satisfies `is_wanted`, long enough for a busy machine.
+    /// Waits for an API answer that satisfies `is_wanted`. The time limit suits a busy machine.
     fn get_when(
         &self,
         path: &str,

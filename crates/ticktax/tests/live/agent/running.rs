@@ -154,7 +154,7 @@ impl Drop for Agent {
     }
 }
 
-/// Recorded seconds. Checks that the classes in the metrics add up to them.
+/// Returns the recorded seconds. Checks that the classes in the metrics add up to them.
 pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     let recorded = sum_of(page, "ticktax_recorded_seconds_total");
     let classes = sum_of(page, "ticktax_cpu_seconds_total");
