@@ -144,7 +144,7 @@ impl Gallery {
         self.run(&["compare", before, after, "--html", "proof.html"])
     }
 
-    /// Tick rate of this kernel.
+    /// Reads the tick rate of this kernel from an audit.
     fn hz(&self) -> Result<u32, String> {
         let output = Command::new(&self.binary)
             .args(["audit", "--for", "100ms", "--format", "json"])

@@ -126,7 +126,7 @@ fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     })
 }
 
-/// Output of a command on a terminal with 80 columns.
+/// Runs a command on a terminal with 80 columns, and returns its output.
 fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(binary)
         .args(arguments)
@@ -146,7 +146,7 @@ fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The first rows of the culprit table.
+/// Returns the first rows of the culprit table.
 fn table(page: &str) -> Result<String, String> {
     let mut lines = page.lines();
     let heading = lines

@@ -15,7 +15,7 @@ pub struct LimitationWords {
 }
 
 impl LimitationWords {
-    /// Both clauses as one sentence.
+    /// Returns both clauses as one sentence.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.what, self.why)
     }
@@ -445,7 +445,7 @@ fn beats(limitation: &Limitation) -> Words {
     }
 }
 
-/// The information that only `hook` provides.
+/// Returns the information that only `hook` provides.
 fn needed_for(hook: Hook) -> &'static str {
     match hook {
         Hook::IrqHandler => "device interrupts",

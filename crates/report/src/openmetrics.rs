@@ -403,12 +403,12 @@ fn quality(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// The JSON name of a class.
+/// Returns the JSON name of a class.
 fn class_word(class: Class) -> String {
     class.name().to_owned()
 }
 
-/// The JSON name of an enum variant without fields.
+/// Returns the JSON name of an enum variant without fields.
 fn serde_word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -420,7 +420,7 @@ impl<W: Write> RowSink for Perfetto<W> {
     }
 }
 
-/// The document's periodic sources and limitations, which are about the whole recording.
+/// Returns the document's periodic sources and limitations, which are about the whole recording.
 fn recording_wide(document: &Document) -> (&[BeatLine], &[Limitation]) {
     match document {
         Document::Statement(content) => {

@@ -25,10 +25,10 @@ const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlForma
 
 /// A file format that rows can be written in.
 pub(crate) trait FileFormat: Sync {
-    /// The option on the command line, without the dashes.
+    /// Returns the option on the command line, without the dashes.
     fn option(&self) -> &'static str;
 
-    /// A description of the option, for the help.
+    /// Returns a description of the option, for the help.
     fn about(&self) -> &'static str;
 
     /// Starts a file that will appear as `path` once it is finished.
@@ -60,8 +60,8 @@ impl RowFileError {
         Self(line.to_string())
     }
 
-    /// The error for `-`. The option needs a file, because a finished file is renamed to its final
-    /// path.
+    /// Returns the error for `-`. The option needs a file, because a finished file is renamed to
+    /// its final path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
             "--{option} needs a file, which standard output is not; one that is called - is ./-"
@@ -82,17 +82,17 @@ impl std::error::Error for RowFileError {}
 pub(crate) struct RowFormat(&'static dyn FileFormat);
 
 impl RowFormat {
-    /// All formats.
+    /// Returns all formats.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         FORMATS.iter().copied().map(Self)
     }
 
-    /// The option on the command line, without the dashes.
+    /// Returns the option on the command line, without the dashes.
     pub(crate) fn option(self) -> &'static str {
         self.0.option()
     }
 
-    /// A description of the option, for the help.
+    /// Returns a description of the option, for the help.
     pub(crate) fn about(self) -> &'static str {
         self.0.about()
     }

@@ -50,7 +50,7 @@ impl Interrupt {
         all.filter(|&number| !is_ignored(number)).collect()
     }
 
-    /// The first signal received, if any.
+    /// Returns the first signal received, if any.
     pub(crate) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed))
             .ok()
@@ -63,7 +63,7 @@ pub(crate) fn is_ignored(number: i32) -> bool {
     ignored() & (1 << (number - 1)) != 0
 }
 
-/// Mask of the signals that were ignored at the start; bit n - 1 stands for signal n.
+/// Reads the mask of the signals that were ignored at the start; bit n - 1 stands for signal n.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

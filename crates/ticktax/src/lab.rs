@@ -39,7 +39,7 @@ pub(crate) fn guest() -> Result<ExitCode, Failure> {
     Err(LabError::NoResult(guest::run()).into())
 }
 
-/// The lab's directory in the user's cache (XDG Base Directory Specification).
+/// Returns the lab's directory in the user's cache (XDG Base Directory Specification).
 fn cache() -> Result<Cache, Failure> {
     let variable = std::env::var_os;
     Ok(Cache::of_user(

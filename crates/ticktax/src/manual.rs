@@ -30,7 +30,7 @@ pub(crate) fn put(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manual page of a verb, or of the command if `verb` is empty, in roff.
+/// Renders the manual page of a verb, or of the command if `verb` is empty, in roff.
 fn page(verb: &[String]) -> Result<String, Failure> {
     let mut command = named();
     for word in verb {
@@ -50,7 +50,7 @@ fn page(verb: &[String]) -> Result<String, Failure> {
     Ok(roff(command))
 }
 
-/// The command, with each verb's manual page named as `man` expects: `ticktax-audit`.
+/// Returns the command, with each verb's manual page named as `man` expects: `ticktax-audit`.
 fn named() -> Command {
     let mut command = for_manual(Arguments::command().disable_help_subcommand(true));
     command.build();
@@ -138,7 +138,7 @@ fn put_file(folder: &Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// The script through which `shell` asks ticktax for completions.
+/// Generates the script through which `shell` asks ticktax for completions.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let shells = Shells::builtins();

@@ -177,7 +177,7 @@ fn start_line(started: &RecorderStarted, keeper: &Keeper) -> String {
     )
 }
 
-/// Messages about the gap probes and their cost.
+/// Describes the gap probes and their cost.
 fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     if started.probed.is_empty() {
         return Vec::new();

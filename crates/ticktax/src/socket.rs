@@ -116,15 +116,15 @@ pub(crate) fn remove_stale(folder: &Folder, name: &OsStr) {
     }
 }
 
-/// Metadata of a socket's file, or `None` if no socket has the name.
+/// Returns the metadata of a socket's file, or `None` if no socket has the name.
 fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     let facts = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let kind = SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits());
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// A path to the file through the directory's handle, because no system call binds relative to a
-/// directory. It always fits the 107 bytes of a socket's path, however deep the directory is.
+/// Returns a path to the file through the directory's handle, because no system call binds relative
+/// to a directory. It always fits the 107 bytes of a socket's path, however deep the directory is.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())

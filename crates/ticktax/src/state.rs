@@ -30,7 +30,7 @@ pub(crate) enum StateFolder {
 }
 
 impl StateFolder {
-    /// Path below the state directory.
+    /// Returns the path below the state directory.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",
@@ -39,7 +39,8 @@ impl StateFolder {
         }
     }
 
-    /// The default path. `option` is the option that overrides the path, for the error message.
+    /// Returns the default path. `option` is the option that overrides the path, for the error
+    /// message.
     ///
     /// # Errors
     /// Returns an error if an ordinary user has no home directory.
@@ -60,7 +61,7 @@ impl StateFolder {
     }
 }
 
-/// Path of the journal that lists changed settings: the one given, or the default.
+/// Returns the path of the journal that lists changed settings: the one given, or the default.
 ///
 /// # Errors
 /// Returns the errors of [`StateFolder::path`].

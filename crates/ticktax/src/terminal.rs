@@ -121,7 +121,8 @@ impl Terminal {
         self.style
     }
 
-    /// Style of output on standard error, which may be a different terminal than standard output.
+    /// Returns the style of output on standard error, which may be a different terminal than
+    /// standard output.
     pub(crate) fn watched_style(&self) -> TextStyle {
         let measured = terminal_size::terminal_size_of(io::stderr());
         let measured = measured.map(|(width, _)| usize::from(width.0));
@@ -226,9 +227,9 @@ fn page(text: &str) -> bool {
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
-/// The command in `$PAGER`. For ordinary users, a shell interprets it. For root, it is a program
-/// with arguments, found in the fixed PATH of helpers or by an absolute path, and `less` cannot
-/// start other programs (`LESSSECURE`).
+/// Returns the command in `$PAGER`. For ordinary users, a shell interprets it. For root, it is a
+/// program with arguments, found in the fixed PATH of helpers or by an absolute path, and `less`
+/// cannot start other programs (`LESSSECURE`).
 fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     if !is_root {
         let mut command = helper("sh");

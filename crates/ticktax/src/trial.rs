@@ -159,7 +159,7 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
     })
 }
 
-/// A random seed that is short enough to type.
+/// Draws a random seed that is short enough to type.
 pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }

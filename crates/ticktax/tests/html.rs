@@ -97,7 +97,7 @@ impl Things {
         self.folder.path().join(name)
     }
 
-    /// Command lines, each with the name of the document that it prints.
+    /// Returns command lines, each with the name of the document that it prints.
     fn commands(&self) -> Vec<(&'static str, Vec<String>)> {
         let line = |name, line: &str| {
             let word = |word: &str| match word.strip_prefix('@') {
@@ -272,7 +272,7 @@ const BUILT: &str = r#"{
     ]
 }"#;
 
-/// A recording of programs whose names contain markup and control characters.
+/// Saves a recording of programs whose names contain markup and control characters.
 fn hostile(recording: &Path) {
     let names = [
         "<script>window.hostile = 1</script>".to_owned(),
@@ -300,7 +300,7 @@ fn hostile(recording: &Path) {
     writer.finish(&header).unwrap();
 }
 
-/// The document embedded in a page.
+/// Parses the document embedded in a page.
 fn data(page: &str) -> Value {
     let mark = "id=\"ticktax-document\">";
     let (_, rest) = page.split_once(mark).unwrap();

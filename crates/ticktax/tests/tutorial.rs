@@ -89,7 +89,7 @@ fn tutorial() -> Result<(), Failed> {
     }
 }
 
-/// The 95 % interval for the change in waiting per second, in percentage points.
+/// Parses the 95 % interval for the change in waiting per second, in percentage points.
 fn interval(proof: &str) -> Option<(f64, f64)> {
     let mut lines = proof.lines();
     let line = lines.find(|line| line.contains("waited, per second"))?;

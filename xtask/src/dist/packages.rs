@@ -49,7 +49,7 @@ impl Packages {
         Self::in_metadata(&metadata, &digests(&lock))
     }
 
-    /// All direct and indirect dependencies of `ticktax` that are linked.
+    /// Returns all direct and indirect dependencies of `ticktax` that are linked.
     fn in_metadata(
         metadata: &Value,
         digests: &BTreeMap<(String, String), String>,
@@ -132,7 +132,7 @@ impl Packages {
         Ok(Self { all: all? })
     }
 
-    /// Version of the command.
+    /// Returns the version of the command.
     pub(super) fn own_version(&self) -> &str {
         let own = self.all.iter().find(|package| package.name == "ticktax");
         own.map_or("0", |package| &package.version)
@@ -144,7 +144,7 @@ impl Packages {
     }
 }
 
-/// Digests in Cargo.lock, by name and version.
+/// Parses the digests in Cargo.lock, by name and version.
 fn digests(lock: &str) -> BTreeMap<(String, String), String> {
     let field = |part: &str, name: &str| {
         let mut lines = part.lines();

@@ -73,7 +73,7 @@ fn is_imported(file: &Path) -> bool {
     scripts.any(|script| read(&script).contains(&import))
 }
 
-/// All Rust code in a package.
+/// Returns all Rust code in a package.
 fn rust_of(package: &Path) -> String {
     let files = files(package).into_iter();
     let files = files.filter(|file| has_ending(file, &["rs"]));

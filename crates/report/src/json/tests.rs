@@ -5,7 +5,7 @@ use ticktax_model::recording::Header;
 
 use super::{json, schema};
 
-/// The schemas of everything written as JSON, including the header of recordings.
+/// Returns the schemas of everything written as JSON, including the header of recordings.
 fn schemas() -> Vec<Value> {
     let documents = DocumentKind::ALL.iter().map(|&kind| schema(kind));
     documents

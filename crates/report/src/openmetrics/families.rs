@@ -57,7 +57,7 @@ impl Families {
         bytes
     }
 
-    /// The families that have values. Parsers reject empty families.
+    /// Returns the families that have values, because parsers reject empty families.
     fn ready(self) -> impl Iterator<Item = Family> {
         let families = self.0.into_iter();
         let families =
@@ -93,7 +93,7 @@ pub(super) enum FamilyKind {
 }
 
 impl FamilyKind {
-    /// The kind's name in OpenMetrics text.
+    /// Returns the kind's name in OpenMetrics text.
     const fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -103,7 +103,7 @@ impl FamilyKind {
         }
     }
 
-    /// The suffix that the kind adds to the names of its values.
+    /// Returns the suffix that the kind adds to the names of its values.
     pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -124,8 +124,8 @@ pub(super) struct Family {
     pub(super) histograms: Vec<(Labels, IntervalSum)>,
 }
 
-/// Upper bounds of the exported histogram buckets, from 1 µs to 4.3 s in steps of a factor of 4.
-/// Each is also a bucket bound of our [`Histogram`], so no count is split.
+/// Returns the upper bounds of the exported histogram buckets, from 1 µs to 4.3 s in steps of a
+/// factor of 4. Each is also a bucket bound of our [`Histogram`], so no count is split.
 pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
     (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
@@ -229,8 +229,8 @@ fn written(labels: &[Label]) -> String {
 }
 
 impl FamilyKind {
-    /// The value to write. Totals cannot be negative, so a negative account is written as 0, and
-    /// the gauge `books_balanced` shows the problem.
+    /// Returns the value to write. Totals cannot be negative, so a negative account is written as
+    /// 0, and the gauge `books_balanced` shows the problem.
     pub(super) fn value(self, value: f64) -> f64 {
         match self {
             Self::Counter => value.max(0.0),

@@ -82,9 +82,10 @@ fn histogram(sum: &IntervalSum) -> HistogramMessage {
     }
 }
 
-/// The index of the native bucket that contains the upper bound of our bucket `index`. The bounds
-/// differ, because a power of two in nanoseconds is not one in seconds. A length may be reported up
-/// to 11 % too long, but never too short. From 4 ns on, no two of our buckets share a native one.
+/// Returns the index of the native bucket that contains the upper bound of our bucket `index`. The
+/// bounds differ, because a power of two in nanoseconds is not one in seconds. A length may be
+/// reported up to 11 % too long, but never too short. From 4 ns on, no two of our buckets share a
+/// native one.
 fn native_index(index: usize) -> i32 {
     let end = Histogram::lower(index + 1).as_secs_f64();
     #[expect(
@@ -231,7 +232,7 @@ mod tests {
         totals
     }
 
-    /// The histogram of tick lengths.
+    /// Returns the histogram of tick lengths.
     fn ticks(totals: &Totals) -> HistogramMessage {
         let families = families(&metrics_protobuf(totals));
         let name = Some("ticktax_tick_duration_seconds".to_owned());
@@ -242,7 +243,7 @@ mod tests {
         family.metric[0].histogram.clone().unwrap()
     }
 
-    /// The native buckets as pairs of index and count.
+    /// Decodes the native buckets into pairs of index and count.
     fn counts(histogram: &HistogramMessage) -> Vec<(i32, i64)> {
         let (mut index, mut count) = (0, 0);
         let mut deltas = histogram.positive_delta.iter();
@@ -259,7 +260,7 @@ mod tests {
         found
     }
 
-    /// The upper bound of native bucket `index`, in ns.
+    /// Returns the upper bound of native bucket `index`, in ns.
     fn end(index: i32) -> f64 {
         (f64::from(index) / STEPS).exp2() * 1e9
     }

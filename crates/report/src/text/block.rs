@@ -157,10 +157,10 @@ impl From<Written> for String {
 
 /// The cells of a table line, to the right of its name.
 pub(super) trait RowCells {
-    /// The cells as one string, as a terminal prints them.
+    /// Returns the cells as one string, as a terminal prints them.
     fn line(&self) -> String;
 
-    /// The individual cells.
+    /// Returns the individual cells.
     fn cells(&self) -> Vec<Cell>;
 }
 
@@ -206,7 +206,7 @@ struct Column {
 }
 
 impl Columns {
-    /// Right-aligned cells, given as width and text, separated by one space.
+    /// Builds right-aligned cells, each from its width and text, separated by one space.
     pub(super) fn right<T: ToString>(cells: impl IntoIterator<Item = (usize, T)>) -> Self {
         let mut columns = Self::default();
         for (width, text) in cells {

@@ -242,7 +242,7 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     }
 }
 
-/// The source's words if the case quotes it, otherwise the published range.
+/// Returns the source's words if the case quotes it, otherwise the published range.
 pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
@@ -331,7 +331,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
     page
 }
 
-/// The lines at the top of every page about a case.
+/// Returns the lines at the top of every page about a case.
 pub(super) fn head(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));

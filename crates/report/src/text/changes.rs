@@ -161,8 +161,8 @@ fn without_blocks(statement: &ChangeStatement) -> &'static str {
     }
 }
 
-/// The accounts to show. A probe's account is left out: probes use only idle time, so its changes
-/// just mirror those of the other accounts.
+/// Returns the accounts to show. A probe's account is left out: probes use only idle time, so its
+/// changes just mirror those of the other accounts.
 fn shown_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
     let all = statement.accounts.iter();
     all.filter(|account| account.class != Class::Probe)
@@ -436,7 +436,7 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-/// The source's period, preceded by its former period if that was different.
+/// Formats the source's period, preceded by its former period if that was different.
 fn period(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
     let before = before.map_or_else(String::new, |former| {

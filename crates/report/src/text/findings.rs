@@ -40,7 +40,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// The longest interval that contributed to the finding's cost.
+/// Returns the longest interval that contributed to the finding's cost.
 fn longest(finding: &Finding) -> Option<Moment> {
     finding.cost.as_ref()?.longest
 }

@@ -89,7 +89,7 @@ pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     }
 }
 
-/// All limitations of the statement, as sentences.
+/// Returns all limitations of the statement, as sentences.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;

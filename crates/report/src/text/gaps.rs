@@ -278,7 +278,7 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// The display name of a cause, or of a part of a gap.
+/// Returns the display name of a cause, or of a part of a gap.
 pub(super) fn part_name(name: &str) -> &str {
     match name {
         "outside" => OUTSIDE,

@@ -9,7 +9,7 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// A suffix for short titles that names the recording's world.
+/// Returns a suffix for short titles that names the recording's world.
 pub(super) fn in_world(world: World) -> &'static str {
     match world {
         World::Live => "",

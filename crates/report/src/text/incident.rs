@@ -167,7 +167,7 @@ fn lost(lost: &NotKept) -> String {
     format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
 }
 
-/// The reason something was not kept.
+/// Returns the reason something was not kept.
 fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
         LossCause::PerHour => "more per hour than --max-per-hour",
@@ -208,7 +208,7 @@ fn signature(signature: &Signature) -> String {
     }
 }
 
-/// A verb phrase for what happened to the thread.
+/// Returns a verb phrase for what happened to the thread.
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
@@ -378,7 +378,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
 }
 
-/// The name of what ran, with its pid if it is one process.
+/// Returns the name of what ran, with its pid if it is one process.
 fn named(ran: &RanInstead) -> String {
     match &*ran.pids {
         [] => displayed(&ran.name).to_owned(),

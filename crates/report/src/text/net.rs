@@ -215,7 +215,7 @@ impl Units {
         }
     }
 
-    /// Cells with the cost of `time`: ns and cycles per byte, and ns per packet.
+    /// Formats the cost of `time` as cells: ns and cycles per byte, and ns per packet.
     fn cells(&self, time: Nanos) -> [String; 3] {
         let per = |count: u64| (count > 0).then(|| time.0 as f64 / count as f64);
         let cycles = self.counter_hz.map(|hz| hz as f64 / 1e9);
@@ -231,7 +231,7 @@ impl Units {
     const HEAD: [&str; 3] = ["ns/byte", "cyc/byte", "ns/packet"];
 }
 
-/// Cells with a time, its share, and its cost per unit of traffic.
+/// Builds cells with a time, its share, and its cost per unit of traffic.
 fn row_of(time: &str, share: &str, units: &[impl AsRef<str>; 3]) -> Columns {
     let units = units.each_ref().map(|cell| (9, cell.as_ref()));
     Columns::right([(8, time), (7, share)].into_iter().chain(units))

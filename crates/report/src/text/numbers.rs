@@ -15,7 +15,7 @@ pub(super) const MIGRATION: &str = "migration";
 /// Name for time in which the kernel provably ran nothing.
 pub(super) const OUTSIDE: &str = "hypervisor or firmware";
 
-/// A thread's display name.
+/// Returns a thread's display name.
 pub(crate) fn displayed(name: &str) -> &str {
     if name == UNREPORTED {
         return "unknown thread";

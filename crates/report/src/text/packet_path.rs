@@ -107,7 +107,7 @@ pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("behind {}", parts.join(", ")))
 }
 
-/// The display name of a CPU holder.
+/// Returns the display name of a CPU holder.
 pub(super) fn culprit_name(holder: &PacketHolder) -> String {
     match (holder.kind, holder.pid) {
         (Kind::Idle, _) => WAKE_UP.to_owned(),
@@ -141,7 +141,7 @@ fn raised(way: &PacketWay) -> String {
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Where `NET_RX` ran. Empty for a softirq, the usual place.
+/// Describes where `NET_RX` ran. Empty for a softirq, the usual place.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",

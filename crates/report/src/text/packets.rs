@@ -295,7 +295,7 @@ fn enough(needed: &NeededBuffer) -> String {
     )
 }
 
-/// The commands that set this buffer size and test it.
+/// Returns the commands that set this buffer size and test it.
 fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
     let ask = needed.ask_bytes;
     let max = statement.buffer.and_then(|buffer| buffer.max_ask_bytes);
@@ -307,7 +307,7 @@ fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<St
     commands
 }
 
-/// The name of a cause, for a table.
+/// Returns the name of a cause, for a table.
 fn cause_name(by: Option<&HeldBy>) -> String {
     by.map_or_else(|| "unknown".to_owned(), culprit_name)
 }

@@ -93,12 +93,12 @@ impl Page {
         self.place = Some(place.into());
     }
 
-    /// Width of a line in columns.
+    /// Returns the width of a line in columns.
     pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// Length of the page so far, in bytes.
+    /// Returns the length of the page so far, in bytes.
     pub(super) fn length(&self) -> usize {
         self.out.len()
     }
@@ -400,8 +400,8 @@ pub(super) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
 }
 
-/// Width of a text on a terminal, in columns. Combining characters count too, so the result can be
-/// too large but never too small.
+/// Returns the width of a text on a terminal, in columns. Combining characters count too, so the
+/// result can be too large but never too small.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }

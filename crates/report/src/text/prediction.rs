@@ -199,7 +199,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
     }
 }
 
-/// The row's origin and settings.
+/// Returns the row's origin and settings.
 pub(crate) fn name(row: &PredictionRow) -> String {
     let settings = if row.settings.is_empty() {
         "unchanged".to_owned()
@@ -220,7 +220,7 @@ fn cells_of(
     side_by_side(columns.iter().map(cell))
 }
 
-/// Cells that all have the width [`WIDE`].
+/// Builds cells that all have the width [`WIDE`].
 fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
     cells.fold(Columns::default(), |line, cell| {
         line.and_right(0, WIDE, cell)

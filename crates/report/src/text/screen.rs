@@ -73,7 +73,7 @@ impl Room {
         }
     }
 
-    /// A level without the table of kernel time.
+    /// Returns a level without the table of kernel time.
     const fn terse(rows: usize, other_rows: usize, advice: usize) -> Self {
         Self {
             terse: true,
@@ -81,7 +81,8 @@ impl Room {
         }
     }
 
-    /// The lowest level that still answers the question, with up to `large` rows for large entries.
+    /// Returns the lowest level that still answers the question, with up to `large` rows for large
+    /// entries.
     const fn least(large: usize) -> Self {
         Self {
             large,
@@ -242,7 +243,7 @@ impl Screen<'_> {
         }
     }
 
-    /// The machine's name and world.
+    /// Returns the machine's name and world.
     fn host(&self) -> String {
         let host = match &*self.statement.machine.host {
             "" => "this machine",

@@ -146,13 +146,13 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
     texts
 }
 
-/// The label of arm number `arm`, or `?` for an unknown arm.
+/// Returns the label of arm number `arm`, or `?` for an unknown arm.
 fn label(statement: &TrialStatement, arm: usize) -> String {
     let arm = statement.trial.arms.get(arm);
     arm.map_or_else(|| "?".to_owned(), |arm| clean(&arm.label))
 }
 
-/// The subject of a comparison: `time`, or `time of C` if there are more than two arms.
+/// Returns the subject of a comparison: `time`, or `time of C` if there are more than two arms.
 fn about(statement: &TrialStatement, comparison: &Comparison) -> String {
     let metric = clean(&comparison.metric);
     if statement.trial.arms.len() > 2 {
@@ -209,7 +209,8 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// The clause about a comparison, and the index of the sentence that it belongs to.
+/// Formats the clause about a comparison. Also returns the index of the sentence that it belongs
+/// to.
 fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
     let metric = clean(&comparison.metric);
     let effect = || match comparison.effect {
@@ -415,7 +416,8 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     }
 }
 
-/// The model's predictions, compared with the measured effects, each with the label of its arm.
+/// Compares the model's predictions with the measured effects. Each text comes with the label of
+/// its arm.
 fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)> {
     let predictions = statement.comparisons.iter().filter_map(|comparison| {
         let prediction = comparison.predicted.as_ref()?;

@@ -78,7 +78,7 @@ fn program_name(victim: &VictimStatement) -> String {
     }
 }
 
-/// The display name of a thread state.
+/// Returns the display name of a thread state.
 fn name(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Running => "running",
@@ -172,7 +172,7 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// The display name of a culprit. Waiting for an idle CPU is wake-up latency.
+/// Returns the display name of a culprit. Waiting for an idle CPU is wake-up latency.
 fn culprit_name(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
@@ -255,7 +255,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// The display name of a limit that kept real-time threads from running.
+/// Returns the display name of a limit that kept real-time threads from running.
 pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     match limit {
         RealTimeLimit::Throttling => "real-time throttling (sched_rt_runtime_us)",

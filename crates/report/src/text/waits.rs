@@ -68,7 +68,7 @@ fn behind(program: &WaitingProgram) -> String {
     format!("behind {}; the longest at {}", parts.join(", "), tied(at))
 }
 
-/// A program's name with its pid, or with the number of its processes.
+/// Returns a program's name with its pid, or with the number of its processes.
 fn named(name: &str, pids: &[i32]) -> String {
     match pids {
         [] => name.to_owned(),

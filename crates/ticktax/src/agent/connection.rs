@@ -101,7 +101,7 @@ impl Connection {
         })
     }
 
-    /// When the connection times out.
+    /// Returns the time at which the connection times out.
     pub(super) fn until(&self) -> Nanos {
         self.until
     }
@@ -111,7 +111,7 @@ impl Connection {
         matches!(self.stage, Stage::Answering { .. })
     }
 
-    /// Poll events after which the connection can advance.
+    /// Returns the poll events after which the connection can advance.
     pub(super) fn events(&self) -> PollFlags {
         match self.stage {
             Stage::Asking(_) => PollFlags::POLLIN,

@@ -21,7 +21,7 @@ pub(super) enum PageFormat {
 }
 
 impl PageFormat {
-    /// MIME type.
+    /// Returns the format's MIME type.
     const fn name(self) -> &'static str {
         match self {
             Self::Text => "application/openmetrics-text; version=1.0.0; charset=utf-8",

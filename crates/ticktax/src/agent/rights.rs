@@ -96,12 +96,12 @@ impl User {
         )))
     }
 
-    /// UID that the agent ends up with.
+    /// Returns the UID that the agent ends up with.
     fn number(&self) -> Uid {
         self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
     }
 
-    /// The user to become, or `None` if nothing changes.
+    /// Returns the user to become, or `None` if nothing changes.
     pub(super) fn user_to_become(&self) -> Option<&unistd::User> {
         let becomes = self.becomes.as_ref();
         becomes.filter(|user| user.uid != geteuid())

@@ -92,7 +92,7 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         (has_new, ready.collect())
     }
 
-    /// Time until the next connection times out.
+    /// Returns the time until the next connection times out.
     fn timeout(&self) -> PollTimeout {
         let Some(next) = self.connections().map(Connection::until).min() else {
             return PollTimeout::NONE;

@@ -91,7 +91,7 @@ impl Watcher {
         }
     }
 
-    /// Number of limitations that the tracer reported.
+    /// Returns the number of limitations that the tracer reported.
     pub(super) fn limitations(&self) -> usize {
         match self {
             Self::Sums(session) => session.started().limitations.len(),
@@ -261,7 +261,7 @@ impl Beats {
     }
 }
 
-/// Incident totals, and how far back the ring reaches.
+/// Returns the incident totals, including how far back the ring reaches.
 fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
     // A ring that has not wrapped yet contains everything since the start.
     let since_begin = now() - recorder.started().begin;

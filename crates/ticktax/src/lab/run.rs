@@ -169,7 +169,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     )
 }
 
-/// The additional programs to run, and their command lines in the guest.
+/// Returns the additional programs to run, and their command lines in the guest.
 fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
     let mut programs: Vec<Program> = Vec::new();
     let mut jobs = Vec::new();
@@ -210,7 +210,7 @@ fn put(folder: &Folder, file: &Frame) -> io::Result<()> {
     temporary.appear()
 }
 
-/// The ticktax binary for a guest: the given one if any, else this one or, for another
+/// Returns the ticktax binary for a guest: the given one if any, else this one or, for another
 /// architecture, the newest one built.
 fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {

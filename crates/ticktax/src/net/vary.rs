@@ -368,7 +368,8 @@ impl Runner<'_> {
     }
 }
 
-/// CPU time per byte, from the accounts or, if there are none, from the threads' clocks.
+/// Returns the CPU time per byte, from the accounts or, if there are none, from the threads'
+/// clocks.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;

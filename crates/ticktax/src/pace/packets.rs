@@ -235,7 +235,7 @@ fn plan(tid: i32) -> Plan {
     }
 }
 
-/// Header of a run without a trace.
+/// Builds the header of a run without a trace.
 fn untraced_header() -> Header {
     let machine = Proc::default().machine();
     let (world, _) = ticktax_host::world(&machine);

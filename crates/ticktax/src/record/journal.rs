@@ -99,7 +99,7 @@ impl Journal {
     }
 }
 
-/// Fields to search the journal by.
+/// Returns the fields to search the journal by.
 fn fields(entry: &IncidentEntry, path: Option<&Path>) -> Vec<(&'static str, String)> {
     let incident = &entry.incident;
     let mut fields = vec![

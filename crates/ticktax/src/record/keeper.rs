@@ -73,7 +73,7 @@ impl Keeper {
         self.store.folder()
     }
 
-    /// Number of incidents.
+    /// Returns the number of incidents.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -28,14 +28,14 @@ pub(crate) struct Audited<'a> {
 }
 
 impl Audited<'_> {
-    /// Recorded on-CPU time of the injecting thread during its events.
+    /// Returns the recorded on-CPU time of the injecting thread during its events.
     fn within_events(&self) -> Nanos {
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
         Truth::time_within(&self.truth.log, runs.map(|(span, _)| span))
     }
 
-    /// Time on the injecting thread's CPU without an owner, because the kernel did not report a
-    /// switch.
+    /// Returns the time without an owner on the injecting thread's CPU. The kernel did not report a
+    /// switch there.
     fn unreported(&self) -> Nanos {
         let rows = self.recorded.spans.iter();
         let unowned = rows.filter(|(span, source)| {
@@ -44,7 +44,7 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// Number of times the injecting thread was preempted during events.
+    /// Returns the number of times the injecting thread was preempted during events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);

@@ -202,7 +202,7 @@ pub(crate) fn the_first_failing_guest_stops_the_others() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A lab with a running guest.
+/// Starts a lab, and waits until its guest runs.
 fn running(folder: &Path) -> Child {
     let mut command = lab_run(CLOUD);
     let child = command

@@ -130,7 +130,7 @@ fn children(count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The truth of a disturbance that starts at `start`, without any events so far.
+/// Returns the truth of a disturbance that starts at `start`, without any events so far.
 pub(crate) fn truth(kind: &str, tid: i32, comm: &str, start: Nanos) -> Truth {
     Truth {
         kind: kind.to_owned(),

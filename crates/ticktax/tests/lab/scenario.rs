@@ -27,7 +27,7 @@ use crate::shared;
 
 type Test = fn(&Scenario) -> Result<(), Failed>;
 
-/// The tests, which all read the results of one guest.
+/// Returns the tests, which all read the results of one guest.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let all = [machine::TESTS, victim::TESTS, incidents::TESTS].concat();
     all.into_iter().map(|(name, test)| {
@@ -40,7 +40,8 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
 /// guest boots, so a changed check can be repeated in seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
-/// The guest's results. After a failure, one test reports the reason, and the others refer to it.
+/// Returns the guest's results. After a failure, one test reports the reason, and the others refer
+/// to it.
 fn scenario() -> Result<&'static Scenario, Failed> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
     let mut reason = None;

@@ -213,7 +213,7 @@ pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// The copy of the command in `place`, run as an ordinary user.
+/// Returns the copy of the command in `place`, to run as an ordinary user.
 pub(super) fn as_nobody(place: &Path) -> Command {
     let mut command = Command::new(place.join("ticktax"));
     command.current_dir("/").uid(NOBODY).gid(NOBODY);

@@ -81,7 +81,7 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// The command that makes the disturbance of `plan`, and the path of its truth.
+/// Returns the command that makes the disturbance of `plan`, and the path of its truth.
 ///
 /// Disturbances that spin run as real-time threads, so that a busy machine does not delay them.
 pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, PathBuf), Failed> {

@@ -93,7 +93,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })
 }
 
-/// The kinds of the requested triggers in a directory's recordings.
+/// Returns the kinds of the requested triggers in a directory's recordings.
 fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();

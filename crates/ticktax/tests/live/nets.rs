@@ -23,7 +23,7 @@ fn pair(arguments: &[&str]) -> Result<NetStatement, Failed> {
     parse(&ticktax(&start).args(arguments).output()?)
 }
 
-/// A link with this MTU and no shaping.
+/// Returns a link with this MTU and no shaping.
 fn plain(mtu: u32) -> Link {
     Link::Veth { mtu, shaping: None }
 }
@@ -196,7 +196,8 @@ pub(crate) fn the_mtu_applies_to_the_devices() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Number of network namespaces that processes here are in, other than this process's own.
+/// Returns the number of network namespaces that processes here are in, other than this process's
+/// own.
 fn namespaces() -> Result<usize, Failed> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut found = Vec::new();

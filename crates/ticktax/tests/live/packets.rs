@@ -30,8 +30,8 @@ fn read(output: &Output) -> Result<PacketStatement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The CPUs of the sender and the receiver, or `None` on a machine with one CPU, where a stall of
-/// the receiver would also stall the sender.
+/// Returns the CPUs of the sender and the receiver, or `None` if the machine has one CPU: a stall
+/// of the receiver would also stall the sender there.
 fn cpus() -> Result<Option<(String, String)>, Failed> {
     let cpus = ticktax_inject::allowed_cpus()?;
     let ends = cpus.iter().next().zip(cpus.iter().last());

@@ -32,7 +32,7 @@ pub(crate) fn has_tmux() -> bool {
     version.is_ok_and(|output| output.status.success())
 }
 
-/// The text visible after `command` has run in a separate terminal.
+/// Runs `command` in a separate terminal, and returns the text visible afterwards.
 fn screen_of(command: &str) -> Result<String, Failed> {
     // tmux leaves its socket behind, so remove it with its directory.
     let folder = tempfile::tempdir()?;
@@ -77,7 +77,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// The machine's name, as the output about the machine starts with it.
+/// Returns the machine's name, with which the output about the machine starts.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))

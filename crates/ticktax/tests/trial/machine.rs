@@ -33,7 +33,7 @@ pub(crate) const EFFECTS: &[(&str, Test)] = &[
     ("a_quota_of_a_separate_cgroup", a_quota_of_a_separate_cgroup),
 ];
 
-/// A trial of the harmless setting. It takes minutes.
+/// Returns a trial of the harmless setting. It takes minutes.
 fn long(place: &Place, quiet: &Quiet) -> Command {
     place.command(&[
         &quiet.assignment(),

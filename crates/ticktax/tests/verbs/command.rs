@@ -283,7 +283,7 @@ fn each_document_has_its_schema() {
     }
 }
 
-/// The completions that a shell offers for the last of `words`.
+/// Returns the completions that a shell offers for the last of `words`.
 fn offered(words: &[&str], folder: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .env("COMPLETE", "bash")

@@ -121,7 +121,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
 }
 
-/// A source's share of its CPUs' time. For gaps, it is a share of the probe's time.
+/// Returns a source's share of its CPUs' time or, for gaps, its share of the probe's time.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -129,9 +129,9 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// The share of its CPUs' time that a source provably takes from other work. A thread that is off
-/// its CPU takes none. A probe may have yielded its gaps to programs, so gaps count only if they
-/// were outside the kernel's control.
+/// Returns the share of its CPUs' time that a source provably takes from other work. A thread that
+/// is off its CPU takes none. A probe may have yielded its gaps to programs, so gaps count only if
+/// they were outside the kernel's control.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
@@ -140,7 +140,7 @@ fn taken(beat: &BeatLine) -> f64 {
     }
 }
 
-/// The source's trigger, or an explanation of its period, in one line.
+/// Returns the source's trigger, or an explanation of its period, in one line.
 fn cause(beat: &BeatLine) -> Option<String> {
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()

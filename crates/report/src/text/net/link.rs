@@ -44,7 +44,7 @@ fn holds_up(shaping: &Shaping, queue: u64) -> String {
     })
 }
 
-/// The link's rate, delay and loss, if they are limited.
+/// Formats the link's rate, delay and loss, if they are limited.
 fn properties(link: &LinkSpec) -> String {
     let rate = link.rate.map(bits);
     let delay = link.delay.map(|value| format!("{value} of delay"));

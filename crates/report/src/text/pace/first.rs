@@ -123,7 +123,7 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
-/// Number of slots that had no frame on time.
+/// Returns the number of slots that had no frame on time.
 fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
@@ -195,8 +195,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// The rate that the loop would have without delays. It determines how many frames are expected. If
-/// delays lower the average rate by more than 1 %, the average is given too.
+/// Formats the rate that the loop would have without delays. It determines how many frames are
+/// expected. If delays lower the average rate by more than 1 %, the average is given too.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures
@@ -352,8 +352,8 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     }
 }
 
-/// The command that repeats the loop with the options in `changed`. A line never breaks between an
-/// option and its value.
+/// Returns the command that repeats the loop with the options in `changed`. A line never breaks
+/// between an option and its value.
 fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -> String {
     let spec = &report.spec;
     let mut words = vec![

@@ -92,7 +92,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     format!("{}.", losses.join(", "))
 }
 
-/// The display name of what stalled the receiver: a process or a kind of delay.
+/// Returns the display name of what stalled the receiver: a process or a kind of delay.
 pub(super) fn culprit_name(by: &HeldBy) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn culprit_name(by: &HeldBy) -> String {
     }
 }
 
-/// The command that repeats the measurement with another buffer size.
+/// Returns the command that repeats the measurement with another buffer size.
 pub(super) fn again(statement: &PacketStatement, ask_bytes: u64) -> String {
     if !is_pair(statement) {
         return format!("ticktax pace --udp --listen --rcvbuf {ask_bytes}");

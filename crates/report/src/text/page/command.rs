@@ -157,7 +157,7 @@ impl Lines {
     }
 }
 
-/// Number of bytes of `text` that fit in `room` columns.
+/// Returns the number of bytes of `text` that fit in `room` columns.
 fn fitting(text: &str, room: usize) -> usize {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -173,7 +173,7 @@ fn fitting(text: &str, room: usize) -> usize {
 mod tests {
     use super::{TIE, columns, lines};
 
-    /// The command as a shell reads it when pasted from a page: continued lines are joined.
+    /// Returns the command as a shell reads it when pasted from a page: continued lines are joined.
     fn pasted(text: &str, first: usize, width: usize) -> String {
         let lines = lines(text, first, width).unwrap();
         let mut command = String::new();

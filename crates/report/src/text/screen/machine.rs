@@ -225,9 +225,9 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-/// The hypervisor's share: the observed steal, or the steal clock's total if that is larger. If no
-/// steal was observed, there was none only if a steal clock exists, or if a probe on each CPU would
-/// have seen it.
+/// Formats the hypervisor's share: the observed steal, or the steal clock's total if that is
+/// larger. If no steal was observed, there was none only if a steal clock exists, or if a probe on
+/// each CPU would have seen it.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
@@ -248,8 +248,8 @@ fn hypervisor(statement: &Statement) -> String {
     }
 }
 
-/// The share of time in which some task waited for a CPU. Unknown if a spin probe or a soaker ran,
-/// because its loop waits whenever anything else runs.
+/// Returns the share of time in which some task waited for a CPU. It is unknown if a spin probe or
+/// a soaker ran, because its loop waits whenever anything else runs.
 fn waited(statement: &Statement) -> Option<f64> {
     let wall = crate::text::wall(statement);
     let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);
@@ -258,7 +258,7 @@ fn waited(statement: &Statement) -> Option<f64> {
     known.then(|| pressure.some.share_of(wall).min(1.0))
 }
 
-/// CPU time that the kernel and the hypervisor took, largest part first.
+/// Returns the CPU time that the kernel and the hypervisor took, largest part first.
 fn taken(accounts: &[Account]) -> Vec<Group> {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
     let mut groups: Vec<Group> = taken

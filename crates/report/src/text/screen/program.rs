@@ -245,7 +245,7 @@ impl DelayShare {
         self.share >= self.limit || self.max >= LONG_WAIT
     }
 
-    /// The measured value next to the threshold that decides between DELAYED and OK.
+    /// Formats the measured value and the threshold that decides between DELAYED and OK.
     fn threshold(self) -> String {
         if self.share < self.limit && self.max >= LONG_WAIT {
             return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
@@ -299,7 +299,7 @@ pub(super) fn lags(victim: &VictimStatement) -> bool {
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// The loop's rate, and how many frames were dropped and late.
+/// Formats the loop's rate, and the numbers of dropped and late frames.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
@@ -329,7 +329,7 @@ fn dropped(figures: &Figures) -> String {
     }
 }
 
-/// The program's display name.
+/// Returns the program's display name.
 pub(super) fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
@@ -344,7 +344,7 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     accounts.map(|account| account.time).sum()
 }
 
-/// The "wanted time" of a program: time in which its threads wanted a CPU, whether or not they ran.
+/// Returns a program's "wanted time", in which its threads wanted a CPU, whether or not they ran.
 fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
@@ -395,8 +395,8 @@ fn rounded(share: f64) -> String {
     }
 }
 
-/// The pattern of a group: its period if it is a single, mostly periodic process, and its policy if
-/// threads with that policy run before ordinary ones.
+/// Formats a group's pattern: its period if it is a single, mostly periodic process, and its policy
+/// if threads with that policy run before ordinary ones.
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
@@ -457,7 +457,7 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
     )
 }
 
-/// The part of a delay that has no known cause, if it is more than half of the delay.
+/// Returns the part of a delay without a known cause, if it is more than half of the delay.
 fn unseen(delay: &Delay) -> Option<Nanos> {
     let seen: Nanos = delay.lost_to.iter().map(|lost| lost.time).sum();
     let unseen = delay.length - seen;
@@ -504,7 +504,7 @@ fn item(lost: &LostTo) -> String {
     format!("{} {}", culprit_name(&lost.name, lost.kind), lost.time)
 }
 
-/// A cause, with its name shortened to `room` columns.
+/// Formats a cause, with its name shortened to `room` columns.
 fn fitting(lost: &LostTo, room: usize) -> String {
     let time = lost.time.to_string();
     let name = crate::text::page::clean(&culprit_name(&lost.name, lost.kind));

@@ -252,17 +252,17 @@ mod tests {
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
-    /// A table with lines for two groups and for the others.
+    /// Returns a table with lines for two groups and for the others.
     fn shown(much: f64) -> String {
         table(much, 3, &|_| false)
     }
 
-    /// A table with at most `most` lines. `keeps` selects groups that must have one.
+    /// Returns a table with at most `most` lines. `keeps` selects groups that must have one.
     fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
         with_rest(much, most, keeps, Rest::default())
     }
 
-    /// A table with at most `most` lines, and with a `rest` of groups that never get one.
+    /// Returns a table with at most `most` lines, and with a `rest` of groups that never get one.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),

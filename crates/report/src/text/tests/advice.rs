@@ -14,7 +14,7 @@ use super::screens::held_up;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// The page at 200 columns as a single line of words.
+/// Renders the page at 200 columns as a single line of words.
 fn flat_in(statement: &Statement, elsewhere: bool) -> String {
     let style = TextStyle {
         width: 200,
@@ -29,7 +29,7 @@ fn flat(statement: &Statement) -> String {
     flat_in(statement, false)
 }
 
-/// A statement about a watched program, with this advice and without frames.
+/// Returns a statement about a watched program, with this advice and without frames.
 fn advised(advice: Vec<Advice>) -> Statement {
     let mut statement = held_up();
     statement.advice = advice;
@@ -67,8 +67,8 @@ fn finding() -> Advice {
     }
 }
 
-/// The first line of the screen about a program that waited for a share `waited` of the CPU time it
-/// needed.
+/// Returns the first line of the screen about a program that waited for a share `waited` of the CPU
+/// time it needed.
 fn headline(advice: Vec<Advice>, waited: f64) -> String {
     let mut statement = advised(advice);
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
@@ -401,7 +401,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     }
 }
 
-/// A statement about a loop that hardly waited for a CPU but had late frames.
+/// Returns a statement about a loop that hardly waited for a CPU but had late frames.
 fn lagging(late: Option<LateFrames>) -> Statement {
     let mut statement = held_up();
     statement.advice.clear();

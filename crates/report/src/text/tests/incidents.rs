@@ -22,7 +22,7 @@ fn ran(name: &str, kind: Kind, pids: &[i32], ns: i64) -> RanInstead {
     }
 }
 
-/// An incident in which a thread waited 20 ms behind a backup.
+/// Returns an incident in which a thread waited 20 ms behind a backup.
 pub(crate) fn waited() -> Incident {
     Incident {
         at_unix_ms: AT,
@@ -113,7 +113,7 @@ fn shown(document: impl Into<Document>) -> String {
     page(&document.into(), &TextStyle::default()).into()
 }
 
-/// A list with five groups of incidents.
+/// Returns a list with five groups of incidents.
 pub(crate) fn list() -> IncidentList {
     let backup = IncidentGroup {
         chain: waited().chain,

@@ -59,7 +59,7 @@ fn books() -> TrafficBooks {
     }
 }
 
-/// Two seconds of 1,000-byte datagrams with a loss of 0.1 %.
+/// Returns a statement about two seconds of 1,000-byte datagrams with a loss of 0.1 %.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;

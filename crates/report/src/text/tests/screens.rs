@@ -30,13 +30,13 @@ fn at(statement: &Statement, width: usize) -> String {
     .into()
 }
 
-/// The page at 200 columns as a single line of words.
+/// Renders the page at 200 columns as a single line of words.
 pub(super) fn flat(statement: &Statement) -> String {
     let page = at(statement, 200).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// A compiler with many processes.
+/// Returns the processes of a compiler.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
         policy: None,
@@ -58,7 +58,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
     })
 }
 
-/// A game server that competes with a compiler and a periodic backup.
+/// Returns a statement about a game server that competes with a compiler and a periodic backup.
 pub(crate) fn held_up() -> Statement {
     let mut statement = with_victim(kernel_level());
     statement.coverage.attached = vec![
@@ -133,7 +133,8 @@ pub(crate) fn held_up() -> Statement {
     statement
 }
 
-/// A game that waits behind a compiler and a kernel thread, and a program that hardly waits.
+/// Returns the waits of a game behind a compiler and a kernel thread, and of a program that hardly
+/// waits.
 fn waits() -> WaitStatement {
     let behind = |name: &str, pids: &[i32], ms| WaitedFor {
         name: name.to_owned(),
@@ -168,7 +169,7 @@ fn waits() -> WaitStatement {
     }
 }
 
-/// A machine whose screen has content for every part.
+/// Returns a statement about a machine whose screen has content for every part.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
     statement.beats = Some(a_server());

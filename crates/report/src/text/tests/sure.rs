@@ -16,7 +16,7 @@ use super::victims::with_victim;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// The causes that the screen rules out.
+/// Returns the causes that the screen rules out.
 fn ruled_out(statement: &Statement) -> String {
     let page = flat(statement);
     let (_, rest) = page.split_once("Ruled out: ").unwrap();
@@ -49,7 +49,7 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     assert!(!causes.contains("steal"), "{causes}");
 }
 
-/// The page for a machine after `cpus` has modified its accounting check.
+/// Renders the page for a machine after `cpus` has modified its accounting check.
 fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
     let mut statement = kernel_level();
     let mut check = checked().accounting.unwrap();

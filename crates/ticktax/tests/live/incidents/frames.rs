@@ -73,7 +73,7 @@ impl Loop {
         Ok(paced)
     }
 
-    /// Frames after `since` that certainly started a full period late.
+    /// Returns the frames after `since` that certainly started a full period late.
     fn lost(&self, since: Nanos) -> Vec<Reading> {
         let readings = self.readings.lock().unwrap();
         let lost = |reading: &&Reading| {
@@ -108,8 +108,8 @@ fn record(place: &Place) -> Result<Recorder, Failed> {
     Ok(recorder)
 }
 
-/// The directory's incidents, each with the triggers of its recording. All triggers must be about
-/// frames of the loop.
+/// Returns the directory's incidents, each with the triggers of its recording. Fails unless all
+/// triggers are about frames of the loop.
 fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     let folder = place.file("incidents");
     let mut all = Vec::new();

@@ -24,7 +24,8 @@ impl Screen<'_> {
         self.statement.world == World::Live && !self.style.elsewhere
     }
 
-    /// The pid of the watched process, for use in a command. `None` if the process may have exited.
+    /// Returns the pid of the watched process, for use in a command, or `None` if the process may
+    /// have exited.
     pub(super) fn watched(&self) -> Option<i32> {
         let victim = self.statement.victim.as_ref()?;
         // A part of a recording does not show whether the process still existed at the end.
@@ -35,7 +36,7 @@ impl Screen<'_> {
     }
 }
 
-/// The command that lowers the priority of all `programs`.
+/// Returns the command that lowers the priority of all `programs`.
 pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Option<String> {
     Lowered::from_programs(programs).command(screen)
 }
@@ -57,7 +58,8 @@ pub(super) struct Lowered {
 }
 
 impl Lowered {
-    /// The program's existing processes. If autogroups are in effect, they are lowered by session.
+    /// Selects the program's existing processes. If autogroups are in effect, they are lowered by
+    /// session.
     pub(super) fn from_program(program: &CrowdingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
         let others = [
@@ -78,7 +80,7 @@ impl Lowered {
         }
     }
 
-    /// A single process with real-time threads.
+    /// Selects a single process with real-time threads.
     pub(super) fn real_time_process(pid: i32) -> Self {
         Self {
             real_time: vec![pid],
@@ -99,7 +101,7 @@ impl Lowered {
         self.unknown.extend(other.unknown);
     }
 
-    /// The existing processes of all `programs`.
+    /// Selects the existing processes of all `programs`.
     pub(super) fn from_programs(programs: &[CrowdingProgram]) -> Self {
         let mut lowered = Self::default();
         for program in programs {
@@ -114,8 +116,8 @@ impl Lowered {
         self.by_nice_alone() && screen.watched().is_some()
     }
 
-    /// The command that lowers these processes and shows the effect. `None` if commands cannot name
-    /// processes.
+    /// Returns the command that lowers these processes and shows the effect, or `None` if commands
+    /// cannot name processes.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
@@ -171,7 +173,7 @@ impl Lowered {
     }
 }
 
-/// The command that shows where the watched program's page faults come from.
+/// Returns the command that shows where the watched program's page faults come from.
 pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     let faults = "perf record -e page-faults -g";
     let victim = screen.statement.victim.as_ref()?;
@@ -186,8 +188,8 @@ pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
 /// Option that selects the sections about periodic sources.
 pub(super) const REPEATS: &str = "--section time,repeats";
 
-/// The command that repeats this audit, with an extra `option`. `None` if the audit's subject has
-/// exited or is unknown.
+/// Returns the command that repeats this audit, with an extra `option`, or `None` if the audit's
+/// subject has exited or is unknown.
 pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<String> {
     let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let Some(victim) = &screen.statement.victim else {
@@ -215,8 +217,8 @@ pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     }
 }
 
-/// The command for a trial on the watched process, or else on the audited command. If there is
-/// neither, the user has to fill in COMMAND.
+/// Returns the command for a trial on the watched process, or else on the audited command. If there
+/// is neither, the user has to fill in COMMAND.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
     let target = match screen.watched() {
@@ -229,8 +231,8 @@ pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option
     format!("ticktax try {proposal}{metric} {target}")
 }
 
-/// The audited command, quoted for a shell. `None` if it is too long for a line or cannot be run
-/// here.
+/// Returns the audited command, quoted for a shell, or `None` if it is too long for a line or
+/// cannot be run here.
 fn command_line(screen: &Screen<'_>) -> Option<String> {
     const LONGEST: usize = 100;
     let command = screen.statement.command.as_ref();

@@ -18,7 +18,8 @@ const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// recording.
 const MUCH_WAITING: f64 = 0.01;
 
-/// The text to show instead of advice. `None` if too little was observed to say anything.
+/// Returns the text to show instead of advice, or `None` if too little was observed to say
+/// anything.
 pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let statement = screen.statement;
     let text = match (statement.level, &statement.victim) {
