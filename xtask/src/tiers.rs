@@ -18,7 +18,7 @@ struct Tier {
     programs: &'static [(&'static str, &'static str)],
     /// Prefix of the tests' names.
     filter: &'static str,
-    /// Builds or installs what the tests need.
+    /// Builds or installs the tests' requirements.
     prepare: fn() -> Result<(), String>,
 }
 

@@ -17,7 +17,7 @@ pub enum View {
 /// A section of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Where the CPU time went, and what happened to the watched program.
+    /// CPU time by account, and the time of the watched program.
     Time,
     /// The gaps of a probe and their causes.
     Noise,

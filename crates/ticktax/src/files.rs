@@ -45,7 +45,7 @@ pub(crate) trait RowFile: RowSink {
 /// Messages about a finished file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// The path, and how to use the file.
+    /// The path, and a hint for using the file.
     pub(crate) note: String,
     /// A warning about missing content.
     pub(crate) warning: Option<String>,

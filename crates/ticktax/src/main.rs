@@ -1,8 +1,8 @@
 //! `ticktax`: audits CPU time on Linux.
 //!
-//! Arguments are processed in two stages. [`arguments`] holds what the user typed; each verb then
-//! turns it into a plan before anything starts. Only this crate prints, uses colours and sets exit
-//! codes.
+//! Arguments are processed in two stages. [`arguments`] holds the parsed command line; each verb
+//! then turns it into a plan before anything starts. Only this crate prints, uses colours and sets
+//! exit codes.
 
 mod agent;
 mod arguments;

@@ -17,7 +17,7 @@ use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::progress::{Extent, Progress};
 
-/// Warning about a recording without checksums, in which changes would go unnoticed.
+/// Warning about a recording without checksums. Changes to it would go unnoticed.
 pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
 
 /// The output streams and their style.
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// Applies the options that select what to print.
+    /// Applies the options that select the parts to print.
     pub(crate) fn viewing(&self, typed: &PageArguments) -> Self {
         Self {
             style: TextStyle {
@@ -68,7 +68,7 @@ impl Terminal {
         }
     }
 
-    /// Applies the options that select what to print and how to group rows.
+    /// Applies the options that select the parts to print and the grouping of rows.
     pub(crate) fn grouping(&self, typed: &ViewArguments) -> Self {
         let mut this = self.viewing(&typed.page);
         this.style.grouping = typed.grouping();

@@ -276,7 +276,7 @@ fn resolution_line(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> 
     )
 }
 
-/// Prints what a killed run left behind, if anything: changed settings or a damaged journal.
+/// Prints the leftovers of a killed run, if any: changed settings or a damaged journal.
 fn report_undo(undone: &UndoStatement, terminal: &Terminal) {
     let is_cut = undone.damaged_copy.is_some();
     if !undone.settings.is_empty() || !undone.is_certain() || is_cut {
@@ -320,8 +320,8 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Runs as the watchdog: waits until the `try` that started it exits, and restores what it left
-/// changed.
+/// Runs as the watchdog: waits until the `try` that started it exits, and restores any settings
+/// that are still changed.
 pub(crate) fn stand_by(
     typed: &WatchdogArguments,
     terminal: &Terminal,

@@ -1,5 +1,4 @@
-//! Runs the queries of `docs/reference/data.md` on a recording, each in the program that it is
-//! written for.
+//! Runs the queries of `docs/reference/data.md` on a recording, each in its own program.
 //!
 //! The queries need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are
 //! missing are reported as ignored.

@@ -53,7 +53,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "cores",
         "_per_byte",
     ];
-    // Numbers that have no unit, or whose unit is in another field.
+    // Numbers without a unit, or with a unit given in another field.
     const WITHOUT: [&str; 38] = [
         "value",
         "interval",

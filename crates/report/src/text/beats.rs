@@ -259,7 +259,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     )
 }
 
-/// Describes how often the source's events start right after a tick.
+/// Describes the share of the source's events that start right after a tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
         "{} of {} start within {} of one; by chance: {}. Wake-ups were not recorded.",
@@ -270,7 +270,7 @@ fn follows_text(tick: &FollowsTick) -> String {
     )
 }
 
-/// Describes the cause of gaps in which the kernel ran nothing.
+/// Describes the cause of gaps during which the kernel ran nothing.
 fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {

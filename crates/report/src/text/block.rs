@@ -34,7 +34,7 @@ pub(crate) enum Block {
     Command(String),
     /// An explanation of the terms and columns above.
     Legend(String),
-    /// Preformatted lines, whose columns are aligned by spaces only.
+    /// Preformatted lines, with columns aligned only by spaces.
     Verbatim(String),
 }
 

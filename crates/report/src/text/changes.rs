@@ -120,7 +120,7 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
     })
 }
 
-/// Writes in one sentence how many accounts changed.
+/// Writes the number of accounts that changed, in one sentence.
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let all = shown_accounts(statement).count();
     let changed = shown_accounts(statement)
@@ -185,7 +185,7 @@ fn is_doubtful(change: &Change) -> bool {
     excludes_zero && change.certain == Some(false)
 }
 
-/// Describes the two recordings and how their machines differ.
+/// Describes the two recordings and the differences between their machines.
 fn sides(page: &mut Page, statement: &ChangeStatement) {
     let (a, b) = (&statement.first, &statement.second);
     side(page, "A  ", a);

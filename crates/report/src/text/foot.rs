@@ -11,7 +11,7 @@ use crate::limitation::words;
 use super::numbers::{bytes, counted, exact, percent};
 use super::page::{Page, Tone, clean, tied};
 
-/// Maximum number of CPUs whose imbalance is listed individually.
+/// Maximum number of CPUs to list with their imbalance.
 const OFF_SHOWN: usize = 4;
 /// A soaker's figure is doubtful if its block time changed by more than this fraction.
 const MUCH_DRIFT: f64 = 0.02;
@@ -152,7 +152,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     items
 }
 
-/// Describes why a probe stopped measuring, and how to avoid that.
+/// Describes why a probe stopped measuring, and the remedy.
 pub(super) fn failure(why: &ProbeFailure) -> String {
     match why {
         ProbeFailure::Moved { to } => format!(
@@ -239,7 +239,7 @@ fn distrust(reason: &Distrust) -> String {
     }
 }
 
-/// Writes how long blocks of work took, for the soaker whose block time changed most.
+/// Writes the block times of the soaker whose block time changed most.
 fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     let changed = soakers
         .iter()

@@ -1,4 +1,4 @@
-//! The contents of a probe's gaps: what took the probe's time.
+//! The contents of a probe's gaps, by cause.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
@@ -114,7 +114,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     })
 }
 
-/// Writes in one sentence how much gap time is explained.
+/// Writes the explained share of the gap time, in one sentence.
 fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: &str) {
     let long = &gaps.long;
     if long.gaps.count == 0 {
@@ -140,7 +140,7 @@ fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: 
     page.paragraph(tone, "", &text);
 }
 
-/// Writes what an empty gap proves. CPUs with equal answers share a sentence.
+/// Writes the conclusion from empty gaps. CPUs with equal conclusions share a sentence.
 fn proofs(page: &mut Page, proofs: &[CpuProof]) {
     let mut left: Vec<&CpuProof> = proofs.iter().collect();
     while let Some(first) = left.first().copied() {

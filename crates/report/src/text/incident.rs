@@ -150,7 +150,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
 }
 
-/// Describes what was not kept, and why.
+/// Describes dropped incidents, recordings or triggers, and the reason.
 fn lost(lost: &NotKept) -> String {
     let one = match lost.cause {
         LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
@@ -181,7 +181,7 @@ fn loss_reason(cause: LossCause) -> &'static str {
     }
 }
 
-/// Describes what was not kept, and why, in one line for a terminal.
+/// Describes dropped incidents, recordings or triggers, and the reason, in one line for a terminal.
 pub fn not_kept_line(not_kept: &NotKept) -> String {
     lost(not_kept).replace('\u{a0}', " ")
 }
@@ -400,7 +400,7 @@ fn every(beat: &Periodicity) -> String {
     )
 }
 
-/// Describes where the recording is stored.
+/// Describes the location of the recording.
 fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(path), _) => {

@@ -145,7 +145,7 @@ fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Shows what an undo did to each setting.
+/// Shows the effect of an undo on each setting.
 fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if statement.settings.is_empty() && statement.is_certain() {

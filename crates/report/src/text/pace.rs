@@ -89,8 +89,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the loop's settings or the thread's rhythm, and why the measurement ended early, if it
-/// did.
+/// Writes the loop's settings or the thread's rhythm. If the measurement ended early, also writes
+/// why.
 fn subject_lines(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
         Subject::Loop(report) => own_loop(page, report),
@@ -376,8 +376,8 @@ fn quantile_cells(distribution: &Distribution) -> Columns {
     ])
 }
 
-/// Writes how many seconds had each frame rate, highest first. At most `most` rates get a line; one
-/// more line sums up the rest.
+/// Writes the number of seconds at each frame rate, highest rate first. At most `most` rates get a
+/// line; one more line sums up the rest.
 fn seconds(page: &mut Page, figures: &Figures, most: usize) {
     let all: u64 = figures.fps.iter().map(|rate| rate.seconds).sum();
     if all == 0 {
@@ -466,7 +466,7 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
     }
 }
 
-/// Writes what was observed if no rhythm was found.
+/// Describes the observed threads if no rhythm was found.
 fn nothing(page: &mut Page, statement: &PaceStatement) {
     let Subject::Process(report) = &statement.subject else {
         page.section("No frame started");

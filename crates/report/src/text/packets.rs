@@ -1,5 +1,5 @@
-//! The page about a paced stream of datagrams: how many were lost, where, during whose stall, and
-//! how large a buffer would have prevented the loss.
+//! The page about a paced stream of datagrams: the number lost, the places, the stalls that caused
+//! it, and the buffer size that would have prevented it.
 
 mod tables;
 pub(super) mod words;
@@ -109,7 +109,7 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes how many datagrams were lost and in how many bursts.
+/// Writes the number of lost datagrams, and of bursts in which they were lost.
 fn lost(page: &mut Page, statement: &PacketStatement) {
     let Some(datagrams) = statement.receiver.as_ref().and_then(|end| end.datagrams) else {
         let text = "The receiver did not report what arrived.";
@@ -153,7 +153,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
     page.paragraph(tone, "", &format!("{text}; {odd}."));
 }
 
-/// Writes where datagrams were lost.
+/// Writes the places where datagrams were lost.
 fn places(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;
@@ -227,7 +227,7 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes what to do about the losses.
+/// Writes advice about the losses.
 fn next(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;

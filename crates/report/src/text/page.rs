@@ -243,7 +243,7 @@ impl Page {
         self.labelled(tone, label, text);
     }
 
-    /// Writes how to print more of the document. Only text pages need this.
+    /// Writes a hint that shows how to print more of the document. Only text pages need it.
     pub(super) fn more(&mut self, text: &str) {
         self.labelled(Tone::Plain, "", text);
     }

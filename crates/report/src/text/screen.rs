@@ -217,7 +217,7 @@ fn lost(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Warning, "LOST ", &text);
 }
 
-/// Describes which part of the recording a page covers.
+/// Describes the part of the recording that a page covers.
 pub(super) fn part_text(part: &RecordingPart) -> String {
     let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
     let (from, to, length) = (second(part.from), second(part.to), second(part.whole));

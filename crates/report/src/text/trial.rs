@@ -246,7 +246,7 @@ fn counted_more(more: u64) -> String {
     tied(format!("{} more {plural}", grouped(more)))
 }
 
-/// Writes the outcome of each condition under which the trial fails.
+/// Writes the outcome of each condition that makes the trial fail.
 fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     for result in all {
         let arm = label(statement, result.arm);
@@ -313,7 +313,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// Writes how much the first arm's own runs varied before the trial.
+/// Writes the variation among the first arm's own runs before the trial.
 fn noise(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     let first_comparisons = statement

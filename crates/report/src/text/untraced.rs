@@ -1,4 +1,4 @@
-//! Explains why a recording has only the kernel's counters, and how to get more.
+//! Explains why a recording contains only the kernel's counters, and how to record more.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;

@@ -1,4 +1,5 @@
-//! The section about one program: how long its threads spent in each state, and its longest delays.
+//! The section about one program: the time that its threads spent in each state, and its longest
+//! delays.
 
 use ticktax_model::machine::Throttling;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -20,7 +21,7 @@ use super::wall;
 
 /// Maximum number of culprits named.
 const CULPRITS: usize = 5;
-/// Maximum number of threads whose imbalance is listed individually.
+/// Maximum number of threads to list with their imbalance.
 const OFF_SHOWN: usize = 4;
 
 /// Writes the section if a program was watched.
@@ -378,8 +379,8 @@ fn throttling(page: &mut Page, quota: &Throttling) {
     page.paragraph(Tone::Plain, "Quota: ", &text);
 }
 
-/// Writes how long tasks stalled for CPUs, memory and disks on the whole machine, and how many
-/// threads were runnable.
+/// Writes the time that tasks stalled for CPUs, memory and disks on the whole machine, and the
+/// number of runnable threads.
 fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
     let parts: Vec<String> = statement
         .pressure

@@ -1,4 +1,4 @@
-//! The section about run-queue waits: which programs waited for a CPU, and behind which.
+//! The section about run-queue waits: the programs that waited for a CPU, and the culprits.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};

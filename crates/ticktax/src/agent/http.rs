@@ -69,10 +69,10 @@ impl PageFormat {
     }
 }
 
-/// Which `Host` headers are accepted.
+/// The accepted `Host` headers.
 ///
 /// A web page can let its own name resolve to 127.0.0.1 (DNS rebinding). The visitor's browser then
-/// lets the page read what is served here, but sends the page's name as `Host`.
+/// lets the page read the metrics served here, but sends the page's name as `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hosts {
     /// Any, because the names of a public address are unknown.

@@ -69,8 +69,8 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         self.answering.iter().chain(&self.asking)
     }
 
-    /// Waits for an event. Returns whether a new connection can be accepted, and which existing
-    /// connections can advance.
+    /// Waits for an event. Returns whether a new connection can be accepted and, for each existing
+    /// connection, whether it can advance.
     fn wait(&self) -> (bool, Vec<bool>) {
         let mut descriptors = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         let connections = self.connections();

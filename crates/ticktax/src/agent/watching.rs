@@ -28,7 +28,7 @@ use crate::wall_clock;
 /// come and go.
 const MAX_SOURCES: usize = 20_000;
 
-/// Where and how incidents are kept.
+/// Destination and limits of incidents.
 pub(super) struct Keeping {
     folder: PathBuf,
     budget: Budget,
@@ -261,7 +261,7 @@ impl Beats {
     }
 }
 
-/// Returns the incident totals, including how far back the ring reaches.
+/// Returns the incident totals, and the time that the ring reaches back.
 fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
     // A ring that has not wrapped yet contains everything since the start.
     let since_begin = now() - recorder.started().begin;

@@ -78,7 +78,7 @@ impl Keeper {
         self.count
     }
 
-    /// Counts of kept and dropped incidents. The recorder adds how far back the ring reaches.
+    /// Returns the counts of kept and dropped incidents. The recorder adds the reach of its ring.
     pub(crate) fn totals(&self) -> IncidentTotals {
         IncidentTotals {
             not_kept: self.store.lost().collect(),
@@ -155,7 +155,7 @@ impl Keeper {
         }
     }
 
-    /// Writes the end time to the index. Returns what was not kept.
+    /// Writes the end time to the index. Returns the counts of dropped incidents by cause.
     pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
         let lost = self.store.lost();
         let lost = lost

@@ -206,7 +206,7 @@ fn is_of(trigger: &Trigger, event: &Event) -> bool {
 }
 
 /// Returns the frame that `trigger` is about, and the frame before it. The loop reads the clock
-/// only once it runs, which is after the trigger.
+/// after the trigger, because it must run first.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.find(|(_, reading)| reading.began >= trigger.time)

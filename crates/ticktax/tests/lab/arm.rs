@@ -241,7 +241,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
 
-/// A guest's stops, by how they appear in the recording.
+/// A guest's stops, by their appearance in the recording.
 struct Stops {
     /// Lengths of the probe's gaps.
     outside: Vec<Nanos>,

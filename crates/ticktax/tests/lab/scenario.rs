@@ -1,5 +1,4 @@
-//! One guest with many disturbances at known times. Many tests check what ticktax reports about
-//! them.
+//! One guest with many disturbances at known times. Many tests check ticktax's reports about them.
 //!
 //! The guest boots once for all of them. Its clock counts instructions, so the host's load does not
 //! change the results.

@@ -1,5 +1,4 @@
-//! The agent on this machine: what it serves, what it writes, which rights it has, and how it
-//! fails.
+//! The agent on this machine: its metrics, its files, its rights, and its failures.
 
 mod contrib;
 mod recorder;

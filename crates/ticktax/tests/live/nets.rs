@@ -85,7 +85,7 @@ pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     check(has_some || others > 0.8, || format!("{statement:?}"))
 }
 
-/// Checks that each lost datagram is attributed to a place. The counters are the namespace's, which
+/// Checks that each lost datagram is attributed to a place, by the counters of the namespace, which
 /// sees no other traffic.
 pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     let statement = pair(&["--udp", "--rate", "max", "--size", "200"])?;

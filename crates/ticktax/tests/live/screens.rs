@@ -77,7 +77,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// Returns the machine's name, with which the output about the machine starts.
+/// Returns the machine's name. The output about the machine starts with it.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))

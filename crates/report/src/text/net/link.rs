@@ -36,7 +36,7 @@ pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
     page.paragraph(Tone::Plain, "Link: ", &text);
 }
 
-/// Formats how long the last packet in a full queue waits.
+/// Formats the time that the last packet in a full queue waits.
 fn holds_up(shaping: &Shaping, queue: u64) -> String {
     let rate = shaping.effective.rate.filter(|&rate| rate > 0.0);
     rate.map_or_else(String::new, |rate| {

@@ -1,5 +1,5 @@
-//! The first screen about a paced loop: whether it keeps its rate, how many frames were lost, and
-//! why.
+//! The first screen about a paced loop: whether it keeps its rate, the number of lost frames, and
+//! the cause.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
@@ -128,7 +128,7 @@ fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
 
-/// Writes how many frames ran at which rate, and how the loop sleeps and works.
+/// Writes the number of frames and their rate, and the loop's ways to sleep and to work.
 fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
         let mut parts = Vec::new();
@@ -195,8 +195,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Formats the rate that the loop would have without delays. It determines how many frames are
-/// expected. If delays lower the average rate by more than 1 %, the average is given too.
+/// Formats the rate that the loop would have without delays, which determines the expected number
+/// of frames. If delays lower the average rate by more than 1 %, the average is given too.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures

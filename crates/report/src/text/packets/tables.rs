@@ -76,7 +76,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     page.paragraph(Tone::Faint, "", text);
 }
 
-/// Writes how losses and delays changed over time.
+/// Writes the losses and delays over time.
 pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
     if statement.by_time.len() < 2 {
         return;

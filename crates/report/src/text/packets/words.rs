@@ -48,7 +48,7 @@ pub(super) fn link(statement: &PacketStatement) -> String {
     }
 }
 
-/// Explains what a measurement over the loopback device does not cover.
+/// Describes the blind spots of a measurement over the loopback device.
 pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     let Link::Loopback { why } = &statement.link else {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     ))
 }
 
-/// Lists where datagrams were lost. `buffer` describes the receiving socket's buffer.
+/// Lists the places where datagrams were lost. `buffer` describes the receiving socket's buffer.
 pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     let PacketPlaces {
         lost: _,
@@ -92,7 +92,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     format!("{}.", losses.join(", "))
 }
 
-/// Returns the display name of what stalled the receiver: a process or a kind of delay.
+/// Returns the display name of the receiver's stall: a process or a kind of delay.
 pub(super) fn culprit_name(by: &HeldBy) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),

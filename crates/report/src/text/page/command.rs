@@ -54,8 +54,8 @@ fn parts(command: &str) -> (&str, &str) {
     (command, "")
 }
 
-/// Splits code into words between which a line can break. Quoted words and words joined by [`TIE`]
-/// stay together.
+/// Splits code into words. A line can break between any two of them, so quoted words and words
+/// joined by [`TIE`] stay together.
 fn words(code: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quoted) = (String::new(), false);

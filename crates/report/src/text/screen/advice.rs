@@ -147,7 +147,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     Some(trial(screen, &proposal?, metric))
 }
 
-/// Returns the setting that stops a kernel thread whose work only improves performance.
+/// Returns the setting that stops a kernel thread, if the thread's work only improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
         "ksmd" => KnobProposal::of("ksm.run", 0),
@@ -247,8 +247,8 @@ fn crowding(
     (sentence, lower_all(programs, screen))
 }
 
-/// Describes how often and for how long a program was throttled. A whole-machine audit does not
-/// know when throttling ended, so its figure is the time until the program ran again.
+/// Describes the number and the total length of a program's throttlings. A whole-machine audit does
+/// not know when throttling ended, so its figure is the time until the program ran again.
 fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen
@@ -407,7 +407,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
     }
 }
 
-/// Advises about fully used CPUs, on which moving the program `most` would not help.
+/// Describes advice for fully used CPUs: moving the program `most` would not help.
 fn run_fewer(most: &CrowdingProgram) -> String {
     let who = name(&most.program, &most.pids);
     format!("Run fewer programs at once, or lower the priority of {who}")

@@ -1,5 +1,5 @@
-//! The first screen about a machine: how busy it was and with what, CPU time taken from programs,
-//! periodic sources, and where `top` is wrong.
+//! The first screen about a machine: its use of CPU time, the time taken from programs, the
+//! periodic sources, and the errors of `top`.
 
 mod repeats;
 
@@ -92,7 +92,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Writes which programs waited for a CPU, and which programs they waited behind.
+/// Lists the programs that waited for a CPU, and those that they waited behind.
 fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
@@ -181,7 +181,7 @@ fn time_of(statement: &Statement, holder: Holder) -> Nanos {
     statement.time_of(|class| class.holder() == holder)
 }
 
-/// Writes in one sentence what CPU time was used for.
+/// Writes the division of CPU time, in one sentence.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -325,7 +325,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "", &text);
 }
 
-/// Writes whether `top` is right, and what the tick costs, on one line if there is room.
+/// Writes whether `top` is right, and the cost of the tick, on one line if there is room.
 fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     let tick = tick(screen.statement);
     match (top(screen), tick) {
@@ -373,7 +373,7 @@ fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     (!off.is_empty()).then(|| (Tone::Plain, no_error(&check.cpus, off.len())))
 }
 
-/// If no error was found, describes on how many CPUs `top` is right.
+/// Describes the number of CPUs on which `top` is right. Called if no error was found.
 fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");

@@ -1,4 +1,4 @@
-//! The first screen about one program: how much it waited, behind whom, and its longest delays.
+//! The first screen about one program: its waiting time, the culprits, and its longest delays.
 
 use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
@@ -315,7 +315,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     )
 }
 
-/// Describes how many frames were dropped, and how many may have run late instead.
+/// Describes the number of dropped frames, including those that may have run late instead.
 fn dropped(figures: &Figures) -> String {
     let count = |count| counted(count, "frame");
     match (figures.caught_up(), figures.dropped) {
@@ -350,7 +350,7 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Writes how much of the wanted time the program ran, and what took the rest.
+/// Writes the share of the wanted time that the program ran, and the causes that took the rest.
 fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     let mut parts = Vec::new();
     for state in [
@@ -583,7 +583,7 @@ fn ruled_out(
     page.paragraph(Tone::Plain, "Ruled out: ", &text);
 }
 
-/// Describes how long observing delayed the program.
+/// Describes the delay that observing caused the program.
 pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
     let own = |name: &str| matches!(name, TOOL | PROBE);
     let behind = threads.behind.iter().filter(|culprit| own(&culprit.name));

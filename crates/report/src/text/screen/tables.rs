@@ -56,11 +56,11 @@ pub(super) struct Table<'a> {
     pub(super) rest: Rest,
     /// Time that belongs to no known group.
     pub(super) unseen: Nanos,
-    /// Whether to show how many late and dropped frames each group caused.
+    /// Whether to show the numbers of late and dropped frames that each group caused.
     pub(super) has_frames: bool,
 }
 
-/// Sum of groups whose individual figures are not available.
+/// Sum of groups without individual figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
     /// Number of groups.

@@ -373,7 +373,8 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
     }
 }
 
-/// Returns a virtual machine with two CPUs and a game, fully traced, with a spin probe.
+/// Returns a statement about a virtual machine with two CPUs and a game, fully traced, with a spin
+/// probe.
 pub(crate) fn kernel_level() -> Statement {
     let mut statement = Statement {
         machine: a_machine(),

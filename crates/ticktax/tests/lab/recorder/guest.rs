@@ -1,7 +1,7 @@
 //! Runs in the guest: an agent with a recorder, while its machine changes.
 //!
-//! The guest checks nothing. It writes what it did and when to [`STALLS`], and returns that file
-//! with all of the agent's files.
+//! The guest checks nothing. It writes its actions and their times to [`STALLS`], and returns that
+//! file with all of the agent's files.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -52,8 +52,8 @@ const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
 /// Suspend time for the wake alarm, in whole seconds of the battery-backed clock.
 const ASLEEP: &str = "+6";
-/// Number of checks, and the time between two of them. The results do not depend on how soon an
-/// event is noticed.
+/// Number of checks, and the time between two of them. A slow check delays the test but does not
+/// change its results.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 

@@ -1,5 +1,5 @@
-//! Files for other programs (alert rules, a dashboard, a systemd unit), checked against what the
-//! agent serves.
+//! Files for other programs (alert rules, a dashboard, a systemd unit), checked against the agent's
+//! metrics.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! An agent that root starts: which directories and sockets its user gets, and which are refused.
+//! An agent started by root: the directories and sockets that its user gets, and those refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -75,7 +75,7 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
         is_refused(&["--listen", "none", "--facts", &folder], why)?;
         is_owned(&others, owner, 0o755)?;
     }
-    // The directory's owner could swap what root creates in it.
+    // The directory's owner could swap the files that root creates in it.
     chown(&others, Some(SOMEBODY), Some(SOMEBODY))?;
     for name in ["incidents", "deep/incidents"] {
         let folder = others.join(name).display().to_string();

@@ -173,7 +173,7 @@ impl Lowered {
     }
 }
 
-/// Returns the command that shows where the watched program's page faults come from.
+/// Returns the command that shows the origin of the watched program's page faults.
 pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     let faults = "perf record -e page-faults -g";
     let victim = screen.statement.victim.as_ref()?;
@@ -207,7 +207,7 @@ pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<S
     }
 }
 
-/// Appends to the command `change` another one, which repeats this audit to show the effect.
+/// Appends a second command to the command `change`. It repeats this audit, to show the effect.
 pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     match audit_again(screen, None) {
         // A short audit command stays on one line.

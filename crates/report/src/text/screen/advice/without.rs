@@ -64,7 +64,7 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
     text + &more.unwrap_or_default()
 }
 
-/// Describes the program that waited long although CPUs were idle, and what it waited behind.
+/// Describes the program that waited long although CPUs were idle, and the culprits.
 fn held_up(screen: &Screen<'_>) -> Option<String> {
     let statement = screen.statement;
     let wall = crate::text::wall(statement);
