@@ -232,7 +232,8 @@ impl Gallery {
         ];
         let vary = ["--vary", "cmdline=,nohz=off,highres=off"];
         let verb = ["--", "pace", "--rate", "35", "--work", "1ms", "--for", "5s"];
-        // Exit code 1 means that a kernel differs from its model, which is the topic of the page.
+        // Exit code 1 means that a kernel differs from its model. The page is about this
+        // difference.
         match self.status(&[&compare[..], &vary, &verb].concat())? {
             Some(0 | 1) => Ok(()),
             _ => Err("ticktax lab compare failed".to_owned()),

@@ -61,7 +61,7 @@ pub struct Perfetto<W> {
 }
 
 impl<W: Write> Perfetto<W> {
-    /// Starts a trace that is written to `out`.
+    /// Starts a trace. Packets are written to `out` as rows arrive.
     pub fn new(out: W) -> Self {
         Self {
             out,

@@ -82,7 +82,7 @@ impl Budget {
             }
             end(&terminal, &files, most, advice);
         };
-        // Without the guard thread, the reader's own limits still apply.
+        // If the guard thread cannot start, the reader's own limits still apply.
         drop(
             thread::Builder::new()
                 .name("budget".to_owned())

@@ -1,4 +1,4 @@
-//! Files that are written while rows arrive: recordings, traces and HTML pages.
+//! Files written while rows arrive: recordings, traces and HTML pages.
 //!
 //! A new format is a module with a [`RowFile`] and an entry in [`FORMATS`]. Every verb that has
 //! rows then gets an option for it.

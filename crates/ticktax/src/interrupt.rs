@@ -43,8 +43,8 @@ impl Interrupt {
         Ok(Self { signal })
     }
 
-    /// Signals that `listen` handles: those of SIGINT, SIGTERM and SIGHUP that were not ignored at
-    /// the start.
+    /// Returns the signals that `listen` handles: those of SIGINT, SIGTERM and SIGHUP that were not
+    /// ignored at the start.
     pub(crate) fn heard() -> Vec<i32> {
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
         all.filter(|&number| !is_ignored(number)).collect()

@@ -36,7 +36,7 @@ const ABORTED: i32 = 1;
 /// would otherwise report as a crash.
 pub(crate) fn exit_on_abort() {
     let always = Arc::new(AtomicBool::new(true));
-    // Without the handler, an abort still ends the process.
+    // If the handler cannot be installed, an abort still ends the process.
     let _ = flag::register_conditional_shutdown(SIGABRT, ABORTED, always);
 }
 
@@ -78,8 +78,8 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     }
 }
 
-/// Address space that a verb needs in addition to the loaded program. `None` for small verbs such
-/// as `undo`, which always start.
+/// Returns the address space that a verb needs in addition to the loaded program, or `None` for
+/// small verbs such as `undo`, which always start.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)

@@ -191,7 +191,7 @@ impl Things {
         pages.into_iter().map(|page| ("net", page)).collect()
     }
 
-    /// Pages of documents whose verbs need root or guests.
+    /// Creates the pages of documents whose verbs need root or guests.
     fn without_verbs(&self) -> Vec<(&'static str, PathBuf)> {
         let slots: Vec<(u64, u64, usize)> = (0..8)
             .flat_map(|block| {

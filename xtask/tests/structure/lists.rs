@@ -49,7 +49,7 @@ fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Contents of each `const ALL` in an `impl`, by the type's name.
+/// Returns the contents of each `const ALL` in an `impl`, by the type's name.
 fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for item in items {

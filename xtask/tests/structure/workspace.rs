@@ -61,7 +61,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Directories of the workspace's packages.
+/// Returns the directories of the workspace's packages.
 pub(crate) fn packages() -> Vec<PathBuf> {
     let mut packages = entries(&root().join("crates"));
     packages.extend(entries(&root().join("testing")));

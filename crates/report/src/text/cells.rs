@@ -1,4 +1,4 @@
-//! The cells of the tables of accounts, gaps and waits: time, share, rate and lengths.
+//! Cells for the tables of accounts, gaps and waits: time, share, rate and lengths.
 
 use ticktax_model::{Intervals, Nanos};
 

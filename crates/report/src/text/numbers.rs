@@ -40,7 +40,7 @@ pub(super) fn quantiles(median: Nanos, p99: Option<Nanos>) -> String {
     p99.map_or(median.clone(), |p99| format!("{median}, {p99}"))
 }
 
-/// Formats a quantile with the precision that the distribution has.
+/// Formats a quantile at the precision of the distribution.
 pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
     let value = distribution.quantile(q);
     if distribution.exact {

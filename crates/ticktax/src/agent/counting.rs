@@ -82,7 +82,7 @@ impl Agent {
         self.show();
     }
 
-    /// Facts about settings that are configured but not in effect.
+    /// Returns facts about settings that are configured but not in effect.
     fn findings(&self) -> Vec<Fact> {
         let mut header = Header::new(World::Live, Level::Kernel, env!("CARGO_PKG_VERSION"));
         header.machine = self.machine.clone();

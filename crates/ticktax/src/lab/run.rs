@@ -193,8 +193,8 @@ fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>),
     Ok((programs, jobs))
 }
 
-/// Writes all files of the guest to a directory. The guest chose their names, so names that are
-/// paths are rejected.
+/// Writes all files of the guest to a directory. The guest chose the names, so a name that is a
+/// path is rejected.
 fn write_files(path: &Path, files: &[Frame]) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
     let folder = Folder::open(path).map_err(|error| cannot("open", path, &error))?;

@@ -109,7 +109,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Rejects a setting that is both varied and set by its own option.
+/// Rejects a setting that is varied and also has its own option on the command line.
 fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
     let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
         return Ok(());

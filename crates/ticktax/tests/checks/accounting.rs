@@ -137,7 +137,7 @@ fn its_time_is_accurate(
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
     // If the hypervisor reports stolen time, the kernel excludes it from a thread's CPU clock,
-    // although the thread was on its CPU. The excluded time cannot exceed what was reported for
+    // although the thread was on its CPU. The excluded time cannot exceed the time reported for
     // this CPU.
     let stolen = line.columns.steal + COLUMN;
     let upper = points + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);

@@ -48,7 +48,7 @@ fn programs_of(pid: u32) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Returns the number of `programs` that are still loaded in the kernel.
+/// Returns the number of `programs` still loaded in the kernel.
 fn alive(programs: &BTreeSet<u32>) -> usize {
     let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
     loaded

@@ -102,7 +102,8 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     count
 }
 
-/// Returns the time between the counter readings that is not covered by the accounts of `cpu`.
+/// Returns the part of the time between the counter readings that the accounts of `cpu` do not
+/// cover.
 fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     let header = &recorded.header;
     let mut books = header.books.iter().filter(|books| books.cpu == cpu);

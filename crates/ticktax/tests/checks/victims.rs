@@ -37,7 +37,7 @@ pub(crate) fn waits_behind(
     let mut books = recorded.header.books.iter();
     let books = books.find(|books| books.cpu == truth.cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // The statement counts from when the victim's only thread became known until the end.
+    // The statement covers the time since the victim's only thread became known.
     let begin = books.end - threads.elapsed;
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);

@@ -283,7 +283,7 @@ fn interrupts(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// Returns the packets of [`stalled`], whose softirq was raised by the interrupt `name`.
+/// Returns the packets of [`stalled`], with a softirq that the interrupt `name` raised.
 fn raised_by(name: &str) -> Option<PacketPaths> {
     let mut packets = stalled()?;
     packets.ways = vec![PacketWay {
@@ -369,7 +369,7 @@ fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     None
 }
 
-/// Softirqs took `ms` milliseconds for packets, and more for timers.
+/// Returns accounts in which softirqs took `ms` milliseconds for packets, and more for timers.
 fn softirqs(ms: i64) -> Vec<Account> {
     let account = |name: &str, time| Account {
         class: Class::Softirq,

@@ -131,7 +131,7 @@ impl Tracer {
         )?)
     }
 
-    /// Interrupts the command like Ctrl-C.
+    /// Interrupts the command as Ctrl-C would.
     pub(crate) fn interrupt(self) -> Outcome {
         self.signal(Signal::SIGINT)?;
         self.ended()

@@ -199,7 +199,7 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates a directory with a copy of the command that everybody can run.
+/// Creates a directory with a copy of the command that every user can run.
 pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")

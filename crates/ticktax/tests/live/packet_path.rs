@@ -1,4 +1,4 @@
-//! Packets over loopback to a thread that is delayed by a disturbance of known size.
+//! Packets over loopback to a thread, delayed by a disturbance of known size.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;

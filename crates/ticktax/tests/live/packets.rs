@@ -41,7 +41,7 @@ fn cpus() -> Result<Option<(String, String)>, Failed> {
 
 /// Sends datagrams while a FIFO thread of this process takes the receiver's CPU for 17 ms out of
 /// every 250 ms. Both ends run in a session with the highest weight, so that ordinary programs
-/// hardly delay them.
+/// barely delay them.
 fn stalled(
     arguments: &[&str],
     (sender, receiver): (&str, &str),
@@ -149,7 +149,7 @@ pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     check(after * 10 <= before, || format!("{needed:?}: {second:#?}"))
 }
 
-/// Without losses, no cause is named, even if the receiver waited.
+/// If no datagram is lost, no cause is named, even if the receiver waited.
 pub(crate) fn no_culprit_is_named_without_losses() -> Result<(), Failed> {
     let statement = run(ticktax(
         &[

@@ -105,7 +105,7 @@ fn ticktax() -> &'static str {
     env!("CARGO_BIN_EXE_ticktax")
 }
 
-/// A process that is killed on drop.
+/// A process, killed on drop.
 struct Running(Child);
 
 impl Running {

@@ -104,7 +104,7 @@ fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
     check(left.is_empty(), || format!("{left:?}"))
 }
 
-/// Cgroups left behind by trials of processes that have exited.
+/// Returns the cgroups left behind by trials of processes that have exited.
 fn groups_left() -> Vec<PathBuf> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();

@@ -93,7 +93,7 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
 }
 
-/// Without changes, the prediction reproduces the recording.
+/// If no setting changes, the prediction reproduces the recording.
 #[test]
 fn unchanged_settings_reproduce_the_recording() {
     let (_folder, recording, _) = recorded();

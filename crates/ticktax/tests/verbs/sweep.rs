@@ -1,4 +1,4 @@
-//! Sweeps that are killed, interrupted, or started twice.
+//! Sweeps: killed, interrupted, or started twice.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

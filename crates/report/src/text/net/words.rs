@@ -76,7 +76,7 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
     }
 }
 
-/// Returns the unit that is counted as a packet.
+/// Returns the unit counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "a TCP segment sent",

@@ -75,7 +75,7 @@ pub(super) fn signed(number: f64) -> String {
     format!("{sign}{}", fraction(number.abs()))
 }
 
-/// Formats a number that is always signed, because it is an increase or decrease.
+/// Formats an increase or decrease, always with its sign.
 pub(super) fn amount(number: f64) -> String {
     let plus = if number < 0.0 { "" } else { "+" };
     format!("{plus}{}", signed(number))

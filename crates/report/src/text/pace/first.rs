@@ -128,7 +128,7 @@ fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
 
-/// Writes the number of frames and their rate, and the loop's ways to sleep and to work.
+/// Writes the number of frames and their rate, and the loop's settings or its thread's rhythm.
 fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
         let mut parts = Vec::new();

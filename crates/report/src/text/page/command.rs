@@ -83,7 +83,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Columns available to the current line.
+    /// Returns the number of columns available to the current line.
     fn room(&self) -> usize {
         self.room[usize::from(self.line.from_edge)]
     }

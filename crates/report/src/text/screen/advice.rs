@@ -247,8 +247,8 @@ fn crowding(
     (sentence, lower_all(programs, screen))
 }
 
-/// Describes the number and the total length of a program's throttlings. A whole-machine audit does
-/// not know when throttling ended, so its figure is the time until the program ran again.
+/// Describes how often and for how long a program was throttled. A whole-machine audit does not
+/// know when throttling ended, so its figure is the time until the program ran again.
 fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen

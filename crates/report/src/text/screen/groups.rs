@@ -54,7 +54,7 @@ impl Group {
         title.replace(crate::text::page::TIE, " ")
     }
 
-    /// Adds another group. Processes that are in both groups are then listed twice.
+    /// Adds another group. Processes in both groups are then listed twice.
     fn add(&mut self, other: Self) {
         self.pids.extend(other.pids);
         self.threads += other.threads;

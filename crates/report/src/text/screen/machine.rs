@@ -22,7 +22,7 @@ use crate::view::Grouping;
 const WAITED: f64 = 0.001;
 /// A program is also listed if a single wait was at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
-/// An error of `top` below this size can come from rounding and chance.
+/// Smaller errors of `top` can be due to rounding and chance.
 const TOLERABLE: f64 = 0.01;
 /// The table of kernel time is dropped to make room if it covers less than this share of one CPU.
 const LITTLE: f64 = 0.04;
@@ -343,8 +343,8 @@ fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Lists the CPUs on which `top` is wrong, or reports that it is right. `None` if that is unknown.
-/// `top` shows the kernel's own counters.
+/// Lists the CPUs on which `top` is wrong, or reports that it is right everywhere. Returns `None`
+/// if that is unknown. `top` shows the kernel's own counters.
 fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let check = screen.statement.accounting.as_ref();
     let check = check.filter(|check| !check.cpus.is_empty())?;

@@ -98,8 +98,8 @@ fn waited_behind(
         let total = time_of(threads, ThreadState::Waiting);
         let frames = |group: &Group| group.late + group.dropped;
         let most = groups.iter().map(frames).max().unwrap_or_default();
-        // The table must show the main cause of late frames. Without late frames, it must show a
-        // periodic culprit.
+        // The table must show the main cause of late frames. If there are no late frames, it must
+        // show a periodic culprit.
         let must_show = |group: &Group| {
             if most > 0 {
                 return frames(group) == most;
@@ -551,7 +551,7 @@ fn ruled_out(
         .frames
         .as_ref()
         .and_then(|frames| frames.late.as_ref());
-    // Steal that is listed as a possible cause must not be listed as ruled out.
+    // Steal listed as a possible cause must not be listed as ruled out.
     let is_possible = late.is_some_and(|late| late::unplaced_steal(late).is_some());
     if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
         add("steal", stolen);

@@ -174,7 +174,8 @@ impl Table<'_> {
         self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Whether `time` as a share of the total satisfies `condition`. Always false without a total.
+    /// Whether `time` as a share of the total satisfies `condition`. Always false if there is no
+    /// total.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
         self.total
             .is_some_and(|total| condition(time.share_of(total)))

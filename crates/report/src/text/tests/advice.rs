@@ -401,7 +401,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     }
 }
 
-/// Returns a statement about a loop that hardly waited for a CPU but had late frames.
+/// Returns a statement about a loop that barely waited for a CPU but had late frames.
 fn lagging(late: Option<LateFrames>) -> Statement {
     let mut statement = held_up();
     statement.advice.clear();

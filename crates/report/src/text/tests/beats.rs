@@ -196,7 +196,7 @@ fn a_thread_off_its_cpu_is_not_the_costliest_source() {
 }
 
 /// Gaps may have been yielded, a thread off its CPU takes no time, and a program that starts while
-/// CPUs are idle delays nobody.
+/// CPUs are idle delays no one.
 #[test]
 fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");

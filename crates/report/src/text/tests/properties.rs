@@ -244,7 +244,7 @@ fn json_has_every_field_that_its_schema_requires() {
     );
 }
 
-/// Returns the paths of required fields that `value` does not have.
+/// Returns the paths of the required fields that `value` lacks.
 fn missing(
     schema: &serde_json::Value,
     definitions: &serde_json::Value,

@@ -45,7 +45,8 @@ pub(crate) fn empty() -> Statement {
     }
 }
 
-/// Intervals with this count and these lengths in ns. A length of 0 means that it is unknown.
+/// Returns intervals with this count and these lengths in ns. A length of 0 stands for an unknown
+/// one.
 fn intervals(count: u64, median: i64, p99: i64, max: i64) -> Intervals {
     let length = |ns: i64| (ns > 0).then_some(Nanos(ns));
     Intervals {

@@ -133,7 +133,7 @@ pub(crate) fn held_up() -> Statement {
     statement
 }
 
-/// Returns the waits of a game behind a compiler and a kernel thread, and of a program that hardly
+/// Returns the waits of a game behind a compiler and a kernel thread, and of a program that barely
 /// waits.
 fn waits() -> WaitStatement {
     let behind = |name: &str, pids: &[i32], ms| WaitedFor {
@@ -195,7 +195,7 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-    // Kernel time that is much of one CPU but little of all CPUs is shown if there is room.
+    // Much of one CPU but little of all CPUs: such kernel time is shown if there is room.
     let mut large = a_machine();
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
@@ -350,7 +350,7 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     assert!(!page.contains("CPUs were idle"), "{page}");
 }
 
-/// Without a probe, steal cannot be observed, and the hypervisor's steal clock might not run.
+/// If there is no probe, steal cannot be observed, and the hypervisor's steal clock might not run.
 #[test]
 fn unreported_steal_is_not_shown_as_zero() {
     let mut statement = a_machine();

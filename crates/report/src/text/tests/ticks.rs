@@ -135,7 +135,7 @@ pub(super) fn summed() -> TickBill {
     bill
 }
 
-/// Returns the tick bill that is available without root.
+/// Returns the tick bill available without root.
 pub(super) fn counted_only() -> TickBill {
     TickBill {
         hz_configured: None,
@@ -160,7 +160,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
     }
 }
 
-/// Findings from two rules.
+/// Returns findings from two rules.
 pub(crate) fn findings() -> Vec<Finding> {
     let ksmd = Moment {
         at: Nanos::from_millis(1_250),

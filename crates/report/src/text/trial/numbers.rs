@@ -1,4 +1,4 @@
-//! The page about two lists of numbers that are compared.
+//! The page that compares two lists of numbers.
 
 use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
 

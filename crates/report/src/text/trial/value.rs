@@ -74,8 +74,8 @@ impl Shown {
         Self { unit, scale }
     }
 
-    /// Returns the suffix of differences that are shown in percent or percentage points, or `None`
-    /// if they are shown in the metric's unit.
+    /// Returns the suffix of differences shown in percent or percentage points, or `None` if they
+    /// are shown in the metric's unit.
     fn suffix(self) -> Option<&'static str> {
         match (self.scale, self.unit) {
             (Scale::Relative, _) => Some(" %"),

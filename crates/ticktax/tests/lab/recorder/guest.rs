@@ -39,7 +39,7 @@ pub(super) const PAGE: &str = "page.txt";
 pub(super) const FACTS_FILE: &str = "facts.";
 /// File with the agent's messages.
 pub(super) const SAID: &str = "agent.txt";
-/// Name of the thread that is delayed.
+/// Name of the delayed thread.
 pub(super) const VICTIM: &str = "held-up";
 /// Length of each stall, three times the trigger's threshold.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
@@ -217,7 +217,7 @@ impl Victim {
         Ok(Self { ended, thread })
     }
 
-    /// Waits for the thread to exit, after it has its CPU back.
+    /// Ends the thread. It exits once it has its CPU back.
     fn end(self) -> Outcome {
         self.ended.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "the victim panicked".into())

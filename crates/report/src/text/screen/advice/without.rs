@@ -42,7 +42,7 @@ pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     Some((Tone::Good, text.to_owned()))
 }
 
-/// Explains why a program had late frames although it hardly waited for a CPU.
+/// Explains why a program had late frames although it barely waited for a CPU.
 fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
     let causes = late.map_or(&[][..], |late| &*late.causes);
     let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
