@@ -215,7 +215,7 @@ fn table(counts: &Counts) -> String {
     text.trim_end().to_owned()
 }
 
-/// Counts the prose of all files that git knows, and passes each marked piece to `each`.
+/// Counts the prose of all files tracked by git, and passes each marked piece to `each`.
 fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     let git = Command::new("git")
         .args(["ls-files"])

@@ -61,7 +61,7 @@ pub struct Perfetto<W> {
 }
 
 impl<W: Write> Perfetto<W> {
-    /// Starts a trace. Packets are written to `out` as rows arrive.
+    /// Starts a trace, to be written to `out`.
     pub fn new(out: W) -> Self {
         Self {
             out,

@@ -29,7 +29,7 @@ const FOR_EACH_CPU: u64 = 8 << 20;
 const STACK: usize = 1 << 20;
 /// The smallest stack limit that all verbs work with.
 const SMALLEST_STACK: u64 = 1 << 20;
-/// Exit code after an abort, whose reason is already on standard error.
+/// Exit code after an abort. Its reason is already on standard error.
 const ABORTED: i32 = 1;
 
 /// Makes an abort exit with code 1. A failed allocation prints its size and aborts, which a shell

@@ -385,9 +385,9 @@ fn run_check(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     }
 }
 
-/// Checks the page for a million spans, of threads and interrupts on two CPUs. Their lengths vary
-/// as in a real recording. With equal lengths, the recording would be so small that its page
-/// exceeds the memory budget.
+/// Checks the page for a million spans of threads and interrupts on two CPUs. Their lengths vary as
+/// in a real recording. If they were equal, the recording would be so small that its page would
+/// exceed the memory budget.
 fn large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (recording, page) = (

@@ -1,5 +1,5 @@
-//! The page about a paced stream of datagrams: the number lost, the places, the stalls that caused
-//! it, and the buffer size that would have prevented it.
+//! The page about a paced stream of datagrams: the losses, their places, the stalls that caused
+//! them, and the buffer size that would have prevented them.
 
 mod tables;
 pub(super) mod words;

@@ -128,7 +128,7 @@ fn is_loopback_address(address: IpAddr) -> bool {
 pub(super) enum Request {
     /// The metrics.
     Metrics {
-        /// Whether to send only the headers, because the method is `HEAD`.
+        /// Whether the method is `HEAD`, which is answered with headers only.
         head: bool,
         /// The format that the client accepts.
         format: PageFormat,

@@ -274,7 +274,7 @@ fn check_raises(
 const PERIOD: Nanos = Nanos::from_millis(50);
 
 /// A real-time thread takes the receiver's CPU for 5 ms out of every 50 ms. Packets that arrive in
-/// that time wait for it.
+/// that time must wait behind it.
 pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(PERIOD, Nanos::from_millis(5));

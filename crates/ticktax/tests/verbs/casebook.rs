@@ -111,7 +111,7 @@ fn tcp_is_measured_on_this_machine_with_here() {
     assert!(error.contains("leave out --here"), "{error}");
 }
 
-/// The invalid traffic files are a missing one, a directory, a text, and another kind of document.
+/// Refuses a missing file, a directory, a text file, and another kind of document.
 #[test]
 fn invalid_traffic_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -157,7 +157,8 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     table.write(page, &groups, screen.room.other_rows + 1);
 }
 
-/// Sums up all waiting except that of the `listed` programs. `little` are the other known programs.
+/// Sums up all waiting except that of the `listed` programs. `little` contains the other known
+/// programs.
 fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
     let left_out = waits.programs_left_out;
     let time: Nanos = listed.iter().map(|program| program.time).sum();

@@ -195,7 +195,7 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-    // Much of one CPU but little of all CPUs: such kernel time is shown if there is room.
+    // If there is room, kernel time is shown even if it is large only relative to one CPU.
     let mut large = a_machine();
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
