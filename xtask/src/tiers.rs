@@ -60,7 +60,7 @@ const TIERS: [Tier; 4] = [
     },
 ];
 
-/// Runs a tier once, or the number of times in the second word. Continues after failures, to count
+/// Runs a tier once, or as often as the second word requests. Continues after failures, to count
 /// them.
 ///
 /// # Errors

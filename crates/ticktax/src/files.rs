@@ -51,7 +51,7 @@ pub(crate) struct Finished {
     pub(crate) warning: Option<String>,
 }
 
-/// Why a row file could not be written. The text is one line and names the file.
+/// The reason why a row file could not be written: one line that names the file.
 #[derive(Debug)]
 pub(crate) struct RowFileError(String);
 

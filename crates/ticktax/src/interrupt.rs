@@ -1,4 +1,4 @@
-//! Handling of Ctrl-C: the first ends the audit early, the second ends the process.
+//! Handles Ctrl-C: the first one ends the audit early, the second ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// Exit code of a process that SIGINT ended, as in a shell.
+/// Exit code after SIGINT, as in a shell.
 const ABORTED: i32 = 130;
 
 /// Receives signals that ask the process to end.

@@ -200,7 +200,7 @@ mod tests {
         remove(&folder, OsStr::new(NAME));
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
-        // A socket that a killed process left is removed. One with a listener stays.
+        // A socket left by a killed process is removed, but one with a listener stays.
         let listener = UnixListener::bind(&path).unwrap();
         remove_stale(&folder, OsStr::new(NAME));
         assert!(path.exists());

@@ -164,8 +164,8 @@ pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// Describes the trial's surroundings. Further processes of ticktax's own binary serve as the
-/// watchdog and become the command.
+/// Describes the trial's surroundings. ticktax's own binary also runs as the watchdog, and as the
+/// process that becomes the command.
 fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {

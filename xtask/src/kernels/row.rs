@@ -178,7 +178,7 @@ fn thread_time(accounts: &[Value], comm: &str) -> f64 {
     accounts.iter().map(time_of).sum::<f64>() / 1e9
 }
 
-/// Returns the proof that an empty gap is outside the kernel, combined over all CPUs.
+/// Formats the proofs that empty gaps are outside the kernel, combined over all CPUs.
 fn proof(proofs: &Value) -> String {
     let mut words: Vec<String> = list(proofs)
         .iter()

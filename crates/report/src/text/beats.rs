@@ -402,7 +402,7 @@ fn plain(ns: f64) -> String {
     format!("{} {unit}", decimals(value, digits))
 }
 
-/// Formats a number with the digits after its decimal point in groups of three.
+/// Formats a number, with the digits after its decimal point grouped in threes.
 fn decimals(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let Some((whole, rest)) = text.split_once('.') else {

@@ -210,7 +210,7 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a table line whose name follows `kept`. Only the name is shortened, as by
+    /// Writes a table line whose name follows `kept`. Only the name is shortened, by
     /// [`elide_name`]. A name that does not fit goes on the next line.
     pub(super) fn named_row(
         &mut self,

@@ -1,4 +1,4 @@
-//! The agent's rights. It starts with those that attaching needs, and then drops them all.
+//! The agent's rights: at first those that attaching needs, then none.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;

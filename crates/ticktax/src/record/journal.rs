@@ -1,4 +1,4 @@
-//! Logging of incidents: with fields to the systemd journal, or as a line to syslog.
+//! Logs incidents to the systemd journal, with fields, or to syslog, as a line of text.
 
 use std::path::Path;
 

@@ -126,8 +126,7 @@ impl Keeper {
         }
     }
 
-    /// Formats a line about an incident: time, number, what happened, and the series that it
-    /// belongs to.
+    /// Formats a line about an incident: time, number, description and series.
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);

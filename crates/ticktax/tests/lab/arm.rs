@@ -166,9 +166,9 @@ fn qemu_of(lab: u32) -> Option<Pid> {
     children.find(is_guest)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Stops a guest on the host's clock again and again. The guest's kernel cannot see the stops, and
-/// arm64 reports no steal time in such a guest. ticktax proves them because nothing else was in the
-/// gap.
+/// Stops a guest on the host's clock repeatedly. The guest's kernel cannot see the stops, and arm64
+/// reports no steal time in such a guest. ticktax can prove them, because the gaps contain nothing
+/// else.
 pub(crate) fn time_taken_by_the_host_is_outside() {
     const STOP: Nanos = Nanos::from_millis(100);
     const BETWEEN: Nanos = Nanos::from_millis(400);

@@ -86,7 +86,7 @@ impl Caught {
             .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// Checks the stall: its length, its culprit, and its wall-clock time by the clock of that
+    /// Checks the stall's length, its culprit, and its wall-clock time, by the clock of that
     /// moment.
     fn is_right(&self) {
         let Self {

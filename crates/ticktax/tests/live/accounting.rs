@@ -151,7 +151,7 @@ impl Hog {
 
 impl Drop for Hog {
     fn drop(&mut self) {
-        // The program may have exited already; the figures of the test show that.
+        // The program may have exited already. If so, the test's figures show it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

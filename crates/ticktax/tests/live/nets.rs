@@ -196,8 +196,7 @@ pub(crate) fn the_mtu_applies_to_the_devices() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the number of network namespaces that processes here are in, other than this process's
-/// own.
+/// Returns the number of network namespaces used by processes here, other than this process's own.
 fn namespaces() -> Result<usize, Failed> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut found = Vec::new();

@@ -325,8 +325,8 @@ fn a_prediction_uses_the_recorded_scheduler_settings() {
     );
 }
 
-/// The frames of a simulated loop are rows. Its recording prints the same page as `pace` for a real
-/// loop, with the figures of the prediction.
+/// The frames of a simulated loop are rows. The report on its recording is the page that `pace`
+/// prints for a real loop, with the figures of the prediction.
 #[test]
 fn a_simulated_loop_is_reported_like_a_real_one() {
     let (_folder, recording, prediction) = recorded();

@@ -227,8 +227,8 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
 }
 
 /// Formats the hypervisor's share: the observed steal, or the steal clock's total if that is
-/// larger. If no steal was observed, there was none only if a steal clock exists, or if a probe on
-/// each CPU would have seen it.
+/// larger. An observed steal of zero counts only if a steal clock exists, or if a probe on each CPU
+/// would have seen any steal.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
@@ -396,7 +396,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     format!("`top` is accurate on every CPU{most}.")
 }
 
-/// Whether `top` is right about a CPU, however the unexplained time was spent.
+/// Whether `top` is right about a CPU, no matter how the unexplained time was spent.
 fn is_right(cpu: &CpuCheck) -> bool {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     cpu.off()

@@ -315,7 +315,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     )
 }
 
-/// Describes the number of dropped frames, including those that may have run late instead.
+/// Describes the dropped frames, and how many of them may in fact have run late.
 fn dropped(figures: &Figures) -> String {
     let count = |count| counted(count, "frame");
     match (figures.caught_up(), figures.dropped) {

@@ -51,8 +51,8 @@ fn gaps(share: f64) -> BeatGaps {
     }
 }
 
-/// Returns one hour of a server that has a syncer, a tick, a mixer, and two timers that drift past
-/// each other.
+/// Returns the periodic sources of a server over one hour: a syncer, a tick, a mixer, and two
+/// timers that drift past each other.
 pub(crate) fn a_server() -> BeatStatement {
     let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
     syncer.chain = [
@@ -151,7 +151,7 @@ fn sample(period: f64, of: u64) -> EventSample {
     }
 }
 
-/// Returns a recording that keeps sums, in which no period can be found.
+/// Returns the search result for a recording that keeps sums, which show no periods.
 pub(super) fn nothing_repeats() -> BeatStatement {
     BeatStatement {
         family_alarm: 0.01,
@@ -262,7 +262,8 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     }
 }
 
-/// Returns a machine with a 250 Hz tick. Others waited behind its process 9, called `name`.
+/// Returns a statement about a machine with a 250 Hz tick. Others waited behind its process 9,
+/// called `name`.
 fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {

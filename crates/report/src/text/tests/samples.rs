@@ -435,7 +435,7 @@ pub(crate) fn kernel_level() -> Statement {
     statement
 }
 
-/// Returns the machine of [`kernel_level`] as seen without root, with a sleep probe.
+/// Returns a statement about the machine of [`kernel_level`] without root, with a sleep probe.
 pub(crate) fn proc_level() -> Statement {
     let mut statement = Statement {
         level: Level::Proc,

@@ -200,7 +200,7 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
     assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
-    // If not, other parts get its lines, unless it is at least a tenth of the used time.
+    // If there is no room, kernel time is dropped, unless it is at least a tenth of the used time.
     let mut busy = a_machine();
     assert!(at(&busy, 80).contains("KERNEL AND HYPERVISOR"));
     let idle = |account: &Account| account.class.holder() == Holder::Nothing;

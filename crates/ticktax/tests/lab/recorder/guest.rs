@@ -29,7 +29,7 @@ use crate::inside::COMMAND;
 
 /// The argument that selects this job.
 pub(crate) const VERB: &str = "recorder-guest";
-/// File with the stalls that the guest made, as one JSON line each.
+/// File with one JSON line for each stall that the guest made.
 pub(super) const STALLS: &str = "stalls.jsonl";
 /// File with the agent's exit code, the clock offsets and the end times, in JSON.
 pub(super) const ENDED: &str = "ended.json";
@@ -138,7 +138,7 @@ fn take_facts() -> Outcome {
 struct Agent(Child);
 
 impl Agent {
-    /// Starts the agent, and waits until it watches. A guest has no users, so it stays root,
+    /// Starts the agent, and waits until it watches. A guest has no users, so the agent stays root,
     /// without rights.
     fn start() -> Outcome<Self> {
         let mut command = Command::new(Path::new(TOOLS).join(COMMAND));

@@ -18,7 +18,7 @@ const SHORT: usize = 30;
 const PIDS: usize = 4;
 
 impl Screen<'_> {
-    /// Whether commands can name processes. They can if the recording's pids are pids on this
+    /// Whether commands can name processes. They can if the recording's pids are valid on this
     /// machine.
     pub(super) fn names_processes(&self) -> bool {
         self.statement.world == World::Live && !self.style.elsewhere
@@ -44,7 +44,7 @@ pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Op
 /// Command that lists the processes that use the most CPU time. For advice that names no process.
 pub(super) const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
 
-/// Processes whose priority is to be lowered, grouped by the method that works for them.
+/// Processes to lower in priority, grouped by the method that works for them.
 #[derive(Debug, Default)]
 pub(super) struct Lowered {
     /// One process from each session whose autogroup is lowered as a whole.
@@ -53,7 +53,7 @@ pub(super) struct Lowered {
     ordinary: Vec<i32>,
     /// Processes to lower by making all their threads ordinary.
     real_time: Vec<i32>,
-    /// Processes that no known method works for, because their session is unknown.
+    /// Processes for which no method is known, because their session is unknown.
     unknown: Vec<i32>,
 }
 
