@@ -195,7 +195,7 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes a program that ran for `ran`, of which the trace lacks `missing`.
+/// Describes a program that ran for `ran`. The trace lacks `missing` of that time.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     clauses(
         format!("{missing} of the {ran} that {who} ran, according to the scheduler"),

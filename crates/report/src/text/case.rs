@@ -117,7 +117,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     page
 }
 
-/// Writes the rows of `series` for which there are only measurements on this machine.
+/// Writes the rows of `series` that have only measurements on this machine.
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);

@@ -126,7 +126,7 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
 }
 
 /// Formats a line like those of a game server's console: the number of frames in the last second,
-/// the total of slots without a frame, and the total of steps for which no frame was in time.
+/// the total of slots without a frame, and the total of steps without a frame in time.
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")

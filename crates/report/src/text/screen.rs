@@ -44,7 +44,7 @@ struct Room {
     large: usize,
     /// Whether to drop the table of kernel time if kernel time is a small part of the used time.
     terse: bool,
-    /// Maximum number of CPUs listed for which `top` is wrong.
+    /// Maximum number of CPUs listed because `top` is wrong about them.
     wrong_cpus: usize,
     /// Whether unlisted periodic sources are only counted in the heading, which saves a line.
     count_only: bool,
@@ -65,7 +65,7 @@ impl Room {
         }
     }
 
-    /// This level, but listing at most one CPU for which `top` is wrong.
+    /// Returns this level, but with at most one CPU listed because `top` is wrong about it.
     const fn short(self) -> Self {
         Self {
             wrong_cpus: 1,

@@ -189,8 +189,8 @@ fn link(
     Ok(link)
 }
 
-/// If a sysctl is missing in a new namespace although the machine has it, changes the error to say
-/// so.
+/// Changes the error about a sysctl that is missing in a new namespace, if the machine itself has
+/// that sysctl.
 fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
@@ -368,7 +368,7 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the CPU time per byte, from the accounts or, if there are none, from the threads'
+/// Returns the CPU time per byte, from the accounts or, if they are missing, from the threads'
 /// clocks.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;

@@ -1,5 +1,5 @@
-//! `ticktax pace --udp`: sends paced datagrams, and reports how many were lost, where, and because
-//! of which stall.
+//! `ticktax pace --udp`: sends paced datagrams, and reports how many were lost, where, and which
+//! stalls caused the loss.
 
 use std::process::ExitCode;
 use std::thread;

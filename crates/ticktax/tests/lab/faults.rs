@@ -161,7 +161,7 @@ pub(crate) fn hidden_verbs_only_run_in_guests() {
 
 pub(crate) fn a_kernel_panic_is_a_one_line_error() {
     let mut command = lab_run(CLOUD);
-    // If there is no init, the kernel looks for a disk, and there is none.
+    // If the guest has no init, the kernel looks for a disk, which does not exist.
     let output = command
         .args(["--cmdline", "rdinit=/nonexistent", "--", "pace"])
         .output()

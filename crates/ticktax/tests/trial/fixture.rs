@@ -87,7 +87,7 @@ pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     )
 }
 
-/// A setting of this machine, restored when the test ends, for whatever reason.
+/// A setting of this machine, restored when the test ends, even by a panic.
 pub(crate) struct Quiet(pub(crate) String);
 
 impl Quiet {

@@ -53,7 +53,7 @@ pub(super) struct Lowered {
     ordinary: Vec<i32>,
     /// Processes to lower by making all their threads ordinary.
     real_time: Vec<i32>,
-    /// Processes for which no method is known, because their session is unknown.
+    /// Processes without a known method, because their session is unknown.
     unknown: Vec<i32>,
 }
 

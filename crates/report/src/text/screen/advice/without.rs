@@ -1,4 +1,4 @@
-//! The text that takes the place of advice if there is none.
+//! The text that replaces the advice on a screen without any.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, World};
