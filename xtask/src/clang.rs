@@ -34,7 +34,7 @@ impl Clang {
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // The programs read names, and the mark of a record, as whole words.
+            // The programs read names and record marks as whole machine words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
@@ -46,7 +46,8 @@ impl Clang {
     }
 }
 
-/// Command name of a tool in the required version: Debian's versioned name, or the plain one.
+/// Returns the command name of a tool in the required version: Debian's versioned name, or the
+/// plain one.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
     [format!("{name}-{VERSION}"), name.to_owned()]
         .into_iter()
@@ -59,13 +60,13 @@ pub(crate) fn tool(name: &str) -> Result<String, String> {
         })
 }
 
-/// Major version that a tool reports. `None` if the tool does not run.
+/// Returns the major version that a tool reports, or `None` if the tool does not run.
 fn version(tool: &str) -> Option<u32> {
     let output = Command::new(tool).arg("--version").output().ok()?;
     major(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The number after the word `version` in `text`.
+/// Returns the number after the word `version` in `text`.
 fn major(text: &str) -> Option<u32> {
     let (_, rest) = text.split_once(" version ")?;
     rest.split('.').next()?.parse().ok()

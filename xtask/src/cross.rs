@@ -34,7 +34,7 @@ pub(crate) const TARGETS: [Target; 2] = [
 ];
 
 impl Target {
-    /// The named targets, or all of them if `names` is empty.
+    /// Returns the named targets, or all of them if `names` is empty.
     fn named(names: &[&str]) -> Result<Vec<Self>, String> {
         if names.is_empty() {
             return Ok(TARGETS.to_vec());
@@ -47,7 +47,7 @@ impl Target {
         names.iter().map(find).collect()
     }
 
-    /// Rust's target triple.
+    /// Returns Rust's target triple.
     pub(crate) fn triple(self) -> String {
         format!("{}-unknown-linux-musl", self.machine)
     }
@@ -103,7 +103,7 @@ impl Target {
         )
     }
 
-    /// Directory of the C library's headers, which are downloaded if necessary.
+    /// Returns the directory of the C library's headers. Downloads them if necessary.
     fn headers(self) -> Result<PathBuf, String> {
         let folder = root().join("target/cross").join(self.debian);
         let headers = folder.join(format!("files/usr/include/{}-linux-musl", self.machine));
@@ -159,12 +159,12 @@ impl Target {
     }
 }
 
-/// Environment variable with which cargo finds a target's linker.
+/// Returns the environment variable from which cargo takes a target's linker.
 fn linker_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_LINKER", name.to_uppercase())
 }
 
-/// Environment variable with which cargo finds a target's rustc flags.
+/// Returns the environment variable from which cargo takes a target's rustc flags.
 fn flags_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase())
 }
@@ -210,12 +210,12 @@ pub(crate) fn build_here(package: &str, profile: &str) -> Result<PathBuf, String
     absolute(&root().join(format!("target/{}/{package}", folder_of(profile))))
 }
 
-/// Cargo's output directory for a profile.
+/// Returns Cargo's output directory for a profile.
 fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
-/// Parses a profile and architectures. Without names, all architectures are meant.
+/// Parses a profile and architectures. If no architecture is named, returns all of them.
 pub(crate) fn arguments<'a>(
     words: &[&'a str],
     profile: &'a str,

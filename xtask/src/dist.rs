@@ -175,7 +175,7 @@ impl Texts {
     }
 }
 
-/// Time of the last source change, in seconds since 1970.
+/// Returns the time of the last source change, in seconds since 1970.
 fn source_time() -> Result<u64, String> {
     let text = if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
         text

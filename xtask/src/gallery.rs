@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::root;
 use crate::screens::{BACKUP, Running, built};
 
-/// The scenario of a job every 30.999 s, next to a frame loop and a job at random times.
+/// Scenario with a job every 30.999 s, a frame loop, and a job at random times.
 const STALL: &str = "scenarios/every-30.999-seconds.toml";
 
 /// Tick rates of the published investigation.
@@ -144,7 +144,7 @@ impl Gallery {
         self.run(&["compare", before, after, "--html", "proof.html"])
     }
 
-    /// Tick rate of this kernel.
+    /// Reads the tick rate of this kernel from an audit.
     fn hz(&self) -> Result<u32, String> {
         let output = Command::new(&self.binary)
             .args(["audit", "--for", "100ms", "--format", "json"])
@@ -232,7 +232,8 @@ impl Gallery {
         ];
         let vary = ["--vary", "cmdline=,nohz=off,highres=off"];
         let verb = ["--", "pace", "--rate", "35", "--work", "1ms", "--for", "5s"];
-        // Exit code 1 means that a kernel differs from its model, which is the topic of the page.
+        // Exit code 1 means that a kernel differs from its model. The page is about this
+        // difference.
         match self.status(&[&compare[..], &vary, &verb].concat())? {
             Some(0 | 1) => Ok(()),
             _ => Err("ticktax lab compare failed".to_owned()),

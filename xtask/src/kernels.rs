@@ -72,7 +72,7 @@ enum Table {
 impl Table {
     const ALL: [Self; 2] = [Self::Debian, Self::Built];
 
-    /// The table's kernels with their architectures, in row order.
+    /// Returns the table's kernels with their architectures, in row order.
     fn kernels(self) -> Vec<(Target, String)> {
         match self {
             Self::Debian => debian(),
@@ -83,7 +83,7 @@ impl Table {
         }
     }
 
-    /// The lines before and after the table.
+    /// Returns the lines before and after the table.
     fn marks(self) -> (&'static str, &'static str) {
         match self {
             Self::Debian => ("<!-- cargo xtask kernels -->", "<!-- end -->"),
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// Every Debian kernel to test, with its architecture.
+/// Returns every Debian kernel to test, with its architecture.
 fn debian() -> Vec<(Target, String)> {
     let mut all = Vec::new();
     for target in TARGETS {
@@ -162,7 +162,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     Ok(said.join("\n"))
 }
 
-/// The rows of an architecture's kernels that are requested or kept.
+/// Builds the rows of an architecture's kernels that are requested or kept.
 fn rows_of(
     target: Target,
     kernels: &[&String],
@@ -194,7 +194,7 @@ fn rows_of(
     Ok(rows)
 }
 
-/// The document with one table replaced.
+/// Returns the document with one table replaced.
 fn with_table(page: &str, (begin, end): (&str, &str), table: &str) -> Result<String, String> {
     let parts = page.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
@@ -250,8 +250,8 @@ impl Guest<'_> {
         Ok((json(said)?, truth))
     }
 
-    /// Identity of everything that a guest's result depends on. It does not detect updates of
-    /// Debian's kernels after the first boot.
+    /// Returns the identity of everything that a guest's result depends on. It does not detect
+    /// updates of Debian's kernels after the first boot.
     fn key(&self, kernel: &str) -> Result<String, String> {
         let build = BUILDS.iter().find(|build| build.kernel() == kernel);
         let config = build.map(Build::identity).transpose()?.unwrap_or_default();
@@ -298,12 +298,12 @@ impl Guest<'_> {
     }
 }
 
-/// Directory for a kernel's results.
+/// Returns the directory for a kernel's results.
 fn folder_of(kernel: &str) -> PathBuf {
     root().join("target/kernels").join(kernel.replace(':', "-"))
 }
 
-/// The last line of a failed command's output.
+/// Returns the last line of a failed command's output.
 fn last_words(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let last = said.lines().next_back().unwrap_or("it did not say why");

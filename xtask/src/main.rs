@@ -107,8 +107,8 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
     fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
-/// Directory of the workspace. Uses cargo's run-time variable, because the build-time value could
-/// name another checkout that shares the target directory.
+/// Returns the directory of the workspace. Uses cargo's run-time variable, because the build-time
+/// value could name another checkout that shares the target directory.
 fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

@@ -215,7 +215,7 @@ fn table(counts: &Counts) -> String {
     text.trim_end().to_owned()
 }
 
-/// Counts the prose of all files that git knows, and passes each marked piece to `each`.
+/// Counts the prose of all files tracked by git, and passes each marked piece to `each`.
 fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     let git = Command::new("git")
         .args(["ls-files"])
@@ -244,7 +244,7 @@ fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// The directory whose count includes this file: a crate, or the root.
+/// Returns the directory whose count includes this file: a crate, or the root.
 fn folder(path: &str) -> String {
     let mut parts = path.split('/');
     match (parts.next(), parts.next(), parts.next()) {
@@ -265,7 +265,8 @@ fn blocks(path: &str, text: &str) -> Vec<Block> {
     }
 }
 
-/// Comments, each with its continuation lines, and quoted texts of five words or more.
+/// Splits source into comments, each with its continuation lines, and quoted texts of five words or
+/// more.
 fn of_source(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut comment: Option<Block> = None;
@@ -305,7 +306,7 @@ fn of_source(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The texts between quotation marks in a line of source.
+/// Returns the texts between quotation marks in a line of source.
 fn quoted(line: &str) -> Vec<String> {
     let mut texts = Vec::new();
     let mut open: Option<String> = None;
@@ -322,7 +323,7 @@ fn quoted(line: &str) -> Vec<String> {
     texts
 }
 
-/// Sentences of more than four words; code and indented blocks are left out.
+/// Splits a document into sentences of more than four words. Code and indented blocks are left out.
 fn of_document(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let (mut paragraph, mut begin, mut is_code) = (String::new(), 1, false);
@@ -359,7 +360,7 @@ fn sentences(paragraph: &str, line: usize) -> Vec<Block> {
     parts.map(block).collect()
 }
 
-/// The odd phrase in a piece of prose, with a better wording.
+/// Returns the first odd phrase in a piece of prose, with a better wording.
 fn mark(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()

@@ -14,7 +14,7 @@ use crate::root;
 /// Shell script of the tutorial's backup.
 pub(crate) const BACKUP: &str =
     "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
-/// Shell script of a load test that is always busy.
+/// Shell script of a load test with constant load.
 const LOAD: &str = "while :; do :; done";
 
 /// Measures the screens and writes them into the pages.
@@ -66,7 +66,7 @@ struct Pages {
     machine: String,
 }
 
-/// A program that is killed on drop.
+/// A program, killed on drop.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -126,7 +126,7 @@ fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     })
 }
 
-/// Output of a command on a terminal with 80 columns.
+/// Runs a command on a terminal with 80 columns, and returns its output.
 fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(binary)
         .args(arguments)
@@ -146,7 +146,7 @@ fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The first rows of the culprit table.
+/// Returns the first rows of the culprit table.
 fn table(page: &str) -> Result<String, String> {
     let mut lines = page.lines();
     let heading = lines

@@ -1,7 +1,8 @@
-//! `cargo xtask test TIER [N]`: tests that `cargo test --workspace` leaves out, N times.
+//! `cargo xtask test TIER [N]`: runs the tests that `cargo test --workspace` leaves out, N times.
 //!
-//! The default command runs what gives the same result on any machine, and a few live tests. Each
-//! tier here needs something else: a quiet machine, kernels from apt, a cross build, a browser.
+//! The default command runs the tests that give the same result on any machine, and a few live
+//! tests. Each tier here needs something else: a quiet machine, kernels from apt, a cross build, a
+//! browser.
 
 use std::process::Command;
 
@@ -17,7 +18,7 @@ struct Tier {
     programs: &'static [(&'static str, &'static str)],
     /// Prefix of the tests' names.
     filter: &'static str,
-    /// Builds or installs what the tests need.
+    /// Builds or installs the tests' requirements.
     prepare: fn() -> Result<(), String>,
 }
 
@@ -59,10 +60,11 @@ const TIERS: [Tier; 4] = [
     },
 ];
 
-/// Runs a tier once, or as often as the second word says. Continues after failures, to count them.
+/// Runs a tier once, or as often as the second word requests. Continues after failures, to count
+/// them.
 ///
 /// # Errors
-/// The tier is unknown, its needs cannot be met, or a run failed.
+/// Returns an error if the tier is unknown, if its needs cannot be met, or if a run failed.
 pub(crate) fn test(words: &[&str]) -> Result<String, String> {
     let names = || TIERS.map(|tier| tier.name).join(", ");
     let [name, rest @ ..] = words else {

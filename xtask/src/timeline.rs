@@ -1,6 +1,6 @@
-//! `cargo xtask timeline`: measures timeline pages of one and ten million spans: time to write
-//! them, and time and memory in Chromium, compared with speedscope. Prints tables for
-//! docs/benchmarks.md. It takes ten minutes and requires Node and Chromium.
+//! `cargo xtask timeline`: measures timeline pages of one and ten million spans. Prints tables for
+//! docs/benchmarks.md with the time to write the pages, and with their time and memory in Chromium,
+//! compared with speedscope. It takes ten minutes and requires Node and Chromium.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::{root, screens};
 
 /// Package that opens and measures pages.
 const MEASURE: &str = "bench/timeline";
-/// Simulated time that produces one and ten million spans.
+/// Simulated times that produce one and ten million spans.
 const LENGTHS: [(&str, &str); 2] = [("1 M", "5.45s"), ("10 M", "54.5s")];
 /// Number of times each page is written and opened.
 const ROUNDS: usize = 5;
@@ -116,7 +116,7 @@ fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, Stri
     Ok(recording)
 }
 
-/// The time that a command takes, and its peak memory in kB.
+/// Measures the time that a command takes, and its peak memory in kB.
 #[expect(
     clippy::disallowed_methods,
     reason = "a stopwatch, not a time of a recording"
@@ -149,7 +149,7 @@ fn taken(binary: &Path, arguments: &[&str]) -> Result<(Duration, u64), String> {
     }
 }
 
-/// Median, minimum and maximum, as text.
+/// Formats the median, minimum and maximum.
 fn seconds(all: &[(Duration, u64)]) -> String {
     let mut all: Vec<f64> = all.iter().map(|run| run.0.as_secs_f64()).collect();
     all.sort_by(f64::total_cmp);
@@ -161,7 +161,7 @@ fn seconds(all: &[(Duration, u64)]) -> String {
     }
 }
 
-/// Output of a command.
+/// Runs a command, and returns its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run {command:?}: {error}"))?;

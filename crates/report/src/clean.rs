@@ -1,7 +1,7 @@
 //! Cleans text from a file, a program or the kernel before it is displayed.
 //!
-//! Names can contain anything. A terminal obeys escape sequences, and some characters hide or
-//! reorder the text around them.
+//! Names can contain arbitrary characters. Terminals interpret escape sequences, and some
+//! characters hide or reorder the text next to them.
 
 use std::fmt::Write;
 
@@ -29,8 +29,8 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Like [`clean`], but keeps line breaks and colour codes. The colour codes are the page's own:
-/// names are cleaned before they are put on a page.
+/// Like [`clean`], but keeps line breaks and colour codes. Colour codes can only come from the page
+/// itself, because names are cleaned before they are added to it.
 pub fn clean_page(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -48,7 +48,8 @@ pub fn clean_page(text: &str) -> String {
     out
 }
 
-/// Length in bytes of the colour code at the start of `text`: `ESC [`, digits and `;`, `m`.
+/// Returns the length in bytes of the colour code at the start of `text`: `ESC [`, then digits and
+/// `;`, then `m`.
 fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| c != ';' && !c.is_ascii_digit())?;

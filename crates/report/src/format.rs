@@ -11,17 +11,16 @@ use crate::text::Text;
 
 /// An output format of documents.
 pub(crate) trait DocumentSink: Sync {
-    /// The format's name on the command line.
+    /// Returns the format's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// A description of the format for the help.
+    /// Returns a description of the format for the help.
     fn about(&self) -> &'static str;
 
     /// Whether the format can represent documents of `kind`.
     fn takes(&self, kind: DocumentKind) -> bool;
 
-    /// Renders the whole document, ending with a line break. Only formats meant for people use
-    /// `style`.
+    /// Renders the document, ending with a line break. Only the formats for people use `style`.
     fn write(&self, document: &Document, style: &TextStyle) -> String;
 }
 
@@ -33,7 +32,7 @@ const SINKS: &[&dyn DocumentSink] = &[&Text, &Json, &OpenMetrics];
 pub struct Format(&'static dyn DocumentSink);
 
 impl Format {
-    /// The formats that can represent documents of `kind`.
+    /// Returns the formats that can represent documents of `kind`.
     pub fn all(kind: DocumentKind) -> impl Iterator<Item = Self> {
         let sinks = SINKS.iter().copied();
         sinks.filter(move |sink| sink.takes(kind)).map(Self)
@@ -45,12 +44,12 @@ impl Format {
         sinks.find(|sink| sink.name() == name).map(Self)
     }
 
-    /// The format's name on the command line.
+    /// Returns the format's name on the command line.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// A description of the format for the help.
+    /// Returns a description of the format for the help.
     pub fn about(self) -> &'static str {
         self.0.about()
     }
@@ -95,7 +94,7 @@ mod tests {
 
     const HEAD: &str = "| document | printed by | formats |\n|---|---|---|\n";
 
-    /// The documentation's table of formats, with a row for each kind of document.
+    /// Returns the documentation's table of formats, with a row for each kind of document.
     fn table() -> String {
         let mut table = HEAD.to_owned();
         for &kind in DocumentKind::ALL {

@@ -31,7 +31,7 @@ impl DocumentSink for Json {
     }
 }
 
-/// The fields that all documents have, followed by those of one document.
+/// The fields common to all documents, followed by the fields of one document.
 #[derive(Serialize)]
 struct Envelope<'a> {
     document: &'static str,
@@ -55,7 +55,7 @@ pub fn json(document: &Document) -> String {
     escape_in_json(&json)
 }
 
-/// The JSON Schema (draft 2020-12) of documents of `kind`, as written by [`json()`].
+/// Returns the JSON Schema (draft 2020-12) of documents of `kind`, as written by [`json()`].
 pub fn schema(kind: DocumentKind) -> Value {
     let mut schema = kind.content_schema().to_value();
     let common = [

@@ -15,7 +15,7 @@ pub struct LimitationWords {
 }
 
 impl LimitationWords {
-    /// Both clauses as one sentence.
+    /// Returns both clauses as one sentence.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.what, self.why)
     }
@@ -23,7 +23,7 @@ impl LimitationWords {
 
 /// Describes a limitation in words.
 pub fn words(limitation: &Limitation) -> LimitationWords {
-    // All variants are listed by name, so that a new one does not compile until it is assigned to a
+    // List every variant by name, so that a new one does not compile until it is assigned to a
     // function.
     let worded = match limitation {
         Limitation::KernelNotTraced { .. }
@@ -78,7 +78,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
     LimitationWords { what, why }
 }
 
-/// The reason given for a variant that its function does not handle. A test finds such variants.
+/// Fallback reason for a variant that its function does not handle. A test finds such variants.
 const UNWORDED: &str = "this version has no description for it";
 
 /// The two clauses of [`LimitationWords`]: the missing information and the reason.
@@ -97,7 +97,7 @@ fn several(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// Limitations of the machine, the kernel, or the caller's rights.
+/// Describes limitations of the machine, the kernel, or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::KernelNotTraced { message, .. } => {
@@ -165,7 +165,7 @@ fn machine(limitation: &Limitation) -> Words {
     }
 }
 
-/// Limitations of a probe.
+/// Describes limitations of a probe.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusNotProbed { cpus } => clauses(
@@ -189,7 +189,7 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// Words for a program that ran for `ran`. The trace lacks `missing` of that time.
+/// Describes a program that ran for `ran`. The trace lacks `missing` of that time.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     clauses(
         format!("{missing} of the {ran} that {who} ran, according to the scheduler"),
@@ -198,7 +198,7 @@ fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     )
 }
 
-/// Limitations from events lost between the kernel and the recording.
+/// Describes limitations due to events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::ThreadsNotFollowed { threads } => clauses(
@@ -279,7 +279,7 @@ fn events(limitation: &Limitation) -> Words {
     }
 }
 
-/// Limitations of this machine's clock.
+/// Describes limitations of this machine's clock.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::LengthNotKept { asked, watched } => clauses(
@@ -339,7 +339,7 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// Limitations of recordings that keep only sums.
+/// Describes limitations of recordings that keep only sums.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::SourcesFolded { intervals } => clauses(
@@ -386,7 +386,7 @@ fn summed(limitation: &Limitation) -> Words {
     }
 }
 
-/// Limitations of the search for periodic sources.
+/// Describes limitations of the search for periodic sources.
 fn beats(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatSourcesUnnamed => clauses(
@@ -439,7 +439,7 @@ fn beats(limitation: &Limitation) -> Words {
     }
 }
 
-/// The information that only `hook` provides.
+/// Returns the information that only `hook` provides.
 fn needed_for(hook: Hook) -> &'static str {
     match hook {
         Hook::IrqHandler => "device interrupts",

@@ -1,7 +1,7 @@
 //! A statement as OpenMetrics text (<https://openmetrics.io>), for Prometheus and compatible tools.
 //!
-//! Times are in seconds. Totals count from the start of the recording, so each statement is a
-//! separate series. The recording's start, `ticktax_began_timestamp_seconds`, distinguishes it from
+//! Times are in seconds. Totals count from the start of the recording, so each statement starts new
+//! series. `ticktax_began_timestamp_seconds`, the recording's start, distinguishes a statement from
 //! the previous one.
 
 mod families;
@@ -192,7 +192,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     }
 }
 
-/// Splits gap time by how it is explained.
+/// Splits gap time by explanation.
 fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     [
         ("named", gaps.named),
@@ -202,7 +202,7 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     ]
 }
 
-/// Adds the programs throttled by a quota, and pressure stalls.
+/// Adds throttling by CPU quotas, and pressure stalls.
 fn throttled(all: &mut Families, statement: &Statement) {
     let family = all.counter(
         "throttled_seconds",
@@ -345,7 +345,7 @@ fn ticks(all: &mut Families, bill: &TickBill) {
     }
 }
 
-/// Adds the kernel's own counters next to the traced times.
+/// Adds the kernel's own counters, for comparison with the traced times.
 fn accounting(all: &mut Families, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
@@ -367,7 +367,7 @@ fn quality(all: &mut Families, statement: &Statement) {
     all.gauge("limitations", "How many things could not be seen.")
         .value(&[], statement.coverage.limitations.len() as f64);
     let family = all.counter("lost_events", "Events that were lost, their time counted.");
-    // It is unknown how many events were lost within a part of a recording.
+    // The number of events lost within a part of a recording is unknown.
     for loss in statement
         .coverage
         .lost
@@ -403,12 +403,12 @@ fn quality(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// The JSON name of a class.
+/// Returns the JSON name of a class.
 fn class_word(class: Class) -> String {
     class.name().to_owned()
 }
 
-/// The JSON name of an enum variant without fields.
+/// Returns the JSON name of an enum variant without fields.
 fn serde_word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -61,7 +61,7 @@ pub struct Perfetto<W> {
 }
 
 impl<W: Write> Perfetto<W> {
-    /// Starts a trace that is written to `out`.
+    /// Starts a trace, to be written to `out`.
     pub fn new(out: W) -> Self {
         Self {
             out,
@@ -155,8 +155,8 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the wake-up that led to a thread's `span` on the track of the CPU where it happened.
-    /// Returns the id of its flow, or `None` if no wake-up is known.
+    /// Writes the wake-up that led to a thread's `span`, on the track of the CPU where the wake-up
+    /// happened. Returns the id of its flow, or `None` if no wake-up is known.
     fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
         let by = self.wake_ups.take_waker(thread.tid, span)?;
         self.flows += 1;
@@ -176,7 +176,7 @@ impl<W: Write> Perfetto<W> {
         Some(flow)
     }
 
-    /// Writes a thread's span on the thread's own track as well, after the wait that preceded it.
+    /// Also writes a thread's span to the thread's own track, after the wait that preceded it.
     /// Returns the id of the flow that leads to the slice on the CPU's track. The flow starts at
     /// the wake-up, or at the wait if no wake-up is known.
     fn ran(&mut self, sources: &SourceTable, span: &Span) -> Option<u64> {
@@ -206,7 +206,7 @@ impl<W: Write> Perfetto<W> {
         flow
     }
 
-    /// Writes a wait on its thread's track.
+    /// Writes a wait to its thread's track.
     fn wait(&mut self, sources: &SourceTable, span: &Span, flow: Option<u64>) {
         let source = sources.get(span.source);
         let Some(thread) = &source.thread else {
@@ -228,7 +228,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a gap or stolen time on a separate track, because it overlaps the CPU's spans.
+    /// Writes a gap or stolen time to a separate track, because it overlaps the CPU's spans.
     fn aside(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         let cpu = u64::from(span.cpu.0);
@@ -248,7 +248,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a paced loop's frame on a separate track, because it overlaps the CPU's spans.
+    /// Writes a paced loop's frame to a separate track, because it overlaps the CPU's spans.
     fn frame(&mut self, sources: &SourceTable, frame: &PacedFrame) {
         let span = &frame.span;
         self.begin = Some(self.begin.map_or(span.start, |begin| begin.min(span.start)));
@@ -420,7 +420,7 @@ impl<W: Write> RowSink for Perfetto<W> {
     }
 }
 
-/// The document's periodic sources and limitations, which are about the whole recording.
+/// Returns the document's periodic sources and limitations, which are about the whole recording.
 fn recording_wide(document: &Document) -> (&[BeatLine], &[Limitation]) {
     match document {
         Document::Statement(content) => {

@@ -109,7 +109,7 @@ pub struct TextStyle {
 }
 
 impl Default for TextStyle {
-    /// The first screen, at 80 columns, without colour.
+    /// Selects the first screen, at 80 columns, without colour.
     fn default() -> Self {
         Self {
             colour: false,
@@ -179,7 +179,7 @@ impl Group {
         }
     }
 
-    /// The heading above the group's accounts.
+    /// Returns the heading above the group's accounts.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Programs => "Programs",
@@ -190,7 +190,7 @@ impl Group {
         }
     }
 
-    /// The heading of the group's column in a table of CPUs.
+    /// Returns the heading of the group's column in a table of CPUs.
     fn word(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -202,7 +202,7 @@ impl Group {
     }
 }
 
-/// Wall-clock length of the recording: the longest time that any CPU was observed.
+/// Returns the wall-clock length of the recording: the longest time that any CPU was observed.
 fn wall(statement: &Statement) -> Nanos {
     statement
         .cpus

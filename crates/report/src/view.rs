@@ -17,7 +17,7 @@ pub enum View {
 /// A section of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Where the CPU time went, and what happened to the watched program.
+    /// CPU time by account, and the time of the watched program.
     Time,
     /// The gaps of a probe and their causes.
     Noise,
@@ -74,7 +74,8 @@ impl Section {
     /// Sections of a page about the differences between two recordings.
     const CHANGES: &[Self] = &[Self::Time, Self::Repeats, Self::Tick, Self::Legend];
 
-    /// The sections of documents of this kind, or none if their page is not divided into sections.
+    /// Returns the sections of documents of this kind, or none if their page is not divided into
+    /// sections.
     pub fn of(kind: DocumentKind) -> &'static [Self] {
         match kind {
             DocumentKind::Statement => Self::STATEMENT,
@@ -88,7 +89,7 @@ impl Section {
         }
     }
 
-    /// The section's name on the command line.
+    /// Returns the section's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -104,7 +105,7 @@ impl Section {
         }
     }
 
-    /// A description of the section for the help.
+    /// Returns a description of the section for the help.
     pub fn about(self) -> &'static str {
         match self {
             Self::Time => {
@@ -128,7 +129,7 @@ impl Section {
 pub struct Sections(u16);
 
 impl Sections {
-    /// The first section in this set that documents of `kind` do not have.
+    /// Returns the first section in this set that documents of `kind` do not have.
     pub fn missing_in(self, kind: DocumentKind) -> Option<Section> {
         let available = Section::of(kind);
         let mut all = Section::ALL.iter().copied();
@@ -164,7 +165,7 @@ impl Grouping {
     /// All groupings.
     pub const ALL: &[Self] = &[Self::Name, Self::Process, Self::Thread];
 
-    /// The grouping's name on the command line.
+    /// Returns the grouping's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Name => "name",

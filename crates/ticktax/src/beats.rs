@@ -36,7 +36,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Number of threads for searches after a recording ends.
+/// Returns the number of threads for searches after a recording ends.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

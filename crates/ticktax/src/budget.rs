@@ -82,7 +82,7 @@ impl Budget {
             }
             end(&terminal, &files, most, advice);
         };
-        // Without the guard thread, the reader's own limits still apply.
+        // If the guard thread cannot start, the reader's own limits still apply.
         drop(
             thread::Builder::new()
                 .name("budget".to_owned())
@@ -91,12 +91,12 @@ impl Budget {
         budget
     }
 
-    /// The allowance in bytes.
+    /// Returns the allowance in bytes.
     fn most(&self) -> u64 {
         self.base + EACH.saturating_mul(self.size)
     }
 
-    /// Number of threads for a search.
+    /// Returns the number of threads for a search.
     pub(crate) fn threads(&self) -> usize {
         let most = usize::try_from(THREADS + self.size / MIB).unwrap_or(usize::MAX);
         crate::beats::threads().min(most)
@@ -138,7 +138,7 @@ impl Memory {
         Some(Self { statm, page_size })
     }
 
-    /// Resident memory, in bytes.
+    /// Returns the resident memory, in bytes.
     fn resident(&self) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.read_at(&mut text, 0).ok()?;
@@ -148,7 +148,7 @@ impl Memory {
     }
 }
 
-/// The page size from the auxiliary vector, the key-value pairs that the kernel gives a new
+/// Reads the page size from the auxiliary vector, the key-value pairs that the kernel gives a new
 /// process.
 fn page_size(auxv: &[u8]) -> Option<u64> {
     const AT_PAGESZ: u64 = 6;

@@ -16,7 +16,7 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs `ticktax case`. The exit code is 1 if a row unexpectedly fails or unexpectedly passes.
+/// Runs `ticktax case`. The exit code is 1 if any row fails or passes unexpectedly.
 pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut code = ExitCode::SUCCESS;
     let html = output::begin_page(question.html())?;

@@ -1,4 +1,4 @@
-//! Files that are written while rows arrive: recordings, traces and HTML pages.
+//! Files written while rows arrive: recordings, traces and HTML pages.
 //!
 //! A new format is a module with a [`RowFile`] and an entry in [`FORMATS`]. Every verb that has
 //! rows then gets an option for it.
@@ -25,10 +25,10 @@ const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlForma
 
 /// A file format that rows can be written in.
 pub(crate) trait FileFormat: Sync {
-    /// The option on the command line, without the dashes.
+    /// Returns the option on the command line, without the dashes.
     fn option(&self) -> &'static str;
 
-    /// A description of the option, for the help.
+    /// Returns a description of the option, for the help.
     fn about(&self) -> &'static str;
 
     /// Starts a file that will appear as `path` once it is finished.
@@ -45,13 +45,13 @@ pub(crate) trait RowFile: RowSink {
 /// Messages about a finished file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// The path, and how to use the file.
+    /// The path, and a hint for using the file.
     pub(crate) note: String,
     /// A warning about missing content.
     pub(crate) warning: Option<String>,
 }
 
-/// Why a row file could not be written. The text is one line and names the file.
+/// The reason why a row file could not be written: one line that names the file.
 #[derive(Debug)]
 pub(crate) struct RowFileError(String);
 
@@ -60,8 +60,8 @@ impl RowFileError {
         Self(line.to_string())
     }
 
-    /// The error for `-`. The option needs a file, because a finished file is renamed to its final
-    /// path.
+    /// Returns the error for `-`. The option needs a file, because a finished file is renamed to
+    /// its final path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
             "--{option} needs a file, which standard output is not; one that is called - is ./-"
@@ -82,17 +82,17 @@ impl std::error::Error for RowFileError {}
 pub(crate) struct RowFormat(&'static dyn FileFormat);
 
 impl RowFormat {
-    /// All formats.
+    /// Returns all formats.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         FORMATS.iter().copied().map(Self)
     }
 
-    /// The option on the command line, without the dashes.
+    /// Returns the option on the command line, without the dashes.
     pub(crate) fn option(self) -> &'static str {
         self.0.option()
     }
 
-    /// A description of the option, for the help.
+    /// Returns a description of the option, for the help.
     pub(crate) fn about(self) -> &'static str {
         self.0.about()
     }
@@ -112,8 +112,8 @@ impl RowFiles {
     /// Starts another file, which will appear as `path` once all files are finished.
     ///
     /// # Errors
-    /// Fails if `path` is `-`, a directory or a device, or if the disk is full. Also fails if the
-    /// directory of `path` does not exist or is not writable.
+    /// Returns an error if `path` is `-`, a directory or a device, if its directory does not exist
+    /// or is not writable, or if the disk is full.
     pub(crate) fn add(&mut self, format: RowFormat, path: &Path) -> Result<(), RowFileError> {
         if path == Path::new("-") {
             return Err(RowFileError::no_output(format.option()));

@@ -201,15 +201,15 @@ fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
     own.send_to(words, socket)
 }
 
-/// Error message for a directory without a running recorder.
+/// Returns the error message for a directory without a running recorder.
 fn no_recorder(socket: &impl Display) -> String {
     format!(
         "no recorder listens at {socket}: start `ticktax record`, or choose its folder with --dir"
     )
 }
 
-/// The directory to read: the one given, else the recorder's, or the agent's if only that one
-/// exists.
+/// Returns the directory to read: the one given, else the recorder's, or the agent's if only that
+/// one exists.
 fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
     if let Some(dir) = &typed.dir {
         return Ok(dir.clone());

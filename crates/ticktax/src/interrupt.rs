@@ -1,4 +1,4 @@
-//! Handling of Ctrl-C: the first ends the audit early, the second ends the process.
+//! Handles Ctrl-C: the first one ends the audit early, the second ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// Exit code of a process that SIGINT ended, as in a shell.
+/// Exit code after SIGINT, as in a shell.
 const ABORTED: i32 = 130;
 
 /// Receives signals that ask the process to end.
@@ -26,7 +26,8 @@ impl Interrupt {
         let has_signal = Arc::new(AtomicBool::new(false));
         for number in Self::heard() {
             let value = usize::try_from(number).unwrap_or_default();
-            // The order matters: the signal that sets the flag must find it clear.
+            // Register this before the handler that sets the flag. Otherwise, the first signal
+            // would end the process.
             signal_hook::flag::register_conditional_shutdown(
                 number,
                 ABORTED,
@@ -42,14 +43,14 @@ impl Interrupt {
         Ok(Self { signal })
     }
 
-    /// Signals that `listen` handles: those of SIGINT, SIGTERM and SIGHUP that were not ignored at
-    /// the start.
+    /// Returns the signals that `listen` handles: those of SIGINT, SIGTERM and SIGHUP that were not
+    /// ignored at the start.
     pub(crate) fn heard() -> Vec<i32> {
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
         all.filter(|&number| !is_ignored(number)).collect()
     }
 
-    /// The first signal received, if any.
+    /// Returns the first signal received, if any.
     pub(crate) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed))
             .ok()
@@ -62,7 +63,7 @@ pub(crate) fn is_ignored(number: i32) -> bool {
     ignored() & (1 << (number - 1)) != 0
 }
 
-/// Mask of the signals that were ignored at the start; bit n - 1 stands for signal n.
+/// Reads the mask of the signals that were ignored at the start; bit n - 1 stands for signal n.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -36,7 +36,8 @@ fn list(of: Option<&str>) -> KnobList {
     }
 }
 
-/// Reads a setting of the named object, or of all objects. Fails if no value could be read.
+/// Reads a setting of the named object, or of all objects. Returns an error if no value could be
+/// read.
 fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     let knob = registry::find(id)?;
     let system = System::default();
@@ -60,8 +61,8 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     Ok(readings)
 }
 
-/// Restores what killed trials changed. The exit code is 0 if nothing is left to restore and every
-/// line of the journal was readable.
+/// Restores the settings that killed trials left changed. The exit code is 0 if nothing is left to
+/// restore and every line of the journal was readable.
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let journal = state::knob_journal(typed.journal.as_ref())?;

@@ -1,8 +1,8 @@
 //! `ticktax`: audits CPU time on Linux.
 //!
-//! Arguments are processed in two stages. [`arguments`] holds what the user typed; each verb then
-//! turns it into a plan before anything starts. Only this crate prints, uses colours and sets exit
-//! codes.
+//! Arguments are processed in two stages. [`arguments`] holds the parsed command line; each verb
+//! then turns it into a plan before anything starts. Only this crate prints, uses colours and sets
+//! exit codes.
 
 mod agent;
 mod arguments;
@@ -45,7 +45,7 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 /// Prints the requested help, or an error about the arguments. The error quotes the argument, so it
-/// is escaped like any foreign text.
+/// is escaped like any untrusted text.
 fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     if !error.use_stderr() {
         error.exit();

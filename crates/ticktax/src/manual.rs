@@ -15,7 +15,7 @@ use crate::arguments::{Arguments, for_manual};
 use crate::failure::Failure;
 use crate::terminal::{Terminal, cannot_write};
 
-/// The environment variable through which a shell asks for completions.
+/// The environment variable with which a shell requests completions.
 const COMPLETE: &str = "COMPLETE";
 
 pub(crate) fn put(
@@ -30,7 +30,7 @@ pub(crate) fn put(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manual page of a verb, or of the command if `verb` is empty, in roff.
+/// Renders the manual page of a verb, or of the command if `verb` is empty, in roff.
 fn page(verb: &[String]) -> Result<String, Failure> {
     let mut command = named();
     for word in verb {
@@ -50,7 +50,7 @@ fn page(verb: &[String]) -> Result<String, Failure> {
     Ok(roff(command))
 }
 
-/// The command, with each verb's manual page named as `man` expects: `ticktax-audit`.
+/// Returns the command, with each verb's manual page named as `man` expects: `ticktax-audit`.
 fn named() -> Command {
     let mut command = for_manual(Arguments::command().disable_help_subcommand(true));
     command.build();
@@ -116,7 +116,7 @@ fn with_sections(roff: &str, usage: &str) -> String {
 }
 
 fn write_all(folder: &Path) -> Result<(), Failure> {
-    // Another user's link must not decide where root's pages go.
+    // Another user's link must not redirect root's pages.
     let open = Folder::make_trusted(folder, 0o755);
     let open = open.map_err(|error| cannot_write(folder, &error))?;
     let mut pending = vec![named()];
@@ -138,7 +138,7 @@ fn put_file(folder: &Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// The script through which `shell` asks ticktax for completions.
+/// Generates the script with which `shell` requests completions from ticktax.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let shells = Shells::builtins();

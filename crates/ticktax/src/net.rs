@@ -136,7 +136,7 @@ pub(crate) fn prepared(
     }
 }
 
-/// Observation of this machine during the traffic.
+/// Observation of this machine while the traffic runs.
 struct Watched {
     session: Option<(Session, TrafficLedger, Box<Header>)>,
     sampled: Option<SampleReport>,
@@ -341,7 +341,7 @@ pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     }
 }
 
-/// CPU times of `/proc/stat`, summed over all CPUs.
+/// Reads the CPU times of `/proc/stat`, summed over all CPUs.
 fn shown(proc: &Proc) -> ShownTimes {
     let times = proc.times_of_cpus();
     let sum =

@@ -47,7 +47,7 @@ fn follow(recording: &mut RecordingReader, subject: Subject) -> Result<Followed,
 }
 
 impl Selected<'_> {
-    /// The recording's header, rewritten for the subject if there is one.
+    /// Returns the recording's header, rewritten for the subject if there is one.
     pub(crate) fn header(&self) -> &Header {
         let followed = self.followed.as_ref();
         followed.map_or(self.recording.header(), Followed::header)

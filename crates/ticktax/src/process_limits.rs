@@ -29,14 +29,14 @@ const FOR_EACH_CPU: u64 = 8 << 20;
 const STACK: usize = 1 << 20;
 /// The smallest stack limit that all verbs work with.
 const SMALLEST_STACK: u64 = 1 << 20;
-/// Exit code after an abort, whose reason is already on standard error.
+/// Exit code after an abort. Its reason is already on standard error.
 const ABORTED: i32 = 1;
 
 /// Makes an abort exit with code 1. A failed allocation prints its size and aborts, which a shell
 /// would otherwise report as a crash.
 pub(crate) fn exit_on_abort() {
     let always = Arc::new(AtomicBool::new(true));
-    // Without the handler, an abort still ends the process.
+    // If the handler cannot be installed, an abort still ends the process.
     let _ = flag::register_conditional_shutdown(SIGABRT, ABORTED, always);
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn exit_on_abort() {
 /// limit is not raised, because child processes would inherit it.
 ///
 /// # Errors
-/// The limit is below 1 MiB.
+/// Returns an error if the limit is below 1 MiB.
 pub(crate) fn require_stack() -> Result<(), Failure> {
     match getrlimit(Resource::RLIMIT_STACK) {
         Ok((limit, _)) if limit < SMALLEST_STACK => Err(Failure::Stack {
@@ -57,15 +57,15 @@ pub(crate) fn require_stack() -> Result<(), Failure> {
 
 ///
 /// # Errors
-/// The address space is too small for the verb.
+/// Returns an error if the address space is too small for the verb.
 pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     // These verbs become or start programs that inherit the limits of this process.
     if matches!(verb, Verb::TryStart(_) | Verb::LabGuest) {
         return Ok(());
     }
     let failed = |error: std::io::Error| Failure::Signals(error.kind().to_string());
-    // With a handler, a write beyond the limit fails with EFBIG. The handler does nothing, and a
-    // child's program starts without it, whereas it would inherit an ignored signal.
+    // With a handler, a write beyond the limit fails with EFBIG. The handler does nothing. A
+    // child's program starts without the handler, but it would inherit an ignored signal.
     if !interrupt::is_ignored(SIGXFSZ) {
         flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     }
@@ -78,8 +78,8 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     }
 }
 
-/// Address space that a verb needs in addition to the loaded program. `None` for small verbs such
-/// as `undo`, which always start.
+/// Returns the address space that a verb needs in addition to the loaded program, or `None` for
+/// small verbs such as `undo`, which always start.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)

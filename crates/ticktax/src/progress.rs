@@ -25,8 +25,8 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Template for a line `width` columns wide, whose message takes `message` columns. On a narrow
-    /// screen, the numbers take precedence over the bar.
+    /// Builds the template for a line `width` columns wide, whose message takes `message` columns.
+    /// On a narrow screen, the numbers take precedence over the bar.
     fn template(self, width: usize, message: usize) -> String {
         // Elapsed times have one unit, such as `12s`.
         let taken = match self {

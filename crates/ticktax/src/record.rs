@@ -109,7 +109,7 @@ pub(crate) fn drive(
     on_step: &mut dyn FnMut(Step<'_>, &Recorder, &Keeper),
 ) -> (Nanos, RecorderStatus) {
     let begin = clock::now();
-    // Loading the tracer also cost CPU time; leave it out.
+    // Do not count the CPU time that loading the tracer cost.
     let used_before = recorder.status().cpu;
     let mut thresholds = Thresholds::new(recorder.percentiles());
     let mut frames = Frames::new();
@@ -149,7 +149,7 @@ pub(crate) fn drive(
         frames.report(recorder, terminal);
         if let Some(sums) = sums {
             thresholds.tell(&recorder.percentiles(), terminal);
-            // Suppressed triggers reach the index now rather than only at the end.
+            // Write suppressed triggers to the index now rather than only at the end.
             keeper.suppressed(recorder.status().suppressed, terminal);
             on_step(Step::Sums(&sums), recorder, keeper);
         }
@@ -177,7 +177,7 @@ fn start_line(started: &RecorderStarted, keeper: &Keeper) -> String {
     )
 }
 
-/// Messages about the gap probes and their cost.
+/// Describes the gap probes and their cost.
 fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     if started.probed.is_empty() {
         return Vec::new();

@@ -39,7 +39,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     )
 }
 
-/// How to show a recording.
+/// Settings for showing a recording.
 pub(crate) struct Showing<'a> {
     /// Show all CPU time, even if the recording was made for a loop's frames.
     pub(crate) audit: bool,

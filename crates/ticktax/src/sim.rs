@@ -1,4 +1,4 @@
-//! `ticktax sim`: predicts what a recorded machine or a scenario would do under other settings.
+//! `ticktax sim`: predicts the behaviour of a recorded machine or a scenario under other settings.
 
 use std::path::Path;
 use std::process::ExitCode;

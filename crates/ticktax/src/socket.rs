@@ -28,7 +28,7 @@ impl SocketFile {
     /// start; under a strict umask, it first has a stricter one.
     ///
     /// # Errors
-    /// I/O errors; `AddrInUse` if the name is taken.
+    /// Returns `AddrInUse` if the name is taken, or any other I/O error.
     pub(crate) fn bind(
         folder: Folder,
         name: &OsStr,
@@ -57,7 +57,7 @@ impl SocketFile {
     /// Gives the file to a user.
     ///
     /// # Errors
-    /// I/O errors; `AlreadyExists` if another file has taken the name.
+    /// Returns `AlreadyExists` if another file has taken the name, or any other I/O error.
     pub(crate) fn give(&self, user: &User) -> io::Result<()> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let handle = openat(&self.folder, &*self.name, flags, Mode::empty())?;
@@ -85,7 +85,7 @@ impl Drop for SocketFile {
 
 ///
 /// # Errors
-/// The path has no file name.
+/// Returns an error if the path has no file name.
 pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     Ok((path.parent().unwrap_or(Path::new("")), name))
@@ -94,7 +94,7 @@ pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
 /// Removes the file `name` if it is a socket. Other files stay.
 pub(crate) fn remove(folder: &Folder, name: &OsStr) {
     if socket_facts(folder, name).is_some() {
-        // If it cannot be removed, binding reports it.
+        // If this fails, binding reports the error.
         let _ = folder.remove(name);
     }
 }
@@ -116,15 +116,15 @@ pub(crate) fn remove_stale(folder: &Folder, name: &OsStr) {
     }
 }
 
-/// Metadata of a socket's file, or `None` if no socket has the name.
+/// Returns the metadata of a socket's file, or `None` if no socket has the name.
 fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     let facts = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let kind = SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits());
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// A path to the file through the directory's handle, because no system call binds relative to a
-/// directory. It always fits the 107 bytes of a socket's path, however deep the directory is.
+/// Returns a path to the file through the directory's handle, because no system call binds relative
+/// to a directory. It always fits the 107 bytes of a socket's path, however deep the directory is.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())
@@ -200,7 +200,7 @@ mod tests {
         remove(&folder, OsStr::new(NAME));
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
-        // A socket that a killed process left is removed. One with a listener stays.
+        // A socket left by a killed process is removed, but one with a listener stays.
         let listener = UnixListener::bind(&path).unwrap();
         remove_stale(&folder, OsStr::new(NAME));
         assert!(path.exists());

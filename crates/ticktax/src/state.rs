@@ -30,7 +30,7 @@ pub(crate) enum StateFolder {
 }
 
 impl StateFolder {
-    /// Path below the state directory.
+    /// Returns the path below the state directory.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",
@@ -39,10 +39,11 @@ impl StateFolder {
         }
     }
 
-    /// The default path. `option` is the option that overrides the path, for the error message.
+    /// Returns the default path. `option` is the option that overrides the path, for the error
+    /// message.
     ///
     /// # Errors
-    /// An ordinary user has no home directory.
+    /// Returns an error if an ordinary user has no home directory.
     pub(crate) fn path(self, option: &str) -> Result<PathBuf, Failure> {
         if geteuid().is_root() {
             return Ok(PathBuf::from("/var/lib").join(self.below_state()));
@@ -60,10 +61,10 @@ impl StateFolder {
     }
 }
 
-/// Path of the journal that lists changed settings: the one given, or the default.
+/// Returns the path of the journal that lists changed settings: the one given, or the default.
 ///
 /// # Errors
-/// Those of [`StateFolder::path`].
+/// Returns the errors of [`StateFolder::path`].
 pub(crate) fn knob_journal(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     match named {
         Some(path) => Ok(path.clone()),

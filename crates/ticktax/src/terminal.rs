@@ -17,7 +17,7 @@ use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::progress::{Extent, Progress};
 
-/// Warning about a recording without checksums, in which changes would go unnoticed.
+/// Warning about a recording without checksums. Changes to it would go unnoticed.
 pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
 
 /// The output streams and their style.
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// Applies the options that select what to print.
+    /// Applies the options that select the parts to print.
     pub(crate) fn viewing(&self, typed: &PageArguments) -> Self {
         Self {
             style: TextStyle {
@@ -68,7 +68,7 @@ impl Terminal {
         }
     }
 
-    /// Applies the options that select what to print and how to group rows.
+    /// Applies the options that select the parts to print and the grouping of rows.
     pub(crate) fn grouping(&self, typed: &ViewArguments) -> Self {
         let mut this = self.viewing(&typed.page);
         this.style.grouping = typed.grouping();
@@ -121,7 +121,8 @@ impl Terminal {
         self.style
     }
 
-    /// Style of output on standard error, which may be a different terminal than standard output.
+    /// Returns the style of output on standard error, which may be a different terminal than
+    /// standard output.
     pub(crate) fn watched_style(&self) -> TextStyle {
         let measured = terminal_size::terminal_size_of(io::stderr());
         let measured = measured.map(|(width, _)| usize::from(width.0));
@@ -222,13 +223,13 @@ fn page(text: &str) -> bool {
     if let Some(mut input) = child.stdin.take() {
         drop(input.write_all(text.as_bytes()));
     }
-    // The exit code of a shell that does not find the pager.
+    // A shell that cannot find the pager exits with 127.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
-/// The command in `$PAGER`. For ordinary users, a shell interprets it. For root, it is a program
-/// with arguments, found in the fixed PATH of helpers or by an absolute path, and `less` cannot
-/// start other programs (`LESSSECURE`).
+/// Returns the command in `$PAGER`. For ordinary users, a shell interprets it. For root, it is a
+/// program with arguments, found in the fixed PATH of helpers or by an absolute path, and `less`
+/// cannot start other programs (`LESSSECURE`).
 fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     if !is_root {
         let mut command = helper("sh");

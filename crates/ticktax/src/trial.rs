@@ -159,13 +159,13 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
     })
 }
 
-/// A random seed that is short enough to type.
+/// Draws a random seed that is short enough to type.
 pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// Describes the trial's surroundings. ticktax's own binary also serves as the watchdog, and
-/// becomes the command.
+/// Describes the trial's surroundings. ticktax's own binary also runs as the watchdog, and as the
+/// process that becomes the command.
 fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {
@@ -213,7 +213,7 @@ fn drive(
     }
 }
 
-/// Announces how small a difference the blocks can resolve, if noise runs were requested.
+/// If noise runs were requested, announces the smallest difference that the blocks can resolve.
 fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     if trial.design.noise_runs == 0 {
         return;
@@ -276,7 +276,7 @@ fn resolution_line(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> 
     )
 }
 
-/// Prints what a killed run left behind, if anything: changed settings or a damaged journal.
+/// Prints the leftovers of a killed run, if any: changed settings or a damaged journal.
 fn report_undo(undone: &UndoStatement, terminal: &Terminal) {
     let is_cut = undone.damaged_copy.is_some();
     if !undone.settings.is_empty() || !undone.is_certain() || is_cut {
@@ -320,8 +320,8 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Runs as the watchdog: waits until the `try` that started it exits, and restores what it left
-/// changed.
+/// Runs as the watchdog: waits until the `try` that started it exits, and restores any settings
+/// that are still changed.
 pub(crate) fn stand_by(
     typed: &WatchdogArguments,
     terminal: &Terminal,

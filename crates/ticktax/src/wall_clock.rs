@@ -14,8 +14,8 @@ pub(crate) fn unix_ms() -> i64 {
     })
 }
 
-/// Wall-clock time of a `CLOCK_MONOTONIC` time, in milliseconds since 1970. Assumes that the clock
-/// has not been set since then.
+/// Converts a `CLOCK_MONOTONIC` time to wall-clock time, in milliseconds since 1970. Assumes that
+/// the clock has not been set since then.
 pub(crate) fn unix_ms_at(at: Nanos) -> i64 {
     let ago = clock::now() - at;
     unix_ms().saturating_sub(ago.0 / 1_000_000)

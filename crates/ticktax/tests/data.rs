@@ -1,5 +1,4 @@
-//! Runs the queries of `docs/reference/data.md` on a recording, each in the program that it is
-//! written for.
+//! Runs the queries of `docs/reference/data.md` on a recording, each in its own program.
 //!
 //! The queries need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are
 //! missing are reported as ignored.
@@ -75,7 +74,7 @@ fn run(language: &str, runner: &str) -> Result<(), Failed> {
             return Err(format!("{query}\n{printed}{}", text(&output.stderr)).into());
         }
         if query.contains("AS seconds") {
-            // The recording is of one CPU for 30 s.
+            // The recording covers one CPU for 30 s.
             assert!(printed.contains("(0, 30.0)"), "{printed}");
         }
     }

@@ -97,7 +97,7 @@ impl Things {
         self.folder.path().join(name)
     }
 
-    /// Command lines, each with the name of the document that it prints.
+    /// Returns command lines, each with the name of the document that it prints.
     fn commands(&self) -> Vec<(&'static str, Vec<String>)> {
         let line = |name, line: &str| {
             let word = |word: &str| match word.strip_prefix('@') {
@@ -191,7 +191,7 @@ impl Things {
         pages.into_iter().map(|page| ("net", page)).collect()
     }
 
-    /// Pages of documents whose verbs need root or guests.
+    /// Creates the pages of documents whose verbs need root or guests.
     fn without_verbs(&self) -> Vec<(&'static str, PathBuf)> {
         let slots: Vec<(u64, u64, usize)> = (0..8)
             .flat_map(|block| {
@@ -272,7 +272,7 @@ const BUILT: &str = r#"{
     ]
 }"#;
 
-/// A recording of programs whose names contain markup and control characters.
+/// Saves a recording of programs whose names contain markup and control characters.
 fn hostile(recording: &Path) {
     let names = [
         "<script>window.hostile = 1</script>".to_owned(),
@@ -300,7 +300,7 @@ fn hostile(recording: &Path) {
     writer.finish(&header).unwrap();
 }
 
-/// The document embedded in a page.
+/// Parses the document embedded in a page.
 fn data(page: &str) -> Value {
     let mark = "id=\"ticktax-document\">";
     let (_, rest) = page.split_once(mark).unwrap();
@@ -385,9 +385,9 @@ fn run_check(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     }
 }
 
-/// Checks the page for a million spans, of threads and interrupts on two CPUs. Their lengths vary
-/// as in a real recording. With equal lengths, the recording would be so small that its page
-/// exceeds the memory budget.
+/// Checks the page for a million spans of threads and interrupts on two CPUs. Their lengths vary as
+/// in a real recording. If they were equal, the recording would be so small that its page would
+/// exceed the memory budget.
 fn large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (recording, page) = (

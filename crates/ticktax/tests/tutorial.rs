@@ -1,7 +1,8 @@
 //! Runs `docs/tutorial.md` as a reader would: runs every block, and checks that the output names
 //! the culprit.
 //!
-//! The test traces the kernel and needs two CPUs. Without them, it is reported as ignored.
+//! The test needs two CPUs and the right to trace the kernel. If either is missing, it is reported
+//! as ignored.
 
 use std::env;
 use std::fs;
@@ -88,7 +89,7 @@ fn tutorial() -> Result<(), Failed> {
     }
 }
 
-/// The 95 % interval for the change in waiting per second, in percentage points.
+/// Parses the 95 % interval for the change in waiting per second, in percentage points.
 fn interval(proof: &str) -> Option<(f64, f64)> {
     let mut lines = proof.lines();
     let line = lines.find(|line| line.contains("waited, per second"))?;

@@ -119,8 +119,8 @@ fn files(built: &Built, binary: &[u8], texts: &Texts) -> Result<Files, String> {
     Ok(files)
 }
 
-/// The unit file for the package, which has no manual installation instructions and contains the
-/// package's path of the command.
+/// Returns the unit file for the package: without manual installation instructions, and with the
+/// command's path in the package.
 fn unit_of_package(unit: &str) -> String {
     let (from, to) = PLACES;
     let rest = unit.find("[Unit]").map_or(unit, |at| &unit[at..]);

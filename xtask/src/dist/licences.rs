@@ -48,7 +48,7 @@ pub(super) fn make(packages: &Packages) -> Result<String, String> {
     Ok(page)
 }
 
-/// Licence texts in a package.
+/// Reads the licence texts in a package.
 fn texts_of(package: &Package) -> Result<Vec<String>, String> {
     let folder = &package.folder;
     let listing = fs::read_dir(folder)

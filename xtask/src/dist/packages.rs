@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cross::Target;
 use crate::{read, root};
 
-/// A package that is linked into the command.
+/// A package linked into the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Package {
     pub(super) name: String,
@@ -26,7 +26,7 @@ pub(super) struct Package {
     pub(super) depends: Vec<usize>,
 }
 
-/// All linked packages, by name and version. Packages that are only for building or testing are not
+/// All linked packages, by name and version. Packages used only for building or testing are not
 /// included.
 #[derive(Clone, Debug)]
 pub(super) struct Packages {
@@ -49,7 +49,7 @@ impl Packages {
         Self::in_metadata(&metadata, &digests(&lock))
     }
 
-    /// All direct and indirect dependencies of `ticktax` that are linked.
+    /// Returns all linked dependencies of `ticktax`, direct and indirect.
     fn in_metadata(
         metadata: &Value,
         digests: &BTreeMap<(String, String), String>,
@@ -132,19 +132,19 @@ impl Packages {
         Ok(Self { all: all? })
     }
 
-    /// Version of the command.
+    /// Returns the version of the command.
     pub(super) fn own_version(&self) -> &str {
         let own = self.all.iter().find(|package| package.name == "ticktax");
         own.map_or("0", |package| &package.version)
     }
 
-    /// Packages from registries.
+    /// Returns the packages from registries.
     pub(super) fn foreign(&self) -> impl Iterator<Item = &Package> {
         self.all.iter().filter(|package| package.foreign)
     }
 }
 
-/// Digests in Cargo.lock, by name and version.
+/// Parses the digests in Cargo.lock, by name and version.
 fn digests(lock: &str) -> BTreeMap<(String, String), String> {
     let field = |part: &str, name: &str| {
         let mut lines = part.lines();

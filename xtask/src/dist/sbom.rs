@@ -6,7 +6,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::packages::{Package, Packages};
 
-/// The document for a release. `time` is in seconds since 1970.
+/// Builds the document for a release. `time` is in seconds since 1970.
 pub(super) fn make(packages: &Packages, time: u64) -> String {
     let own = packages
         .all
@@ -63,7 +63,7 @@ fn component(package: &Package) -> Value {
     })
 }
 
-/// Package URL.
+/// Returns the package URL.
 fn url(package: &Package) -> String {
     format!(
         "pkg:cargo/{}@{}",

@@ -38,7 +38,7 @@ pub(super) struct Build {
 }
 
 impl Build {
-    /// An x86 kernel without boot parameters.
+    /// Returns an x86 kernel without boot parameters.
     const fn amd64(
         variant: &'static str,
         source: &'static str,
@@ -120,7 +120,7 @@ pub(super) const BUILDS: [Build; 10] = [
 ];
 
 impl Build {
-    /// The lab's name for the kernel.
+    /// Returns the lab's name for the kernel.
     pub(super) fn kernel(&self) -> String {
         let name = format!("hz{HZ}+{}", self.variant);
         if self.target.machine == std::env::consts::ARCH {
@@ -148,7 +148,7 @@ impl Build {
         Err(super::last_words(&output.stderr))
     }
 
-    /// Identity of the kernel's source and configuration.
+    /// Returns the identity of the kernel's source and configuration.
     pub(super) fn identity(&self) -> Result<String, String> {
         Ok(format!(
             "{} {} {}",

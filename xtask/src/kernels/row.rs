@@ -155,7 +155,7 @@ impl Seen {
     }
 }
 
-/// Time outside the kernel or unexplained, in seconds.
+/// Returns the time outside the kernel or unexplained, in seconds.
 fn seconds_outside(accounts: &[Value]) -> f64 {
     let unseen = accounts
         .iter()
@@ -165,7 +165,7 @@ fn seconds_outside(accounts: &[Value]) -> f64 {
     times.fold(0.0, |sum, time| sum + time) / 1e9
 }
 
-/// Total time of all threads with this name, in seconds.
+/// Returns the total time of all threads with this name, in seconds.
 fn thread_time(accounts: &[Value], comm: &str) -> f64 {
     let time_of = |account: &Value| {
         if account["name"] == comm {
@@ -178,7 +178,7 @@ fn thread_time(accounts: &[Value], comm: &str) -> f64 {
     accounts.iter().map(time_of).sum::<f64>() / 1e9
 }
 
-/// Proof that an empty gap is outside the kernel, combined over all CPUs.
+/// Formats the proofs that empty gaps are outside the kernel, combined over all CPUs.
 fn proof(proofs: &Value) -> String {
     let mut words: Vec<String> = list(proofs)
         .iter()

@@ -1,6 +1,6 @@
 //! Separates code from comments and literals.
 
-/// Rust source without comments and without the contents of literals.
+/// Removes comments and the contents of literals from Rust source.
 pub(crate) fn code_of(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -28,7 +28,7 @@ fn ends_in_word(code: &str) -> bool {
     code.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// Length of a block comment, which can be nested.
+/// Returns the length of a block comment, which can be nested.
 fn block_comment(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -49,7 +49,7 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// Length of the raw string at the start of `text`, if there is one.
+/// Returns the length of the raw string at the start of `text`, if there is one.
 fn raw_string(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = inner.len() - inner.trim_start_matches('#').len();
@@ -59,7 +59,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - inner.len() + length)
 }
 
-/// Length of a string with escapes.
+/// Returns the length of a string with escapes.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, character) in text.char_indices().skip(1) {
@@ -73,8 +73,8 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Length of the character literal at the start of `text`, if there is one. A lifetime has no
-/// closing quote.
+/// Returns the length of the character literal at the start of `text`, if there is one. A lifetime
+/// has no closing quote.
 fn character(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('\'')?;
     let length = match inner.strip_prefix('\\') {

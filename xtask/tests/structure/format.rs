@@ -49,7 +49,7 @@ fn every_source_file_is_compiled() {
     crate::report(&wrong);
 }
 
-/// Source files without a `mod` line.
+/// Returns the source files without a `mod` line.
 fn undeclared() -> Vec<PathBuf> {
     let declared: BTreeSet<PathBuf> = sources("rs")
         .iter()
@@ -67,7 +67,7 @@ fn undeclared() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Files of the modules that a file declares with `mod` lines.
+/// Returns the files of the modules that a file declares with `mod` lines.
 fn modules(file: &Path) -> Vec<PathBuf> {
     let folder = match file.file_name().and_then(|name| name.to_str()) {
         Some("lib.rs" | "main.rs" | "mod.rs") => file.parent().map(Path::to_owned),

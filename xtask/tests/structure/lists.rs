@@ -36,7 +36,7 @@ fn a_list_of_all_variants_is_whole() {
     crate::report(&wrong);
 }
 
-/// Variants of each enum.
+/// Returns the variants of each enum.
 fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for item in items {
@@ -49,7 +49,7 @@ fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Contents of each `const ALL` in an `impl`, by the type's name.
+/// Returns the contents of each `const ALL` in an `impl`, by the type's name.
 fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for item in items {
@@ -72,7 +72,7 @@ fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Variants in a list, `[Self::A, Self::B { … }]`, or in a reference to one.
+/// Returns the variants in a list, `[Self::A, Self::B { … }]`, or in a reference to one.
 fn listed(expr: &Expr) -> Option<Vec<String>> {
     match expr {
         Expr::Reference(reference) => listed(&reference.expr),

@@ -215,7 +215,7 @@ fn unsafe_code_is_only_in_permitted_files() {
     report(&wrong);
 }
 
-/// The part of `word` after the keyword `unsafe`, if the word starts with it.
+/// Returns the part of `word` after the keyword `unsafe`, if the word starts with it.
 fn after_unsafe(word: &str) -> Option<&str> {
     let rest = word.strip_prefix("unsafe")?;
     (rest.is_empty() || rest.starts_with('{')).then_some(rest)
@@ -301,7 +301,7 @@ fn every_file_of_tests_is_tested() {
     report(&wrong);
 }
 
-/// The file that a module's `path` attribute names.
+/// Returns the file that a module's `path` attribute names.
 fn resolved(file: &Path, path: &str) -> PathBuf {
     let mut found = file.parent().unwrap_or(file).to_owned();
     for part in Path::new(path) {

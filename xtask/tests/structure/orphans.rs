@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::workspace::{files, packages, read, root, shown, sources};
 
-/// Name endings of files that are not test data.
+/// File name endings other than those of test data.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
 /// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name,
@@ -73,7 +73,7 @@ fn is_imported(file: &Path) -> bool {
     scripts.any(|script| read(&script).contains(&import))
 }
 
-/// All Rust code in a package.
+/// Returns all Rust code in a package.
 fn rust_of(package: &Path) -> String {
     let files = files(package).into_iter();
     let files = files.filter(|file| has_ending(file, &["rs"]));

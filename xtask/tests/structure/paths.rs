@@ -56,7 +56,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// All paths that a quoted path with braces stands for.
+/// Expands a quoted path with braces into all the paths that it stands for.
 fn expanded(quoted: &str) -> Vec<String> {
     let Some((before, rest)) = quoted.split_once('{') else {
         return vec![quoted.to_owned()];
@@ -70,7 +70,8 @@ fn expanded(quoted: &str) -> Vec<String> {
     each.collect()
 }
 
-/// Path of a quoted word, if the word is a path relative to the workspace or to `crates`.
+/// Returns the path of a quoted word, if the word is a path relative to the workspace or to
+/// `crates`.
 fn place(quoted: &str) -> Option<PathBuf> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if !quoted.contains('/') || !quoted.chars().all(is_name) {
@@ -93,7 +94,7 @@ fn place(quoted: &str) -> Option<PathBuf> {
         .then(|| root().join("crates").join(quoted))
 }
 
-/// Files that a page links to.
+/// Returns the files that a page links to.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let links = text.split("](").skip(1);
     let links = links.filter_map(|rest| rest.split([')', '#', ' ']).next());

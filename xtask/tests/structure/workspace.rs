@@ -50,8 +50,8 @@ impl Manifest {
     }
 }
 
-/// Directory of the workspace. Uses cargo's run-time variable, because the build-time value could
-/// name another checkout that shares the target directory.
+/// Returns the directory of the workspace. Uses cargo's run-time variable, because the build-time
+/// value could name another checkout that shares the target directory.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -61,7 +61,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Directories of the workspace's packages.
+/// Returns the directories of the workspace's packages.
 pub(crate) fn packages() -> Vec<PathBuf> {
     let mut packages = entries(&root().join("crates"));
     packages.extend(entries(&root().join("testing")));
@@ -70,15 +70,15 @@ pub(crate) fn packages() -> Vec<PathBuf> {
     packages
 }
 
-/// Files of the workspace's packages with this extension.
+/// Returns the files of the workspace's packages with this extension.
 pub(crate) fn sources(extension: &str) -> Vec<PathBuf> {
     let mut sources: Vec<PathBuf> = packages().iter().flat_map(|folder| files(folder)).collect();
     sources.retain(|file| file.extension().is_some_and(|found| found == extension));
     sources
 }
 
-/// All files in a directory, sorted, except for installed Node packages. Empty if the directory
-/// does not exist.
+/// Returns all files in a directory, sorted, except for installed Node packages. Returns none if
+/// the directory does not exist.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let all = entries(folder).into_iter();
     all.filter(|path| !path.ends_with("node_modules"))
@@ -92,7 +92,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Sorted entries of a directory. Empty if it does not exist.
+/// Returns the sorted entries of a directory, or none if it does not exist.
 pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(folder) else {
         return Vec::new();
@@ -108,7 +108,7 @@ pub(crate) fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Path relative to the workspace.
+/// Returns the path relative to the workspace.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)

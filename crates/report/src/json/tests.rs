@@ -5,7 +5,7 @@ use ticktax_model::recording::Header;
 
 use super::{json, schema};
 
-/// The schemas of everything written as JSON, including the header of recordings.
+/// Returns the schemas of everything written as JSON, including the header of recordings.
 fn schemas() -> Vec<Value> {
     let documents = DocumentKind::ALL.iter().map(|&kind| schema(kind));
     documents
@@ -53,7 +53,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "cores",
         "_per_byte",
     ];
-    // Numbers that have no unit, or whose unit is in another field.
+    // Numbers without a unit, or with a unit given in another field.
     const WITHOUT: [&str; 38] = [
         "value",
         "interval",
@@ -76,12 +76,12 @@ fn names_of_real_numbers_contain_their_unit() {
         "deviations",
         "events_per_beat",
         "of",
-        // Figures of a change; the measure determines the unit.
+        // Values of a change. Their unit depends on the measure.
         "first",
         "second",
         "difference_low",
         "difference_high",
-        // Figures of a trial; the metric determines the unit, and the comparison the scale.
+        // Values of a trial. Their unit depends on the metric, and their scale on the comparison.
         "values",
         "mean",
         "median",

@@ -38,7 +38,7 @@ impl Families {
         self.family(name, help, FamilyKind::Info)
     }
 
-    /// The families as OpenMetrics text.
+    /// Renders the families as OpenMetrics text.
     pub(super) fn finish(self) -> String {
         let mut text = String::new();
         for family in self.ready() {
@@ -48,7 +48,7 @@ impl Families {
         text
     }
 
-    /// The families as Prometheus protocol buffers.
+    /// Renders the families as Prometheus protocol buffers.
     pub(super) fn finish_protobuf(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for family in self.ready() {
@@ -57,7 +57,7 @@ impl Families {
         bytes
     }
 
-    /// The families that have values. Parsers reject empty families.
+    /// Returns the families that have values, because parsers reject empty families.
     fn ready(self) -> impl Iterator<Item = Family> {
         let families = self.0.into_iter();
         let families =
@@ -93,7 +93,7 @@ pub(super) enum FamilyKind {
 }
 
 impl FamilyKind {
-    /// The kind's name in OpenMetrics text.
+    /// Returns the kind's name in OpenMetrics text.
     const fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -103,7 +103,7 @@ impl FamilyKind {
         }
     }
 
-    /// The suffix that the kind adds to the names of its values.
+    /// Returns the suffix that the kind adds to the names of its values.
     pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -124,14 +124,14 @@ pub(super) struct Family {
     pub(super) histograms: Vec<(Labels, IntervalSum)>,
 }
 
-/// Upper bounds of the exported histogram buckets, from 1 µs to 4.3 s in steps of a factor of 4.
-/// Each is also a bucket bound of our [`Histogram`], so no count is split.
+/// Returns the upper bounds of the exported histogram buckets, from 1 µs to 4.3 s in steps of a
+/// factor of 4. Each is also a bucket bound of our [`Histogram`], so no count is split.
 pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
     (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
 
 impl Family {
-    /// Adds a time. It is written in seconds.
+    /// Adds a time, written in seconds.
     pub(super) fn time(&mut self, labels: &[(&'static str, &str)], time: Nanos) {
         self.value(labels, time.as_secs_f64());
     }
@@ -140,7 +140,7 @@ impl Family {
         self.values.push((owned(labels), value));
     }
 
-    /// Adds a histogram of interval lengths. Its sum is the own time of the intervals.
+    /// Adds a histogram of interval lengths. Its sum is the total own time of the intervals.
     pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], sum: &IntervalSum) {
         self.histograms.push((owned(labels), sum.clone()));
     }
@@ -187,7 +187,7 @@ impl Family {
     }
 }
 
-/// Writes one histogram. Lengths beyond the last bound are only in the `+Inf` bucket.
+/// Writes one histogram. Lengths beyond the last bound are counted only in the `+Inf` bucket.
 fn write_histogram(text: &mut String, name: &str, labels: &str, lengths: &IntervalSum) {
     let comma = if labels.is_empty() { "" } else { "," };
     let counts = lengths.histogram.counts();
@@ -229,8 +229,8 @@ fn written(labels: &[Label]) -> String {
 }
 
 impl FamilyKind {
-    /// The value to write. Totals cannot be negative, so a negative account is written as 0, and
-    /// the gauge `books_balanced` shows the problem.
+    /// Returns the value to write. Totals cannot be negative, so a negative account is written as
+    /// 0, and the gauge `books_balanced` shows the problem.
     pub(super) fn value(self, value: f64) -> f64 {
         match self {
             Self::Counter => value.max(0.0),
@@ -248,9 +248,9 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Escapes backslashes, line breaks and quotation marks in a help text or label value, and names
-/// hidden characters. People also read metrics in terminals, and different names must stay
-/// different.
+/// Escapes backslashes, line breaks and quotation marks in a help text or label value. Hidden
+/// characters are written as code points, because people also read metrics in terminals, and
+/// different names must stay distinguishable.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -82,8 +82,8 @@ fn histogram(sum: &IntervalSum) -> HistogramMessage {
     }
 }
 
-/// The index of the native bucket that contains the upper bound of our bucket `index`. The bounds
-/// differ, because powers of two of a nanosecond are not powers of two of a second. A length is
+/// Returns the index of the native bucket that contains the upper bound of our bucket `index`. The
+/// bounds differ, because a power of two in nanoseconds is not one in seconds. A length may be
 /// reported up to 11 % too long, but never too short. From 4 ns on, no two of our buckets share a
 /// native one.
 fn native_index(index: usize) -> i32 {
@@ -96,8 +96,8 @@ fn native_index(index: usize) -> i32 {
     native
 }
 
-/// Converts all our buckets but the first to native ones: spans of consecutive buckets, and the
-/// difference of each count from the previous one.
+/// Converts all our buckets except the first to native ones. Returns the spans of consecutive
+/// buckets, and the difference of each count from the previous one.
 fn native(histogram: &Histogram) -> (Vec<BucketSpan>, Vec<i64>) {
     let (mut spans, mut deltas) = (Vec::<BucketSpan>::new(), Vec::new());
     let (mut next, mut before) = (0, 0);
@@ -159,7 +159,7 @@ struct LabelPair {
     value: Option<String>,
 }
 
-/// `Gauge` and `Counter` have the same fields.
+/// Encodes both `Gauge` and `Counter`, which have the same fields.
 #[derive(Clone, PartialEq, Message)]
 struct Number {
     #[prost(double, optional, tag = "1")]
@@ -232,7 +232,7 @@ mod tests {
         totals
     }
 
-    /// The histogram of tick lengths.
+    /// Returns the histogram of tick lengths.
     fn ticks(totals: &Totals) -> HistogramMessage {
         let families = families(&metrics_protobuf(totals));
         let name = Some("ticktax_tick_duration_seconds".to_owned());
@@ -243,7 +243,7 @@ mod tests {
         family.metric[0].histogram.clone().unwrap()
     }
 
-    /// The native buckets as pairs of index and count.
+    /// Decodes the native buckets into pairs of index and count.
     fn counts(histogram: &HistogramMessage) -> Vec<(i32, i64)> {
         let (mut index, mut count) = (0, 0);
         let mut deltas = histogram.positive_delta.iter();
@@ -260,7 +260,7 @@ mod tests {
         found
     }
 
-    /// The upper bound of native bucket `index`, in ns.
+    /// Returns the upper bound of native bucket `index`, in ns.
     fn end(index: i32) -> f64 {
         (f64::from(index) / STEPS).exp2() * 1e9
     }
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn the_encoding_matches_one_worked_out_by_hand() {
-        // Worked out by hand: the length of the message, then a family with one gauge.
+        // Encoded by hand: the length of the message, then a family with one gauge.
         let mut all = Families::default();
         all.gauge("x", "y").value(&[("a", "b")], 1.0);
         let expected = [

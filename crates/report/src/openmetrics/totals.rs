@@ -12,12 +12,12 @@ use ticktax_model::{Cpu, Nanos};
 use super::families::{Families, Family};
 use super::incidents::incidents;
 
-/// The totals as OpenMetrics text.
+/// Renders the totals as OpenMetrics text.
 pub fn metrics(totals: &Totals) -> String {
     families(totals).finish()
 }
 
-/// The totals as length-delimited Prometheus protocol buffers, with both native and classic
+/// Renders the totals as length-delimited Prometheus protocol buffers, with both native and classic
 /// histograms.
 pub fn metrics_protobuf(totals: &Totals) -> Vec<u8> {
     families(totals).finish_protobuf()
@@ -125,7 +125,7 @@ fn accounts(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Adds the programs throttled by a quota, and pressure stalls.
+/// Adds throttling by CPU quotas, and pressure stalls.
 fn waits(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "throttled_seconds",
@@ -280,7 +280,7 @@ mod tests {
         totals
     }
 
-    /// The value on the line of `text` that starts with `series`.
+    /// Returns the value on the line of `text` that starts with `series`.
     fn value<'t>(text: &'t str, series: &str) -> &'t str {
         let line = text.lines().find_map(|line| line.strip_prefix(series));
         line.unwrap_or_else(|| panic!("no {series} in\n{text}"))

@@ -8,8 +8,8 @@ use super::Perfetto;
 use super::proto::{EventType, Trace, TrackEvent};
 use crate::text::tests::samples::kernel_level;
 
-/// Rows of one CPU: an interrupt interrupts a game and is itself interrupted by an NMI. Then the
-/// CPU idles, and the game runs again after waiting from 90 to 100.
+/// Returns the rows of one CPU: an interrupt interrupts a game and is itself interrupted by an NMI.
+/// Then the CPU idles, and the game runs again after waiting from 90 to 100.
 fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = |kind, detail: &str| Source {
@@ -50,7 +50,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// All packets of the trace of [`rows`].
+/// Returns all packets in the trace of [`rows`].
 fn trace() -> Trace {
     trace_of(&rows())
 }
@@ -66,7 +66,8 @@ fn trace_of((sources, rows): &(SourceTable, Vec<Row>)) -> Trace {
     Trace::decode(&bytes[..]).unwrap()
 }
 
-/// The events of each track, ordered as Perfetto reads them: by time, then by position in the file.
+/// Returns the events of each track, ordered as Perfetto reads them: by time, then by position in
+/// the file.
 fn events(trace: &Trace) -> BTreeMap<u64, Vec<(u64, TrackEvent)>> {
     let mut tracks: BTreeMap<u64, Vec<(u64, TrackEvent)>> = BTreeMap::new();
     for packet in &trace.packet {
@@ -128,7 +129,7 @@ fn the_own_time_of_nested_slices_matches_the_rows() {
     assert_eq!(own, expected);
 }
 
-/// The time and id of each flow: first those of all starts, then those of all ends.
+/// Returns the time and id of every flow start, and then of every flow end.
 fn flows(trace: &Trace) -> [Vec<(u64, u64)>; 2] {
     let events: Vec<(u64, TrackEvent)> = events(trace).into_values().flatten().collect();
     let all = |ids: fn(&TrackEvent) -> &Vec<u64>| {

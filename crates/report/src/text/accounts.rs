@@ -55,7 +55,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend(&statement.accounts));
 }
 
-/// Writes the summary sentence: how much time was taken from programs.
+/// Writes the summary sentence: the time taken from programs.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
     // A sampled account can be negative. That must not reduce the sum of the others.
@@ -143,8 +143,8 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     }
 }
 
-/// Number of a group's accounts to show by name. The account of unexplained time is always one of
-/// them, and no account is left alone in the rest.
+/// Returns the number of a group's accounts to show by name. Unexplained time is always among them,
+/// and the rest never consists of a single account.
 fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
     let large = accounts
@@ -185,7 +185,7 @@ fn mark(account: &Account) -> &'static str {
     if account.sampled { SAMPLED } else { "" }
 }
 
-/// The account's display name, extended if the name alone is ambiguous.
+/// Returns the account's display name, extended if the name alone is ambiguous.
 pub(crate) fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {

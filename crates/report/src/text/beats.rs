@@ -123,7 +123,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// Writes which sources could not be searched for periods.
+/// Lists the sources that could not be searched for periods.
 fn unknown(page: &mut Page, beats: &BeatStatement) {
     page.section("Limitations");
     if beats.unknown.is_empty() {
@@ -262,7 +262,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     )
 }
 
-/// Describes how often the source's events start right after a tick.
+/// Describes the share of the source's events that start right after a tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
         "{} of {} start within {} of one; by chance: {}. Wake-ups were not recorded.",
@@ -273,7 +273,7 @@ fn follows_text(tick: &FollowsTick) -> String {
     )
 }
 
-/// Describes the cause of gaps in which the kernel ran nothing.
+/// Describes the cause of gaps during which the kernel ran nothing.
 fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {
@@ -405,7 +405,7 @@ fn plain(ns: f64) -> String {
     format!("{} {unit}", decimals(value, digits))
 }
 
-/// Formats a number with the digits after its decimal point in groups of three.
+/// Formats a number, with the digits after its decimal point grouped in threes.
 fn decimals(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let Some((whole, rest)) = text.split_once('.') else {

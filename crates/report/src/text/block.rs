@@ -23,7 +23,7 @@ pub(crate) enum Block {
     },
     /// A line of a table.
     Row(Row),
-    /// Running text after a label, which can be empty.
+    /// Running text after a label. The label can be empty.
     Text {
         tone: Tone,
         label: String,
@@ -34,7 +34,7 @@ pub(crate) enum Block {
     Command(String),
     /// An explanation of the terms and columns above.
     Legend(String),
-    /// Preformatted lines, whose columns are aligned by spaces only.
+    /// Preformatted lines, with columns aligned only by spaces.
     Verbatim(String),
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// Whether the cell is left-aligned, as words are.
+    /// Whether the cell is left-aligned, as text is.
     pub(crate) is_left: bool,
 }
 
@@ -157,10 +157,10 @@ impl From<Written> for String {
 
 /// The cells of a table line, to the right of its name.
 pub(super) trait RowCells {
-    /// The cells as one string, as a terminal prints them.
+    /// Returns the cells as one string, as a terminal prints them.
     fn line(&self) -> String;
 
-    /// The individual cells.
+    /// Returns the individual cells.
     fn cells(&self) -> Vec<Cell>;
 }
 
@@ -198,7 +198,7 @@ pub(super) struct Columns(Vec<Column>);
 
 #[derive(Clone, Debug)]
 struct Column {
-    /// Spaces before the cell.
+    /// Number of spaces before the cell.
     gap: usize,
     width: usize,
     is_left: bool,
@@ -206,7 +206,7 @@ struct Column {
 }
 
 impl Columns {
-    /// Right-aligned cells, given as width and text, separated by one space.
+    /// Builds right-aligned cells, each from its width and text, separated by one space.
     pub(super) fn right<T: ToString>(cells: impl IntoIterator<Item = (usize, T)>) -> Self {
         let mut columns = Self::default();
         for (width, text) in cells {

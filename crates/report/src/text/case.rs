@@ -117,7 +117,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     page
 }
 
-/// Writes the rows of `series` that exist only as measurements on this machine.
+/// Writes the rows of `series` that have only measurements on this machine.
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);
@@ -244,7 +244,7 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     }
 }
 
-/// The source's words if it is quoted, otherwise the published range.
+/// Returns the source's words if the case quotes it, otherwise the published range.
 pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
@@ -333,7 +333,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
     page
 }
 
-/// The lines at the top of every page about a case.
+/// Returns the lines at the top of every page about a case.
 pub(super) fn head(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));
@@ -392,7 +392,7 @@ pub(super) fn line(page: &mut String, text: &str) {
 mod tests {
     use super::{line, wrapped};
 
-    /// A remark can contain a host name from a file of another machine.
+    /// A remark can contain a host name from another machine's file.
     #[test]
     fn text_from_a_file_cannot_add_lines_or_escape_codes() {
         let mut page = String::new();

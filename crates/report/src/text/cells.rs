@@ -1,4 +1,4 @@
-//! The cells of the tables of accounts, gaps and waits: time, share, rate and lengths.
+//! Cells for the tables of accounts, gaps and waits: time, share, rate and lengths.
 
 use ticktax_model::{Intervals, Nanos};
 
@@ -29,7 +29,7 @@ impl Cells {
         }
     }
 
-    /// Cells with only a time and its share.
+    /// Builds cells with only a time and its share.
     pub(super) fn from_time(time: Nanos, whole: Nanos) -> Self {
         let share = percent(time.share_of(whole));
         Self {
@@ -39,7 +39,7 @@ impl Cells {
         }
     }
 
-    /// The cells as columns.
+    /// Returns the cells as columns.
     pub(super) fn columns(&self) -> Columns {
         Columns::right([
             (8, &self.time),
@@ -52,7 +52,8 @@ impl Cells {
     }
 }
 
-/// Number of lines to show by name: at most `most`, or one more if only one would be left out.
+/// Returns the number of lines to show by name: at most `most`, or one more if only one would be
+/// left out.
 pub(super) fn by_name(lines: usize, most: usize) -> usize {
     if lines <= most + 1 { lines } else { most }
 }
@@ -67,7 +68,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The cells for a time that consists of `intervals`.
+    /// Builds the cells for a time that consists of `intervals`.
     pub(super) fn cells(self, time: Nanos, intervals: &Intervals) -> Cells {
         Cells {
             rate: rate(intervals.count, self.wall),
@@ -78,8 +79,8 @@ impl Scale {
         }
     }
 
-    /// The cells that sum up the lines not shown. Each item of `others` is a line's time, count and
-    /// longest interval.
+    /// Builds the cells that sum up the lines not shown. Each item of `others` is a line's time,
+    /// count and longest interval.
     pub(super) fn others(self, others: impl Iterator<Item = (Nanos, u64, Option<Nanos>)>) -> Cells {
         let (mut time, mut count, mut max) = (Nanos::ZERO, 0, None);
         for (part, times, longest) in others {

@@ -34,11 +34,11 @@ const ROOMS: [(usize, usize, usize); 8] = [
     (2, 1, 2),
     (1, 1, 1),
 ];
-/// Minimum width for the columns with the difference and its interval.
+/// Narrowest page on which the difference and its interval are shown.
 const ROOMY: usize = 72;
-/// Without an interval that shows whether a share changed, a smaller difference is ignored.
+/// If there is no interval to show whether a share changed, smaller differences are ignored.
 const SMALL: f64 = 0.001;
-/// A smaller difference in share would be printed as zero.
+/// Smaller differences between shares would be printed as zero.
 const TINY: f64 = 0.000_05;
 
 /// Explains the columns.
@@ -108,7 +108,7 @@ fn first(
     page.finish()
 }
 
-/// Whether the tick rate changed by more than 2 %, or another figure of the tick certainly changed.
+/// Whether the tick rate changed by more than 2 %, or another tick measure certainly changed.
 fn tick_moved(statement: &ChangeStatement) -> bool {
     statement.tick.iter().any(|row| match row.measure {
         ChangeMeasure::TickRateHz => {
@@ -120,7 +120,7 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
     })
 }
 
-/// Writes in one sentence how many accounts changed.
+/// Writes the number of accounts that changed, in one sentence.
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let all = shown_accounts(statement).count();
     let changed = shown_accounts(statement)
@@ -161,15 +161,15 @@ fn without_blocks(statement: &ChangeStatement) -> &'static str {
     }
 }
 
-/// The accounts to show: all but a probe's, which uses only idle time, so that its changes mirror
-/// those of the other accounts.
+/// Returns the accounts to show. A probe's account is left out: probes use only idle time, so its
+/// changes just mirror those of the other accounts.
 fn shown_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
     let all = statement.accounts.iter();
     all.filter(|account| account.class != Class::Probe)
 }
 
 /// Whether an account changed by more than chance. If that is unknown, whether it changed enough to
-/// be shown.
+/// be worth showing.
 fn moved(account: &AccountChange) -> bool {
     let size = account.share.difference().unwrap_or_default().abs();
     account.share.certain.unwrap_or(size >= SMALL) && size >= TINY
@@ -185,7 +185,7 @@ fn is_doubtful(change: &Change) -> bool {
     excludes_zero && change.certain == Some(false)
 }
 
-/// Describes the two recordings and how their machines differ.
+/// Describes the two recordings and the differences between their machines.
 fn sides(page: &mut Page, statement: &ChangeStatement) {
     let (a, b) = (&statement.first, &statement.second);
     side(page, "A  ", a);
@@ -436,7 +436,7 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-/// The source's period, preceded by the former one if it changed.
+/// Formats the source's period, preceded by its former period if that was different.
 fn period(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
     let before = before.map_or_else(String::new, |former| {

@@ -51,7 +51,7 @@ fn most_taken_first(cpus: &[CpuBooks]) -> (Vec<&CpuBooks>, Vec<&CpuBooks>) {
     (all, others)
 }
 
-/// The table cells for one CPU, or for several CPUs together.
+/// Builds the table cells for one CPU, or for several CPUs together.
 fn cells_of(cpus: &[&CpuBooks]) -> Columns {
     let elapsed: Nanos = cpus.iter().map(|cpu| cpu.elapsed).sum();
     let shares = Group::ALL.map(|group| {

@@ -20,7 +20,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.section("Configured but not in effect");
     let mut previous: Option<&Finding> = None;
     for finding in findings.iter().take(SHOWN) {
-        // Several findings of one rule share a remedy, which is printed once.
+        // Several findings from one rule share a remedy, which is printed once.
         let again = previous.is_some_and(|previous| {
             previous.rule == finding.rule && previous.remedy == finding.remedy
         });
@@ -40,7 +40,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// The longest interval that contributed to the finding's cost.
+/// Returns the longest interval that contributed to the finding's cost.
 fn longest(finding: &Finding) -> Option<Moment> {
     finding.cost.as_ref()?.longest
 }

@@ -11,7 +11,7 @@ use crate::limitation::words;
 use super::numbers::{bytes, counted, exact, percent};
 use super::page::{Page, Tone, clean, tied};
 
-/// Maximum number of CPUs whose imbalance is listed individually.
+/// Maximum number of CPUs to list with their imbalance.
 const OFF_SHOWN: usize = 4;
 /// A soaker's figure is doubtful if its block time changed by more than this fraction.
 const MUCH_DRIFT: f64 = 0.02;
@@ -78,8 +78,8 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
-/// Names a way to lose fewer events. For a watched program, keeping only sums is not one: a program
-/// cannot be followed through sums.
+/// Suggests a way to lose fewer events. Keeping only sums is not suggested for a watched program,
+/// because a program cannot be followed through sums.
 pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     match (statement.cpus.len(), &statement.victim) {
         (0 | 1, None) => "keep sums (--keep sums)",
@@ -89,7 +89,7 @@ pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     }
 }
 
-/// All limitations of the statement, as sentences.
+/// Returns all limitations of the statement, as sentences.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;
@@ -152,7 +152,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     items
 }
 
-/// Describes why a probe stopped measuring, and how to avoid that.
+/// Describes why a probe stopped measuring, and the remedy.
 pub(super) fn failure(why: &ProbeFailure) -> String {
     match why {
         ProbeFailure::Moved { to } => format!(
@@ -212,7 +212,7 @@ fn frequency(hz: f64) -> String {
     format!("{}{resolution}", tied(format!(" at {:.3} MHz", hz / 1e6)))
 }
 
-/// Whether the counter is trusted, and why if it is not.
+/// Describes whether the counter is trusted and, if it is not, why.
 fn verdict(verdict: &CounterVerdict) -> String {
     let CounterVerdict::Untrusted(reasons) = verdict else {
         return "trusted".to_owned();
@@ -239,7 +239,7 @@ fn distrust(reason: &Distrust) -> String {
     }
 }
 
-/// Writes how long a soaker's blocks of work took, for the soaker whose block time changed most.
+/// Writes the block times of the soaker whose block time changed most.
 fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     let changed = soakers
         .iter()

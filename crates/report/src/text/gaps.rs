@@ -1,4 +1,4 @@
-//! The contents of a probe's gaps: what took the probe's time.
+//! The contents of a probe's gaps, by cause.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
@@ -24,7 +24,7 @@ const WORST: usize = 5;
 const THINGS: usize = 4;
 /// Maximum number of exceeded entry and exit bounds to describe.
 const BOUNDS: usize = 3;
-/// The page warns if a larger share of the gap time is unexplained.
+/// The page warns if more than this share of the gap time is unexplained.
 const TOLERABLE: f64 = 0.01;
 
 /// Writes the section if a probe ran.
@@ -114,7 +114,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     })
 }
 
-/// Writes in one sentence how much gap time is explained.
+/// Writes the explained share of the gap time, in one sentence.
 fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: &str) {
     let long = &gaps.long;
     if long.gaps.count == 0 {
@@ -140,7 +140,7 @@ fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: 
     page.paragraph(tone, "", &text);
 }
 
-/// Writes what an empty gap proves. CPUs with equal answers share a sentence.
+/// Writes the conclusion from empty gaps. CPUs with equal conclusions share a sentence.
 fn proofs(page: &mut Page, proofs: &[CpuProof]) {
     let mut left: Vec<&CpuProof> = proofs.iter().collect();
     while let Some(first) = left.first().copied() {
@@ -205,7 +205,7 @@ fn counted_plural(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// Writes which kernel entries and exits took longer than their bound, and by how much.
+/// Lists the kernel entries and exits that took longer than their bound, and the excess.
 fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     let beyond: Vec<&EntryExitBound> = bounds.iter().filter(|b| b.beyond_count > 0).collect();
     if beyond.is_empty() {
@@ -278,7 +278,7 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// The display name of a cause, or of a part of a gap.
+/// Returns the display name of a cause, or of a part of a gap.
 pub(super) fn part_name(name: &str) -> &str {
     match name {
         "outside" => OUTSIDE,
@@ -286,7 +286,7 @@ pub(super) fn part_name(name: &str) -> &str {
     }
 }
 
-/// Lists the longest gaps in which no program ran. `all` means that there were no other gaps.
+/// Lists the longest gaps in which no program ran. `all` is set if there were no other gaps.
 fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;

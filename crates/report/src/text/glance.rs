@@ -12,12 +12,12 @@ use super::page::{TIE, clean, columns, elide};
 
 /// Maximum number of names on a line.
 const NAMES: usize = 4;
-/// Minimum width for the long wording.
+/// Narrowest page that gets the long wording.
 const ROOMY: usize = 60;
 
 /// Summarises the recording so far in two lines that fit the page's width. For a machine, they show
-/// how CPU time was divided and which programs used most of it. For a program, they show how long
-/// it waited and behind what. An item that does not fit is left out.
+/// the division of CPU time and the largest programs. For a program, they show how long it waited,
+/// and behind which others. An item that does not fit is left out.
 pub fn glance(glance: &Glance, style: &TextStyle) -> String {
     let width = style.width.clamp(40, 200);
     let lines = match &glance.program {

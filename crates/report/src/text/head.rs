@@ -9,7 +9,7 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// A suffix for short titles that names the recording's world.
+/// Returns a suffix for short titles that names the recording's world.
 pub(super) fn in_world(world: World) -> &'static str {
     match world {
         World::Live => "",
@@ -127,7 +127,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
             .as_ref()
             .map(|model| known(MachineFact::Preemption, format!("preemption {model}"))),
     );
-    // The accounting section shows the options.
+    // The accounting section lists the configuration options.
     let how = machine.known.get(&MachineFact::Accounting);
     facts.extend(how.map(|known| {
         format!(

@@ -150,7 +150,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
 }
 
-/// Describes what was not kept, and why.
+/// Describes dropped incidents, recordings or triggers, and the reason.
 fn lost(lost: &NotKept) -> String {
     let one = match lost.cause {
         LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
@@ -167,7 +167,7 @@ fn lost(lost: &NotKept) -> String {
     format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
 }
 
-/// The reason why something was not kept.
+/// Returns the reason something was not kept.
 fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
         LossCause::PerHour => "more per hour than --max-per-hour",
@@ -181,7 +181,7 @@ fn loss_reason(cause: LossCause) -> &'static str {
     }
 }
 
-/// Describes what was not kept, and why, in one line for a terminal.
+/// Describes dropped incidents, recordings or triggers, and the reason, in one line for a terminal.
 pub fn not_kept_line(not_kept: &NotKept) -> String {
     lost(not_kept).replace('\u{a0}', " ")
 }
@@ -208,7 +208,7 @@ fn signature(signature: &Signature) -> String {
     }
 }
 
-/// A verb phrase that says what happened to the thread.
+/// Returns a verb phrase for what happened to the thread.
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
@@ -347,7 +347,8 @@ fn details(page: &mut Page, incident: &Incident) {
         }
         page.paragraph(Tone::Plain, "ran       ", &parts.join(", "));
     }
-    // Ignore a few hundred ns: the scheduler's clock and the rows' clock differ by that much.
+    // Ignore small differences: the scheduler's clock and the rows' clock differ by a few hundred
+    // ns.
     if incident.unseen > Nanos::from_micros(10) {
         let unseen = format!("{} of this time", tied(incident.unseen));
         page.paragraph(Tone::Warning, "unknown   ", &unseen);
@@ -373,7 +374,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
 }
 
-/// The name of what ran, with its pid if it is one process.
+/// Returns the name of what ran, with its pid if it is one process.
 fn named(ran: &RanInstead) -> String {
     match &*ran.pids {
         [] => displayed(&ran.name).to_owned(),
@@ -395,7 +396,7 @@ fn every(beat: &Periodicity) -> String {
     )
 }
 
-/// Describes where the recording is stored.
+/// Describes the location of the recording.
 fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(path), _) => {

@@ -180,7 +180,7 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
     }
 }
 
-/// The title of a table, with the kernel's boot parameters.
+/// Returns the title of a table, with the kernel's boot parameters.
 pub(crate) fn title(table: &KernelTable) -> String {
     let cmdline = match &*table.cmdline {
         "" => "no boot parameters",
@@ -196,7 +196,7 @@ struct Column<'a> {
     cell: fn(&KernelRow) -> Option<String>,
 }
 
-/// The columns that have a value in at least one row.
+/// Returns the columns that have a value in at least one row.
 fn columns(table: &KernelTable) -> Vec<Column<'_>> {
     let column = |width, first, second, cell| Column {
         width,
@@ -232,7 +232,7 @@ fn figures(columns: &[Column<'_>], row: &KernelRow) -> String {
     each.collect::<Vec<String>>().concat()
 }
 
-/// The heading of the bars. `max` is the value of the longest bar.
+/// Returns the heading of the bars. `max` is the value of the longest bar.
 pub(super) fn legend(max: f64) -> String {
     if max >= 0.005 {
         format!("kernel; a full bar is {}", number(max))
@@ -243,7 +243,7 @@ pub(super) fn legend(max: f64) -> String {
     }
 }
 
-/// The mark that shows whether a row meets the expectation.
+/// Returns the mark that shows whether a row meets the expectation.
 fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     match table.met(row) {
         Some(false) => OFF,
@@ -252,7 +252,7 @@ fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     }
 }
 
-/// The row's bar, on its table's scale, followed by its mark.
+/// Draws the row's bar on its table's scale, followed by the row's mark.
 fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     let mark = mark(table, row);
     let share = if max > 0.0 { row.kernel / max } else { 0.0 };

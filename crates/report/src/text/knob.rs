@@ -68,7 +68,7 @@ fn tone(risk: KnobRisk) -> Tone {
     }
 }
 
-/// The kind of object that a setting belongs to. `None` for settings of the whole machine.
+/// Returns the kind of object that a setting belongs to. `None` for settings of the whole machine.
 fn scope_words(scope: KnobScope) -> Option<&'static str> {
     match scope {
         KnobScope::Machine => None,
@@ -145,7 +145,7 @@ fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Shows what an undo did to each setting.
+/// Shows the effect of an undo on each setting.
 fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if statement.settings.is_empty() && statement.is_certain() {
@@ -205,7 +205,7 @@ pub(super) fn is_back(outcome: UndoOutcome) -> bool {
     )
 }
 
-/// The tone and wording of the outcome for one setting.
+/// Returns the tone and wording of the outcome for one setting.
 fn words(setting: &UndoneSetting) -> (Tone, String) {
     let original = clean(&setting.original);
     let found = clean(setting.found.as_deref().unwrap_or("unknown"));

@@ -11,13 +11,13 @@ use super::page::{Page, TIE, Tone, elide, tied};
 
 /// Maximum number of causes listed by name.
 const CAUSES: usize = 3;
-/// Minimum page width for the pattern column.
+/// Narrowest page on which the pattern column is shown.
 const WIDE: usize = 72;
 /// Width of the pattern column.
 const PATTERN: usize = 34;
 
-/// Writes a table of causes: how many frames each made late, and how many frames were dropped
-/// before those.
+/// Writes a table of causes, with the number of frames that each made late and the number of frames
+/// dropped before those.
 pub(super) fn table(page: &mut Page, late: &LateFrames) {
     let wide = page.width() >= WIDE;
     let cells = |late: &str, dropped: &str, pattern: &str| {
@@ -46,7 +46,7 @@ pub(super) fn table(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// The number of frames that were late by more than `from`.
+/// Formats the number of frames that were late by more than `from`.
 pub(super) fn over(late: u64, from: Nanos) -> String {
     tied(format!("{} late by > {from}", grouped(late)))
 }
@@ -54,8 +54,8 @@ pub(super) fn over(late: u64, from: Nanos) -> String {
 /// A kind of delay with less than this share of all delay is ruled out as a cause of late frames.
 const SMALL: f64 = 0.01;
 
-/// Writes which kinds of delay took little or no time from late frames. `Stopped` is left out: the
-/// user knows about it.
+/// Lists the kinds of delay that contributed little or nothing to late frames. `Stopped` is left
+/// out, because the user already knows about it.
 pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let small = late.by_kind.iter().filter(|delay| {
@@ -88,7 +88,8 @@ pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// CPU time stolen during late frames although no frame shows steal. `None` if it is negligible.
+/// Returns the CPU time stolen during late frames although no frame shows steal, or `None` if it is
+/// negligible.
 pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let mut kinds = late.by_kind.iter();
@@ -97,7 +98,7 @@ pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     stolen.filter(|_| !placed)
 }
 
-/// Upper limit on the time that a kind of delay took.
+/// Returns the upper limit on the time that a kind of delay took.
 fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     match delay.kind {
         HoldUp::Steal => delay.time.max(late.stolen.unwrap_or_default()),
@@ -105,7 +106,7 @@ fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     }
 }
 
-/// The known parts of a cause's pattern: period, policy and timer.
+/// Formats the known parts of a cause's pattern: period, policy and timer.
 fn pattern(cause: &LateCause) -> String {
     let mut parts = Vec::new();
     parts.extend(cause.period.map(short_period));
@@ -117,7 +118,7 @@ fn pattern(cause: &LateCause) -> String {
     parts.join(", ")
 }
 
-/// The display name of a cause.
+/// Returns the display name of a cause.
 pub(super) fn name(cause: &LateCause) -> String {
     match &cause.by {
         Some(by) if by.kind == Kind::Idle => WAKE_UP.to_owned(),
@@ -130,7 +131,7 @@ pub(super) fn name(cause: &LateCause) -> String {
     }
 }
 
-/// The display name of a kind of delay.
+/// Returns the display name of a kind of delay.
 pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
         HoldUp::Waiting => "run-queue wait",

@@ -1,4 +1,4 @@
-//! The page about traffic: how much was transferred, its CPU cost by account, and what was lost.
+//! The page about traffic: the amount transferred, its CPU cost by account, and the losses.
 
 mod link;
 mod sampled;
@@ -62,7 +62,7 @@ fn route(traffic: &NetStatement) -> String {
     }
 }
 
-/// Writes how much was transferred, and whether the requested rate was reached.
+/// Writes the amount transferred, and whether the transfer reached the requested rate.
 fn head(page: &mut Page, traffic: &NetStatement) {
     let spec = &traffic.spec;
     let over = route(traffic);
@@ -131,7 +131,7 @@ fn head(page: &mut Page, traffic: &NetStatement) {
     lost(page, traffic);
 }
 
-/// Writes why the transfer ended early, if it did.
+/// Writes why the transfer ended, if it ended early.
 fn early(page: &mut Page, traffic: &NetStatement) {
     let mut ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     let why = ends.find_map(|end| end.ended_early);
@@ -146,7 +146,7 @@ fn early(page: &mut Page, traffic: &NetStatement) {
     page.paragraph(Tone::Warning, "", text);
 }
 
-/// Writes how much was retransmitted, how much was lost, and where.
+/// Writes the amounts retransmitted and lost, and the places of the losses.
 fn lost(page: &mut Page, traffic: &NetStatement) {
     if let (Protocol::Tcp, Some(sender)) = (traffic.spec.protocol, &traffic.sender) {
         let (again, twice) = (
@@ -215,7 +215,7 @@ impl Units {
         }
     }
 
-    /// Cells with the cost of `time`: ns and cycles per byte, and ns per packet.
+    /// Formats the cost of `time` as cells: ns and cycles per byte, and ns per packet.
     fn cells(&self, time: Nanos) -> [String; 3] {
         let per = |count: u64| (count > 0).then(|| time.0 as f64 / count as f64);
         let cycles = self.counter_hz.map(|hz| hz as f64 / 1e9);
@@ -231,7 +231,7 @@ impl Units {
     const HEAD: [&str; 3] = ["ns/byte", "cyc/byte", "ns/packet"];
 }
 
-/// Cells with a time, its share, and its cost per unit of traffic.
+/// Builds cells with a time, its share, and its cost per unit of traffic.
 fn row_of(time: &str, share: &str, units: &[impl AsRef<str>; 3]) -> Columns {
     let units = units.each_ref().map(|cell| (9, cell.as_ref()));
     Columns::right([(8, time), (7, share)].into_iter().chain(units))
@@ -300,7 +300,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes CPU time by CPU, and how long interrupts and softirqs interrupted each end's thread.
+/// Writes CPU time by CPU, and the time that interrupts and softirqs took from each end's thread.
 fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.section("CPU time by CPU");
     let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
@@ -341,7 +341,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes the CPU time of the local threads by their own clocks, for when nothing was traced.
+/// Writes the local threads' CPU time by their own clocks. Used if nothing was traced.
 fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     let units = Units::new(traffic);
     page.section("CPU time of the threads by their own clocks");

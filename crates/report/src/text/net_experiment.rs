@@ -161,7 +161,7 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     text
 }
 
-/// Names the part of the work that causes most of the effect, if one does.
+/// Names the part of the work that causes most of the effect, if a single part does.
 fn mostly(effect: &FactorEffect) -> String {
     let added = &effect.added;
     let parts = [
@@ -176,8 +176,8 @@ fn mostly(effect: &FactorEffect) -> String {
     part.map_or_else(String::new, |(_, whose)| format!(", mostly {whose}"))
 }
 
-/// Writes how many combinations turned out to be identical, and how many effects can still be
-/// estimated.
+/// Writes the number of combinations that turned out to be identical, and the number of effects
+/// that can still be estimated.
 fn design(page: &mut Page, experiment: &NetExperiment) {
     let check = &experiment.check;
     if check.is_whole() {

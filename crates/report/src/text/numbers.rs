@@ -7,15 +7,15 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
 
-/// Name of idle time on the CPU that a thread waited for.
+/// Name for idle time on the CPU that a thread waited for.
 pub(super) const WAKE_UP: &str = "wake-up latency";
-/// Name of idle time on the CPU that a thread waited for, if the thread then ran on another CPU.
+/// Name for idle time on the CPU that a thread waited for, if the thread then ran on another CPU.
 pub(super) const MIGRATION: &str = "migration";
 
-/// Name of time in which the kernel provably ran nothing.
+/// Name for time in which the kernel provably ran nothing.
 pub(super) const OUTSIDE: &str = "hypervisor or firmware";
 
-/// A thread's display name.
+/// Returns a thread's display name.
 pub(crate) fn displayed(name: &str) -> &str {
     if name == UNREPORTED {
         return "unknown thread";
@@ -40,7 +40,7 @@ pub(super) fn quantiles(median: Nanos, p99: Option<Nanos>) -> String {
     p99.map_or(median.clone(), |p99| format!("{median}, {p99}"))
 }
 
-/// Formats a quantile with the precision that the distribution has.
+/// Formats a quantile at the precision of the distribution.
 pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
     let value = distribution.quantile(q);
     if distribution.exact {

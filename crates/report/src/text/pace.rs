@@ -89,8 +89,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the loop's settings or the thread's rhythm, and why the measurement ended early, if it
-/// did.
+/// Writes the loop's settings or the thread's rhythm. If the measurement ended early, also writes
+/// why.
 fn subject_lines(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
         Subject::Loop(report) => own_loop(page, report),
@@ -125,8 +125,8 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
 }
 
-/// Formats a line like those of a game server's console: the frames in the last second, and the
-/// totals of slots without a frame and of steps that no frame was in time for.
+/// Formats a line like those of a game server's console: the number of frames in the last second,
+/// the total of slots without a frame, and the total of steps without a frame in time.
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
@@ -376,8 +376,8 @@ fn quantile_cells(distribution: &Distribution) -> Columns {
     ])
 }
 
-/// Writes how many seconds had each frame rate, highest first. At most `most` rates get a line; one
-/// more line sums up the rest.
+/// Writes the number of seconds at each frame rate, highest rate first. At most `most` rates get a
+/// line; one more line sums up the rest.
 fn seconds(page: &mut Page, figures: &Figures, most: usize) {
     let all: u64 = figures.fps.iter().map(|rate| rate.seconds).sum();
     if all == 0 {
@@ -466,7 +466,7 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
     }
 }
 
-/// Writes what was observed if no rhythm was found.
+/// Describes the observed threads if no rhythm was found.
 fn nothing(page: &mut Page, statement: &PaceStatement) {
     let Subject::Process(report) = &statement.subject else {
         page.section("No frame started");

@@ -75,7 +75,7 @@ fn row(
     page.row(tone, indent, name, &cells(intervals, wall).columns());
 }
 
-/// Writes each step and, for the slow ones, what held the CPU.
+/// Writes each step and, for the slow ones, the holders of the CPU.
 fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     let whole = "From first event to running";
     row(page, Tone::Strong, (0, whole), &packets.delay, wall);
@@ -107,7 +107,7 @@ pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("behind {}", parts.join(", ")))
 }
 
-/// The display name of a CPU holder.
+/// Returns the display name of a CPU holder.
 pub(super) fn culprit_name(holder: &PacketHolder) -> String {
     match (holder.kind, holder.pid) {
         (Kind::Idle, _) => WAKE_UP.to_owned(),
@@ -130,7 +130,7 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     handed_over(page, packets);
 }
 
-/// Describes what raised `NET_RX`, and where `NET_RX` then ran.
+/// Describes the source that raised `NET_RX`, and the context in which `NET_RX` then ran.
 fn raised(way: &PacketWay) -> String {
     let by = match (&way.raised_by, way.kind) {
         (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
@@ -141,7 +141,7 @@ fn raised(way: &PacketWay) -> String {
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Where `NET_RX` ran. Empty for a softirq, the usual place.
+/// Describes the context in which `NET_RX` ran. Empty for a softirq, the usual one.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",
@@ -150,7 +150,8 @@ fn ran_in(received_in: ReceivedIn) -> &'static str {
     }
 }
 
-/// Writes how many wake-ups went through `ksoftirqd`, and the longest delay with and without it.
+/// Writes the number of wake-ups that went through `ksoftirqd`, and the longest delay with and
+/// without it.
 fn handed_over(page: &mut Page, packets: &PacketPaths) {
     let delays = |place: ReceivedIn| {
         let ways = packets

@@ -1,5 +1,5 @@
-//! The page about a paced stream of datagrams: how many were lost, where, during whose stall, and
-//! how large a buffer would have prevented the loss.
+//! The page about a paced stream of datagrams: the losses, their places, the stalls that caused
+//! them, and the buffer size that would have prevented them.
 
 mod tables;
 pub(super) mod words;
@@ -109,7 +109,7 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes how many datagrams were lost and in how many bursts.
+/// Writes the number of lost datagrams, and of bursts in which they were lost.
 fn lost(page: &mut Page, statement: &PacketStatement) {
     let Some(datagrams) = statement.receiver.as_ref().and_then(|end| end.datagrams) else {
         let text = "The receiver did not report what arrived.";
@@ -153,7 +153,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
     page.paragraph(tone, "", &format!("{text}; {odd}."));
 }
 
-/// Writes where datagrams were lost.
+/// Writes the places where datagrams were lost.
 fn places(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;
@@ -191,7 +191,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes the loss predicted from the stalls next to the actual loss.
+/// Writes the loss predicted from the stalls, for comparison with the actual loss.
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
@@ -227,7 +227,7 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes what to do about the losses.
+/// Writes advice about the losses.
 fn next(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;
@@ -295,7 +295,7 @@ fn enough(needed: &NeededBuffer) -> String {
     )
 }
 
-/// The commands that set this buffer size and test it.
+/// Returns the commands that set this buffer size and test it.
 fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
     let ask = needed.ask_bytes;
     let max = statement.buffer.and_then(|buffer| buffer.max_ask_bytes);
@@ -307,7 +307,7 @@ fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<St
     commands
 }
 
-/// The name of a cause, for a table.
+/// Returns the name of a cause, for a table.
 fn cause_name(by: Option<&HeldBy>) -> String {
     by.map_or_else(|| "unknown".to_owned(), culprit_name)
 }

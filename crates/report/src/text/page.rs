@@ -93,12 +93,12 @@ impl Page {
         self.place = Some(place.into());
     }
 
-    /// Width of a line in columns.
+    /// Returns the width of a line in columns.
     pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// Length of the page so far, in bytes.
+    /// Returns the length of the page so far, in bytes.
     pub(super) fn length(&self) -> usize {
         self.out.len()
     }
@@ -210,7 +210,7 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a table line whose name follows `kept`. Only the name is shortened, as by
+    /// Writes a table line whose name follows `kept`. Only the name is shortened, by
     /// [`elide_name`]. A name that does not fit goes on the next line.
     pub(super) fn named_row(
         &mut self,
@@ -243,7 +243,7 @@ impl Page {
         self.labelled(tone, label, text);
     }
 
-    /// Writes how to print more of the document. Only text pages need this.
+    /// Writes a hint that shows how to print more of the document. Only text pages need it.
     pub(super) fn more(&mut self, text: &str) {
         self.labelled(Tone::Plain, "", text);
     }
@@ -302,8 +302,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a command to copy, after a label. A shell reads a command of several lines as one
-    /// command. Nothing is written if a word of the command does not fit on a line.
+    /// Writes a command to copy, after a label. A command may span several lines, which a shell
+    /// reads as one command. Nothing is written if a word of the command does not fit on a line.
     pub(super) fn command(&mut self, label: &str, text: &str) {
         let indent = columns(label);
         let room = self.width.saturating_sub(indent);
@@ -400,8 +400,8 @@ pub(super) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
 }
 
-/// Width of a text on a terminal, in columns. Combining characters count too, so the result can be
-/// too large but never too small.
+/// Returns the width of a text on a terminal, in columns. Combining characters count too, so the
+/// result can be too large but never too small.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }

@@ -131,7 +131,7 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
     );
 }
 
-/// Writes why the model was not checked against the measurement, if there is a measurement.
+/// If there is a measurement, writes why the model was not checked against it.
 fn no_control(page: &mut Page, statement: &PredictionStatement) {
     let row = |origin| statement.rows.iter().find(|row| row.origin == origin);
     let Some(measured) = row(Origin::Measured) else {
@@ -199,7 +199,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
     }
 }
 
-/// The row's origin and settings.
+/// Returns the row's origin and settings.
 pub(crate) fn name(row: &PredictionRow) -> String {
     let settings = if row.settings.is_empty() {
         "unchanged".to_owned()
@@ -220,7 +220,7 @@ fn cells_of(
     side_by_side(columns.iter().map(cell))
 }
 
-/// Cells that all have the width [`WIDE`].
+/// Builds cells that all have the width [`WIDE`].
 fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
     cells.fold(Columns::default(), |line, cell| {
         line.and_right(0, WIDE, cell)

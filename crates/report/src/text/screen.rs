@@ -39,13 +39,12 @@ struct Room {
     advice: usize,
     /// Whether empty lines separate the parts of the screen.
     spaced: bool,
-    /// Large entries get rows in the first table beyond `rows`, up to this total. The table of
-    /// waits gets one less.
+    /// Maximum number of rows in the first table if large entries need more than `rows`. The table
+    /// of waits gets one less.
     large: usize,
-    /// Whether to drop the table of kernel time, unless kernel time is a large part of the used
-    /// time.
+    /// Whether to drop the table of kernel time if kernel time is a small part of the used time.
     terse: bool,
-    /// Maximum number of CPUs listed as wrong in `top`.
+    /// Maximum number of CPUs listed because `top` is wrong about them.
     wrong_cpus: usize,
     /// Whether unlisted periodic sources are only counted in the heading, which saves a line.
     count_only: bool,
@@ -66,7 +65,7 @@ impl Room {
         }
     }
 
-    /// This level, but with at most one CPU listed as wrong in `top`.
+    /// Returns this level, but with at most one CPU listed because `top` is wrong about it.
     const fn short(self) -> Self {
         Self {
             wrong_cpus: 1,
@@ -74,7 +73,7 @@ impl Room {
         }
     }
 
-    /// A level without the table of kernel time.
+    /// Returns a level without the table of kernel time.
     const fn terse(rows: usize, other_rows: usize, advice: usize) -> Self {
         Self {
             terse: true,
@@ -82,7 +81,8 @@ impl Room {
         }
     }
 
-    /// The lowest level that answers the question, with up to `large` rows for large entries.
+    /// Returns the lowest level that still answers the question, with up to `large` rows for large
+    /// entries.
     const fn least(large: usize) -> Self {
         Self {
             large,
@@ -101,7 +101,7 @@ impl Room {
     }
 }
 
-/// All levels, from the one most worth reading to the least that answers the question.
+/// All levels, in order of preference. Even the last one answers the question.
 const ROOMS: [Room; 26] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
@@ -141,8 +141,8 @@ pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     screen
 }
 
-/// Renders a screen at the first level of `rooms` at which it fits, or at the last level if it
-/// never does.
+/// Renders a screen at the first level of `rooms` that makes it fit, or at the last level if none
+/// does.
 pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Written {
     let mut screen = Written::default();
     for &room in rooms {
@@ -205,7 +205,7 @@ fn lost(page: &mut Page, statement: &Statement) {
     if share < LOST {
         return;
     }
-    // It is unknown how many events were lost within a part of a recording.
+    // The number of events lost within a part of a recording is unknown.
     let events = match statement.part {
         None => tied(counted(events, "event")),
         Some(_) => "events".to_owned(),
@@ -217,7 +217,7 @@ fn lost(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Warning, "LOST ", &text);
 }
 
-/// Describes which part of the recording a page covers.
+/// Describes the part of the recording that a page covers.
 pub(super) fn part_text(part: &RecordingPart) -> String {
     let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
     let (from, to, length) = (second(part.from), second(part.to), second(part.whole));
@@ -243,7 +243,7 @@ impl Screen<'_> {
         }
     }
 
-    /// The machine's name and world.
+    /// Returns the machine's name and world.
     fn host(&self) -> String {
         let host = match &*self.statement.machine.host {
             "" => "this machine",

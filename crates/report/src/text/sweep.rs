@@ -1,4 +1,4 @@
-//! The page about a sweep: how it ended, and the points with the highest and lowest values.
+//! The page about a sweep: its outcome, and the points with the highest and lowest values.
 
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedPoint, Ranking};

@@ -116,7 +116,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     }
 }
 
-/// The tick rate of each CPU, busy and idle time taken together.
+/// Formats the tick rate of each CPU over its busy and idle time together.
 fn together(cpus: &[CpuTicks]) -> String {
     let rate_of = |cpu: &CpuTicks| {
         let rate = cpu.all.rate().map_or_else(|| "unknown".to_owned(), hz);
@@ -139,7 +139,7 @@ fn cells([busy, idle, stopped, saved]: [&str; 4]) -> Columns {
 }
 
 fn cells_of(cpus: &[&CpuTicks]) -> Columns {
-    // A few ms contain one tick or none, which gives no rate.
+    // A few ms contain at most one tick, too few to compute a rate.
     let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= MIN).map(hz);
     let busy = match cpus {
         [cpu] if cpu.frequency.is_some() => cpu.frequency.map(|frequency| {
@@ -174,7 +174,7 @@ fn cells_of(cpus: &[&CpuTicks]) -> Columns {
     ])
 }
 
-/// The mean time per tick that a part takes.
+/// Formats a part's mean time per tick.
 fn a_tick(part: &Part, ticks: u64) -> String {
     let ticks = i64::try_from(ticks).unwrap_or(i64::MAX).max(1);
     tied(format!("{} {}", part.name, Nanos(part.time.0 / ticks)))
@@ -217,7 +217,7 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     parts.join("; ")
 }
 
-/// CPU seconds per day with their interval.
+/// Formats CPU seconds per day with their interval.
 fn seconds_a_day(cores: Estimate) -> String {
     let day = cores.times(Estimate::DAY);
     // Show about three digits; the interval gets as many decimals.

@@ -38,8 +38,8 @@ struct Room {
     rows: usize,
     /// Maximum number of checks shown.
     checks: usize,
-    /// Whether to leave out the noise, reasons, and intervals, which the table shows too, and to
-    /// put all arms on one line.
+    /// Whether to put all arms on one line, and to leave out the noise, the reasons and the
+    /// intervals. The table shows these too.
     brief: bool,
 }
 
@@ -65,7 +65,7 @@ const ROOMS: [Room; 10] = [
     room(1, 1, true),
 ];
 const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
-/// Minimum width for the columns with intervals, detectable effects and probabilities.
+/// Narrowest page on which intervals, detectable effects and probabilities are shown.
 const ROOMY: usize = 72;
 
 /// Explains the columns.
@@ -101,7 +101,7 @@ fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the answer and what it is based on.
+/// Writes the answer and its basis.
 fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     verdicts(page, statement, room.brief);
     fail_ifs(page, &statement.fail_if, statement);
@@ -146,13 +146,13 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
     texts
 }
 
-/// The label of arm number `arm`, or `?` for an unknown arm.
+/// Returns the label of arm number `arm`, or `?` for an unknown arm.
 fn label(statement: &TrialStatement, arm: usize) -> String {
     let arm = statement.trial.arms.get(arm);
     arm.map_or_else(|| "?".to_owned(), |arm| clean(&arm.label))
 }
 
-/// The subject of a comparison: `time`, or `time of C` if there are more than two arms.
+/// Returns the subject of a comparison: `time`, or `time of C` if there are more than two arms.
 fn about(statement: &TrialStatement, comparison: &Comparison) -> String {
     let metric = clean(&comparison.metric);
     if statement.trial.arms.len() > 2 {
@@ -209,7 +209,8 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// The clause about a comparison, and the index of the sentence that it belongs to.
+/// Formats the clause about a comparison. Also returns the index of the sentence that it belongs
+/// to.
 fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
     let metric = clean(&comparison.metric);
     let effect = || match comparison.effect {
@@ -245,7 +246,7 @@ fn counted_more(more: u64) -> String {
     tied(format!("{} more {plural}", grouped(more)))
 }
 
-/// Writes the outcome of each condition under which the trial fails.
+/// Writes the outcome of each condition that makes the trial fail.
 fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     for result in all {
         let arm = label(statement, result.arm);
@@ -312,7 +313,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// Writes how much the first arm varied between its own runs before the trial.
+/// Writes the variation among the first arm's own runs before the trial.
 fn noise(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     let first_comparisons = statement
@@ -415,7 +416,8 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     }
 }
 
-/// The model's predictions, compared with the measured effects, each with the label of its arm.
+/// Compares the model's predictions with the measured effects. Each text comes with the label of
+/// its arm.
 fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)> {
     let predictions = statement.comparisons.iter().filter_map(|comparison| {
         let prediction = comparison.predicted.as_ref()?;

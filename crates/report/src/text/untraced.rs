@@ -1,4 +1,4 @@
-//! Explains why a recording has only the kernel's counters, and how to get more.
+//! Explains why a recording contains only the kernel's counters, and how to record more.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
@@ -15,7 +15,7 @@ pub(super) enum Untraced<'a> {
 }
 
 impl<'a> Untraced<'a> {
-    /// The reason that a statement gives if its recording is at level `proc`.
+    /// Returns the reason that a statement gives if its recording is at level `proc`.
     pub(super) fn from_statement(statement: &'a Statement) -> Self {
         let mut all = statement.coverage.limitations.iter();
         let found = all.find_map(|limitation| match limitation {
@@ -28,7 +28,8 @@ impl<'a> Untraced<'a> {
         found.unwrap_or(Self::Unknown)
     }
 
-    /// The remedy as the end of a sentence: `as_root` if root would help, otherwise the obstacle.
+    /// Returns the remedy as the end of a sentence: `as_root` if root would help, otherwise the
+    /// obstacle.
     pub(super) fn remedy(self, as_root: &str) -> String {
         match self {
             Self::NeedsRoot => as_root.to_owned(),

@@ -1,4 +1,5 @@
-//! The section about one program: how long its threads spent in each state, and its longest delays.
+//! The section about one program: the time that its threads spent in each state, and its longest
+//! delays.
 
 use ticktax_model::machine::Throttling;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -20,7 +21,7 @@ use super::wall;
 
 /// Maximum number of culprits named.
 const CULPRITS: usize = 5;
-/// Maximum number of threads whose imbalance is listed individually.
+/// Maximum number of threads to list with their imbalance.
 const OFF_SHOWN: usize = 4;
 
 /// Title of the section.
@@ -83,7 +84,7 @@ fn program_name(victim: &VictimStatement) -> String {
     }
 }
 
-/// The display name of a thread state.
+/// Returns the display name of a thread state.
 fn name(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Running => "running",
@@ -177,7 +178,7 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// The display name of a culprit. Waiting for an idle CPU is wake-up latency.
+/// Returns the display name of a culprit. Waiting for an idle CPU is wake-up latency.
 fn culprit_name(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
@@ -234,7 +235,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
         return;
     }
     // Culprits are shown with their pid, which is also the tid of one of their threads. The noun
-    // shows that this is a tid.
+    // makes clear that this number is a tid.
     let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(Tone::Strong, "Longest delays, and what ran on its CPU");
     for delay in delays {
@@ -260,7 +261,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// The display name of a limit that kept real-time threads from running.
+/// Returns the display name of a limit that kept real-time threads from running.
 pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     match limit {
         RealTimeLimit::Throttling => "real-time throttling (sched_rt_runtime_us)",
@@ -383,8 +384,8 @@ fn throttling(page: &mut Page, quota: &Throttling) {
     page.paragraph(Tone::Plain, "Quota: ", &text);
 }
 
-/// Writes how long tasks stalled for CPUs, memory and disks on the whole machine, and how many
-/// threads were runnable.
+/// Writes the time that tasks stalled for CPUs, memory and disks on the whole machine, and the
+/// number of runnable threads.
 fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
     let parts: Vec<String> = statement
         .pressure

@@ -1,4 +1,4 @@
-//! The section about run-queue waits: which programs waited for a CPU, and behind which.
+//! The section about run-queue waits: the programs that waited for a CPU, and the culprits.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
@@ -71,7 +71,7 @@ fn behind(program: &WaitingProgram) -> String {
     format!("behind {}; the longest at {}", parts.join(", "), tied(at))
 }
 
-/// A program's name with its pid, or with the number of its processes.
+/// Returns a program's name with its pid, or with the number of its processes.
 fn named(name: &str, pids: &[i32]) -> String {
     match pids {
         [] => name.to_owned(),

@@ -65,7 +65,7 @@ impl AsFd for Stream {
 
 /// Stage of a connection, with its data.
 enum Stage {
-    /// Waiting for the rest of a request. These bytes have arrived.
+    /// Waiting for the rest of a request. Holds the bytes received so far.
     Asking(Vec<u8>),
     /// Waiting until the client takes the rest of the answer.
     Answering { answer: Vec<u8>, written: usize },
@@ -91,7 +91,7 @@ impl Connection {
     /// Wraps a newly accepted stream.
     ///
     /// # Errors
-    /// I/O errors.
+    /// Returns an error if the stream cannot be made non-blocking.
     pub(super) fn new(stream: Stream) -> io::Result<Self> {
         stream.set_nonblocking()?;
         Ok(Self {
@@ -101,7 +101,7 @@ impl Connection {
         })
     }
 
-    /// When the connection times out.
+    /// Returns the time at which the connection times out.
     pub(super) fn until(&self) -> Nanos {
         self.until
     }
@@ -111,7 +111,7 @@ impl Connection {
         matches!(self.stage, Stage::Answering { .. })
     }
 
-    /// Poll events after which the connection can advance.
+    /// Returns the poll events after which the connection can advance.
     pub(super) fn events(&self) -> PollFlags {
         match self.stage {
             Stage::Asking(_) => PollFlags::POLLIN,

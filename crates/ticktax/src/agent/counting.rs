@@ -42,7 +42,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Starts counting on `machine`, on which the tracer reported this many `limitations`.
+    /// Starts counting on `machine`. `limitations` is the number that the tracer reported.
     pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
         let proc = Proc::default();
         let mut agent = Self {
@@ -82,7 +82,7 @@ impl Agent {
         self.show();
     }
 
-    /// Facts about settings that are configured but not in effect.
+    /// Returns facts about settings that are configured but not in effect.
     fn findings(&self) -> Vec<Fact> {
         let mut header = Header::new(World::Live, Level::Kernel, env!("CARGO_PKG_VERSION"));
         header.machine = self.machine.clone();

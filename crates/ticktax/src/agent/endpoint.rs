@@ -89,7 +89,7 @@ impl Endpoint {
         })
     }
 
-    /// Whether a Unix socket must be bound only after root has become `user`. It must be if `user`
+    /// Whether a Unix socket must be bound only after root has become `user`. This is so if `user`
     /// owns the directory, because `user` could swap the file while root gives it away.
     pub(super) fn is_for_user(place: &Listen, user: &User) -> bool {
         let Listen::Unix(path) = place else {

@@ -107,8 +107,8 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Calls refused in the x32 ABI of x86-64: those above and `bpf`, each with a flag bit, and the 36
-/// that only x32 has.
+/// Returns the calls refused in the x32 ABI of x86-64: those above and `bpf`, each with a flag bit,
+/// and the 36 that only x32 has.
 fn x32_numbers() -> impl Iterator<Item = i64> {
     const BIT: i64 = 1 << 30;
     let numbers = REFUSED.into_iter().chain([libc::SYS_bpf]).chain(512..548);

@@ -21,7 +21,7 @@ pub(super) enum PageFormat {
 }
 
 impl PageFormat {
-    /// MIME type.
+    /// Returns the format's MIME type.
     const fn name(self) -> &'static str {
         match self {
             Self::Text => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -69,10 +69,10 @@ impl PageFormat {
     }
 }
 
-/// Which `Host` headers are accepted.
+/// The accepted `Host` headers.
 ///
 /// A web page can let its own name resolve to 127.0.0.1 (DNS rebinding). The visitor's browser then
-/// lets the page read what is served here, but sends the page's name as `Host`.
+/// lets the page read the metrics served here, but sends the page's name as `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hosts {
     /// Any, because the names of a public address are unknown.
@@ -128,7 +128,7 @@ fn is_loopback_address(address: IpAddr) -> bool {
 pub(super) enum Request {
     /// The metrics.
     Metrics {
-        /// Whether to send only the headers, as `HEAD` requests.
+        /// Whether the method is `HEAD`, which is answered with headers only.
         head: bool,
         /// The format that the client accepts.
         format: PageFormat,

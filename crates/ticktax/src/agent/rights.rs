@@ -1,4 +1,4 @@
-//! The agent's rights: those that attaching needs, then none.
+//! The agent's rights: at first those that attaching needs, then none.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -57,8 +57,8 @@ impl User {
         Ok(Self { becomes })
     }
 
-    /// Creates `path` for the agent's user, if only root can. Only a new directory is given away.
-    /// Missing parents stay with root.
+    /// Creates `path` for the agent's user, if only root can do so. Only a newly created directory
+    /// is given to the user, and newly created parents stay with root.
     ///
     /// If the user owns the nearest existing parent, the user creates the rest later, without
     /// root's rights. Root acts only if nobody else can swap an entry of the path, and only through
@@ -96,12 +96,12 @@ impl User {
         )))
     }
 
-    /// UID that the agent ends up with.
+    /// Returns the UID that the agent ends up with.
     fn number(&self) -> Uid {
         self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
     }
 
-    /// The user to become, or `None` if nothing changes.
+    /// Returns the user to become, or `None` if nothing changes.
     pub(super) fn user_to_become(&self) -> Option<&unistd::User> {
         let becomes = self.becomes.as_ref();
         becomes.filter(|user| user.uid != geteuid())

@@ -43,7 +43,7 @@ pub(super) struct Server<P> {
 
 impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
     /// # Errors
-    /// I/O errors.
+    /// Returns an error if the listener cannot be made non-blocking.
     pub(super) fn new(listener: Listener, hosts: Hosts, page: P) -> io::Result<Self> {
         listener.set_nonblocking()?;
         Ok(Self {
@@ -69,8 +69,8 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         self.answering.iter().chain(&self.asking)
     }
 
-    /// Waits for an event. Returns whether a new connection can be accepted, and which existing
-    /// connections can advance.
+    /// Waits for an event. Returns whether a new connection can be accepted and, for each existing
+    /// connection, whether it can advance.
     fn wait(&self) -> (bool, Vec<bool>) {
         let mut descriptors = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         let connections = self.connections();
@@ -92,7 +92,7 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         (has_new, ready.collect())
     }
 
-    /// Time until the next connection times out.
+    /// Returns the time until the next connection times out.
     fn timeout(&self) -> PollTimeout {
         let Some(next) = self.connections().map(Connection::until).min() else {
             return PollTimeout::NONE;

@@ -28,7 +28,7 @@ use crate::wall_clock;
 /// come and go.
 const MAX_SOURCES: usize = 20_000;
 
-/// Where and how incidents are kept.
+/// Destination and limits of incidents.
 pub(super) struct Keeping {
     folder: PathBuf,
     budget: Budget,
@@ -36,7 +36,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Reads the settings from the arguments. Returns `None` without triggers.
+    /// Reads the settings from the arguments. Returns `None` if there are no triggers.
     pub(super) fn from_arguments(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
         if typed.triggers.is_empty() {
             return Ok(None);
@@ -61,7 +61,7 @@ impl Keeping {
 pub(super) enum Watcher {
     /// Sums only.
     Sums(Box<Session>),
-    /// Sums, and a ring with all events, read around triggers.
+    /// Sums, and a ring of all events, which is read around each trigger.
     Flight(Box<Recorder>, Keeping),
 }
 
@@ -91,7 +91,7 @@ impl Watcher {
         }
     }
 
-    /// Number of limitations that the tracer reported.
+    /// Returns the number of limitations that the tracer reported.
     pub(super) fn limitations(&self) -> usize {
         match self {
             Self::Sums(session) => session.started().limitations.len(),
@@ -245,7 +245,7 @@ impl Beats {
         if !agent.writes_facts() || keeper.count() == self.searched {
             return;
         }
-        // If the index cannot be read now, the next search reads it.
+        // If the index cannot be read now, the next search tries again.
         let Ok((index, _)) = read_incidents(keeper.folder()) else {
             return;
         };
@@ -261,7 +261,7 @@ impl Beats {
     }
 }
 
-/// Incident totals, and how far back the ring reaches.
+/// Returns the incident totals, and the time that the ring reaches back.
 fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
     // A ring that has not wrapped yet contains everything since the start.
     let since_begin = now() - recorder.started().begin;

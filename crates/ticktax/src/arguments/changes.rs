@@ -95,8 +95,8 @@ impl NumberArguments {
         }
     }
 
-    /// The first of these options that the user typed. The error about other kinds of files names
-    /// it.
+    /// Returns the first of these options that the user typed. If the files are of another kind,
+    /// the error names it.
     pub(crate) fn typed(&self) -> Option<&'static str> {
         let all = [
             ("--column", !self.columns.is_empty()),

@@ -31,7 +31,7 @@ pub(super) fn knobs() -> ArgValueCandidates {
     })
 }
 
-/// Names of writable settings, each followed by `=`.
+/// Returns the names of writable settings, each followed by `=`.
 pub(super) fn assignments() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let knobs = ticktax_knobs::registry::all();
@@ -82,7 +82,8 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
     })
 }
 
-/// Kind of document that `report` prints for a file. `None` if the file is not a recording.
+/// Returns the kind of document that `report` prints for a file, or `None` if the file is not a
+/// recording.
 fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
     path.extension()
         .filter(|extension| *extension == "parquet")?;

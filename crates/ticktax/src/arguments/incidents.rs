@@ -256,7 +256,7 @@ pub(crate) enum Since {
 }
 
 impl Since {
-    /// Milliseconds since 1970; `now` is in the same unit.
+    /// Converts to milliseconds since 1970; `now` is in the same unit.
     pub(crate) fn unix_ms(self, now: i64) -> i64 {
         match self {
             Self::Ago(time) => now.saturating_sub(time.0 / 1_000_000),

@@ -127,7 +127,7 @@ impl TargetArguments {
             .or_else(netns)
     }
 
-    /// The option that selects an object of this scope.
+    /// Returns the option that selects an object of this scope.
     pub(crate) const fn option(scope: KnobScope) -> &'static str {
         match scope {
             KnobScope::Machine => "no option",

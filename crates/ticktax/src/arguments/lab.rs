@@ -135,7 +135,7 @@ pub(crate) struct GuestArguments {
 }
 
 impl GuestArguments {
-    /// Source of the guest's time.
+    /// Returns the source of the guest's time.
     pub(crate) fn clock(&self) -> Clock {
         match self {
             Self { kvm: true, .. } => Clock::Kvm,

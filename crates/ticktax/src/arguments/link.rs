@@ -39,12 +39,12 @@ pub(crate) struct LinkArguments {
 }
 
 impl LinkArguments {
-    /// MTU of the virtual devices, in bytes.
+    /// Returns the MTU of the virtual devices, in bytes.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.unwrap_or(super::net::ETHERNET)
     }
 
-    /// Whether each of these options was typed, by its name as a factor.
+    /// Returns the names of these options as factors, each with whether the option was typed.
     pub(super) fn typed(&self) -> [(&'static str, bool); 4] {
         [
             ("mtu", self.mtu.is_some()),

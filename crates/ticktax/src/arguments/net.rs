@@ -73,7 +73,7 @@ pub(crate) struct PairArguments {
 }
 
 impl PairArguments {
-    /// Names of the typed options, as factors of an experiment.
+    /// Returns the names of the typed options, as factors of an experiment.
     pub(crate) fn typed(&self) -> impl Iterator<Item = &'static str> {
         let traffic = [
             ("protocol", self.traffic.udp),
@@ -194,7 +194,7 @@ impl TrafficArguments {
         self.setup(mtu, LENGTH).spec()
     }
 
-    /// Base configuration of an experiment that varies some of these options.
+    /// Returns the base configuration of an experiment that varies some of these options.
     pub(crate) fn setup(&self, mtu: Option<u32>, length: Nanos) -> Setup {
         Setup {
             protocol: if self.udp {

@@ -33,7 +33,7 @@ Examples:
   ticktax sim --load lag.parquet --vary hz=100,1000
                                           predict the effect of another tick rate";
 
-/// The template of the short and the long help.
+/// Builds the template of the short and the long help.
 pub(super) fn template() -> StyledStr {
     let header = *Styles::styled().get_header();
     let literal = *Styles::styled().get_literal();
@@ -67,7 +67,7 @@ pub(super) fn template() -> StyledStr {
     text.into()
 }
 
-/// The rest of the long help.
+/// Builds the rest of the long help.
 pub(super) fn details() -> String {
     format!("{EXAMPLES}\n\n{EXIT_CODES}")
 }

@@ -139,7 +139,7 @@ pub(crate) struct PaceArguments {
 const RATE: &str = "35";
 
 impl PaceArguments {
-    /// The frame rate. Fails if only datagrams can have this rate.
+    /// Returns the frame rate, or an error if only datagrams can have this rate.
     pub(crate) fn frame_rate(&self) -> Result<FrameRate, Failure> {
         match &self.rate {
             Some(rate) => rate.frames(),
@@ -158,7 +158,7 @@ impl PaceArguments {
         pid.or_else(|| self.comm.clone().map(Program::Named))
     }
 
-    /// The variants of the loop to compare.
+    /// Returns the variants of the loop to compare.
     pub(crate) fn variants(&self) -> Result<LoopVariants, Failure> {
         let mut variants = LoopVariants::default();
         let known = ("pace", "sleep, rule, rate and work");

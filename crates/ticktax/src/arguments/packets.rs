@@ -85,7 +85,7 @@ impl PacketArguments {
         BufferAsk { bytes: self.rcvbuf }
     }
 
-    /// CPUs of the sender and of the receiver.
+    /// Returns the CPUs of the sender and of the receiver.
     pub(crate) fn cpus(&self) -> (Option<Cpu>, Option<Cpu>) {
         (self.send_cpu.map(Cpu), self.recv_cpu.map(Cpu))
     }

@@ -25,7 +25,7 @@ pub(crate) struct PartArguments {
 }
 
 impl PartArguments {
-    /// The requested part, or `None` for the whole recording.
+    /// Returns the requested part, or `None` for the whole recording.
     pub(crate) fn part(self) -> Option<(Option<Nanos>, Option<Nanos>)> {
         let named = self.from.is_some() || self.to.is_some();
         named.then(|| (self.from.map(|at| at.0), self.to.map(|at| at.0)))

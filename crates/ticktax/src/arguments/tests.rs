@@ -12,7 +12,7 @@ fn the_definitions_are_consistent() {
     Arguments::command().debug_assert();
 }
 
-/// Every verb with its full name, including verbs below other verbs.
+/// Returns every verb with its full name, including verbs below other verbs.
 fn all_verbs() -> Vec<(String, clap::Command)> {
     let mut command = Arguments::command();
     command.build();
@@ -28,7 +28,7 @@ fn all_verbs() -> Vec<(String, clap::Command)> {
     verbs
 }
 
-/// The number of lines in a text, and of characters in its longest line.
+/// Returns the number of lines in a text, and of characters in its longest line.
 fn size(text: &str) -> (usize, usize) {
     let widths = text.lines().map(|line| line.chars().count());
     (text.lines().count(), widths.max().unwrap_or_default())
@@ -100,7 +100,7 @@ fn an_option_takes_the_same_value_everywhere() {
     }
 }
 
-/// The command lines among the examples in a verb's help, without their descriptions.
+/// Returns the command lines among the examples in a verb's help, without their descriptions.
 fn examples(verb: &clap::Command) -> Vec<String> {
     let help = verb.get_after_long_help().map(ToString::to_string);
     let mut lines: Vec<String> = Vec::new();

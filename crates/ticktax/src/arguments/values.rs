@@ -52,7 +52,7 @@ pub(crate) fn for_manual(verb: Command) -> Command {
     verb.mut_args(described).mut_subcommands(for_manual)
 }
 
-/// Short help of `--format`, such as "Print text, json or openmetrics".
+/// Returns the short help of `--format`, such as "Print text, json or openmetrics".
 fn print(formats: &[PossibleValue]) -> String {
     let names: Vec<&str> = formats.iter().map(PossibleValue::get_name).collect();
     match &*names {

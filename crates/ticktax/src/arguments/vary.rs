@@ -5,8 +5,8 @@ use ticktax_lab::kernel::Wanted;
 
 use crate::failure::Failure;
 
-/// Passes every list to `take`, which returns `false` for a list that it does not know. The error
-/// then names `known`.
+/// Passes every list to `take`, which returns `false` for an unknown list. The error about such a
+/// list names `known`.
 pub(super) fn all_taken(
     typed: &[Vary],
     (verb, known): (&str, &str),

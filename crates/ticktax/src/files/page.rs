@@ -33,8 +33,8 @@ impl HtmlFile {
     /// Starts a file that will appear as `path` once it is finished.
     ///
     /// # Errors
-    /// Fails if `path` is `-`, a directory or a device, or if the disk is full. Also fails if the
-    /// directory of `path` does not exist or is not writable.
+    /// Returns an error if `path` is `-`, a directory or a device, if its directory does not exist
+    /// or is not writable, or if the disk is full.
     pub(crate) fn create(path: &Path) -> Result<Self, RowFileError> {
         if path == Path::new("-") {
             return Err(RowFileError::no_output(Self::OPTION));
@@ -56,7 +56,7 @@ impl HtmlFile {
     /// Renders `document` and moves the file to its final path.
     ///
     /// # Errors
-    /// Fails if the disk is full or broken.
+    /// Returns an error if the disk is full or broken.
     pub(crate) fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
         self.write(&HtmlPage::default().finish(document))
     }
@@ -65,7 +65,7 @@ impl HtmlFile {
     /// of the rows received so far.
     ///
     /// # Errors
-    /// Fails if the disk is full or broken.
+    /// Returns an error if the disk is full or broken.
     pub(crate) fn finish_with_rows(
         mut self,
         ended: &RowsEnded<'_>,

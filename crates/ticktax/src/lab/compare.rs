@@ -17,7 +17,8 @@ use crate::output;
 use crate::progress::{Extent, Progress};
 use crate::terminal::{Terminal, require_writable};
 
-/// Boots every kernel with every set of parameters. The exit code is 1 if the model differs.
+/// Boots every kernel with every set of parameters. The exit code is 1 if a kernel differs from its
+/// model.
 pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     if let Some(file) = &typed.output {
         require_writable(file)?;

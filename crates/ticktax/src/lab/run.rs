@@ -79,8 +79,8 @@ pub(super) struct Guest<'a> {
     pub(super) arguments: &'a [String],
     /// Whether to count instructions.
     pub(super) counted: bool,
-    /// Exit codes other than 0 that still come with a result. An audit whose accounts do not
-    /// balance has one.
+    /// Exit codes other than 0 with which the guest still returns a result. One is that of an audit
+    /// whose accounts do not balance.
     pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }
@@ -169,7 +169,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     )
 }
 
-/// The additional programs to run, and their command lines in the guest.
+/// Returns the additional programs to run, and their command lines in the guest.
 fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
     let mut programs: Vec<Program> = Vec::new();
     let mut jobs = Vec::new();
@@ -193,8 +193,8 @@ fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>),
     Ok((programs, jobs))
 }
 
-/// Writes all files of the guest to a directory. The guest chose their names, so names that are
-/// paths are rejected.
+/// Writes all files of the guest to a directory. The guest chose the names, so a name that is a
+/// path is rejected.
 fn write_files(path: &Path, files: &[Frame]) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
     let folder = Folder::open(path).map_err(|error| cannot("open", path, &error))?;
@@ -210,7 +210,7 @@ fn put(folder: &Folder, file: &Frame) -> io::Result<()> {
     temporary.appear()
 }
 
-/// The ticktax binary for a guest: the given one if any, else this one or, for another
+/// Returns the ticktax binary for a guest: the given one if any, else this one or, for another
 /// architecture, the newest one built.
 fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {

@@ -43,8 +43,8 @@ pub(super) fn sampled(
     threads.count(&report.samples, window, (PERIOD, report.lost))
 }
 
-/// CPU time that the soak probes of all CPUs got between the first byte and the last, computed from
-/// the work they did.
+/// Returns the CPU time that the soak probes of all CPUs got between the first byte and the last,
+/// computed from the work they did.
 pub(super) fn soaked(header: &Header, (begin, end): (Nanos, Nanos)) -> Option<Nanos> {
     let each = header
         .soakers

@@ -109,7 +109,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Rejects a setting that is both varied and set by its own option.
+/// Rejects a setting that is varied and also has its own option on the command line.
 fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
     let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
         return Ok(());
@@ -189,7 +189,8 @@ fn link(
     Ok(link)
 }
 
-/// Changes the error about a sysctl that is missing in a new namespace if the machine has it.
+/// Changes the error about a sysctl that is missing in a new namespace, if the machine itself has
+/// that sysctl.
 fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
@@ -367,7 +368,8 @@ impl Runner<'_> {
     }
 }
 
-/// CPU time per byte, from the accounts or, without them, from the threads' clocks.
+/// Returns the CPU time per byte, from the accounts or, if they are missing, from the threads'
+/// clocks.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;

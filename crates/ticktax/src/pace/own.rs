@@ -32,7 +32,7 @@ pub(super) fn run(
     let mut shown = Nanos::ZERO;
     let mut show =
         |frames: &mut FrameStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
-            // Without a terminal, do not take CPU time from the loop.
+            // If no terminal shows the figures, do not take CPU time from the loop.
             if terminal.is_watched() && elapsed - shown >= LIVE {
                 let (_, dropped, overshot) = frames.so_far();
                 let last = frames.last_second();

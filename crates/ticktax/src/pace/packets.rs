@@ -1,5 +1,5 @@
-//! `ticktax pace --udp`: sends paced datagrams; reports which are lost, where, and which stall
-//! caused it.
+//! `ticktax pace --udp`: sends paced datagrams, and reports how many were lost, where, and which
+//! stalls caused the loss.
 
 use std::process::ExitCode;
 use std::thread;
@@ -87,7 +87,7 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
     }
 }
 
-/// Observation of this machine during the traffic.
+/// Observation of this machine while the traffic runs.
 struct Watched {
     session: Option<(Session, Option<ReceiverWatch>, Box<Header>)>,
     thread: Option<(i32, i32)>,
@@ -235,7 +235,7 @@ fn plan(tid: i32) -> Plan {
     }
 }
 
-/// Header of a run without a trace.
+/// Builds the header of a run without a trace.
 fn untraced_header() -> Header {
     let machine = Proc::default().machine();
     let (world, _) = ticktax_host::world(&machine);

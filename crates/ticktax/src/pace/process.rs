@@ -16,7 +16,8 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Live figures are updated every second up to this time. Computing them takes longer with time.
+/// Live figures are updated every second up to this time, and less often after it: computing them
+/// takes longer as the run goes on.
 const LIVE_UNTIL: Nanos = Nanos::from_secs(60);
 const LIVE_LATER: Nanos = Nanos::from_secs(10);
 

@@ -82,12 +82,12 @@ impl Asks {
         })
     }
 
-    /// The requests since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn take(&self) -> Vec<Ask> {
         self.heard.try_iter().collect()
     }
 
-    /// Number of requests dropped since the last call.
+    /// Returns the number of requests dropped since the last call.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.swap(0, Ordering::Relaxed)
     }

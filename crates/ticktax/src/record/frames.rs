@@ -8,8 +8,8 @@ use ticktax_observe::{FrameState, FrameStatus, ProgramWindow, Recorder};
 
 use crate::terminal::Terminal;
 
-/// Finds a program's frame rhythm in the last few seconds. The error is the reason why the rhythm
-/// is unknown.
+/// Finds a program's frame rhythm in the last few seconds, or returns the reason why the rhythm is
+/// unknown.
 pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, String> {
     let mut auditor = Auditor::books();
     auditor.frames_of(seen.pid);

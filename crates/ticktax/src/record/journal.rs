@@ -1,4 +1,4 @@
-//! Logging of incidents: with fields to the systemd journal, or as a line to syslog.
+//! Logs incidents to the systemd journal, with fields, or to syslog, as a line of text.
 
 use std::path::Path;
 
@@ -99,7 +99,7 @@ impl Journal {
     }
 }
 
-/// Fields to search the journal by.
+/// Returns the fields to search the journal by.
 fn fields(entry: &IncidentEntry, path: Option<&Path>) -> Vec<(&'static str, String)> {
     let incident = &entry.incident;
     let mut fields = vec![

@@ -73,12 +73,12 @@ impl Keeper {
         self.store.folder()
     }
 
-    /// Number of incidents.
+    /// Returns the number of incidents.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Counts of kept and dropped incidents. The recorder adds how far back the ring reaches.
+    /// Returns the counts of kept and dropped incidents. The recorder adds the reach of its ring.
     pub(crate) fn totals(&self) -> IncidentTotals {
         IncidentTotals {
             not_kept: self.store.lost().collect(),
@@ -126,8 +126,7 @@ impl Keeper {
         }
     }
 
-    /// Formats a line about an incident: time, number, what happened, and the series that it
-    /// belongs to.
+    /// Formats a line about an incident: time, number, description and series.
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
@@ -155,7 +154,7 @@ impl Keeper {
         }
     }
 
-    /// Writes the end time to the index. Returns what was not kept.
+    /// Writes the end time to the index. Returns the counts of dropped incidents by cause.
     pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
         let lost = self.store.lost();
         let lost = lost
@@ -183,8 +182,8 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     for row in rows {
         analysis.row(sources, &row);
     }
-    // Use the wall clock of that moment, since the clock may have been set or the machine suspended
-    // later.
+    // Use the wall clock of that moment, because the clock may since have been set or the machine
+    // suspended.
     let clocks = header.before.clocks;
     let time = analysis.trigger().time;
     let at = clocks.map_or_else(

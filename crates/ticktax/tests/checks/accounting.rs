@@ -28,14 +28,14 @@ pub(crate) struct Audited<'a> {
 }
 
 impl Audited<'_> {
-    /// Recorded on-CPU time of the injecting thread during its events.
+    /// Returns the recorded on-CPU time of the injecting thread during its events.
     fn within_events(&self) -> Nanos {
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
         Truth::time_within(&self.truth.log, runs.map(|(span, _)| span))
     }
 
-    /// Time on the injecting thread's CPU without an owner, because the kernel did not report a
-    /// switch.
+    /// Returns the time without an owner on the injecting thread's CPU. The kernel did not report a
+    /// switch there.
     fn unreported(&self) -> Nanos {
         let rows = self.recorded.spans.iter();
         let unowned = rows.filter(|(span, source)| {
@@ -44,7 +44,7 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// Number of times the injecting thread was preempted during events.
+    /// Returns the number of times the injecting thread was preempted during events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
@@ -137,7 +137,7 @@ fn its_time_is_accurate(
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
     // If the hypervisor reports stolen time, the kernel excludes it from a thread's CPU clock,
-    // although the thread was on its CPU. The excluded time cannot exceed what was reported for
+    // although the thread was on its CPU. The excluded time cannot exceed the time reported for
     // this CPU.
     let stolen = line.columns.steal + COLUMN;
     let upper = points + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);
@@ -152,8 +152,8 @@ fn its_time_is_accurate(
     measured(truth, WHOLE_PROCESS)
 }
 
-/// Checks that interrupt time that the kernel does not measure fits the injector's own measurement,
-/// and is named as the cause of the difference.
+/// Checks interrupt time that the kernel does not measure: it must fit the injector's own
+/// measurement, and be named as the cause of the difference.
 pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<(), Failed> {
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let line = line(truth, found)?;
@@ -174,7 +174,7 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     if found.counting.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a busy CPU, samples can be right by chance. No difference is reported then.
+    // On a busy CPU, samples can be right by chance, and then no difference is reported.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-/// Number of the tracer's hooks that every supported kernel has at least.
+/// Minimum number of the tracer's hooks that exist on every supported kernel.
 const AT_LEAST: usize = 20;
 
 /// Number and interval of the checks.
@@ -48,7 +48,7 @@ fn programs_of(pid: u32) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Number of `programs` that are still loaded in the kernel.
+/// Returns the number of `programs` still loaded in the kernel.
 fn alive(programs: &BTreeSet<u32>) -> usize {
     let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
     loaded
@@ -56,8 +56,8 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
         .count()
 }
 
-/// Waits until the starting process `pid` has attached its tracer, plus one second, after which it
-/// watches. Returns the IDs of its programs.
+/// Waits until the process `pid`, which is starting, has attached its tracer, and then another
+/// second until it watches. Returns the IDs of its programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }

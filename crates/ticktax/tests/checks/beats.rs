@@ -1,4 +1,4 @@
-//! Disturbances with a known rhythm: their period must be found and named, and no other reported.
+//! Disturbances with a known rhythm. ticktax must find and name their period, and report no other.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -7,14 +7,15 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
 use super::check;
 
-/// Periodic on-CPU time of the injecting thread. A followed thread may also have periodic sleeps.
+/// Returns the periodic on-CPU times of the injecting thread. A followed thread may also have
+/// periodic sleeps.
 fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
     let beats = all.beats.iter();
     let runs = beats.filter(|line| line.kind == BeatKind::Thread);
     runs.filter(|line| line.tids.contains(&truth.tid)).collect()
 }
 
-/// The only periodic activity of the injecting thread. Fails unless there is exactly one.
+/// Returns the only periodic activity of the injecting thread. Fails unless there is exactly one.
 fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Failed> {
     match beats(truth, all)[..] {
         [line] => Ok(line),

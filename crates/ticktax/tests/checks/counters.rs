@@ -13,7 +13,7 @@ use super::{Recorded, Tolerance, check};
 /// Upper bound for the time to read the kernel's counters.
 const READING: Nanos = Nanos::from_millis(20);
 
-/// The largest number of `starts` within any interval `length` long.
+/// Returns the largest number of `starts` within any interval of this `length`.
 fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     starts.sort_unstable();
     let until = |start: Nanos| starts.partition_point(|&other| other < start + length);
@@ -23,9 +23,8 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
 }
 
 /// Widens `tolerance` by the events between the kernel's readings and the accounts, which start
-/// after the first reading and end before the second. There can be many: hundreds of RCU softirqs
-/// within milliseconds after much memory is freed, or of calls when a program with many threads
-/// exits.
+/// after the first reading and end before the second. There can be hundreds within milliseconds:
+/// RCU softirqs after much memory is freed, or calls when a program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {
@@ -34,7 +33,7 @@ fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Toler
     }
 }
 
-/// Start times of the spans on `cpu` whose names are in `names`.
+/// Returns the start times of the spans on `cpu` whose names are in `names`.
 fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
     let spans = recorded.spans.iter().filter(|(span, source)| {
         span.cpu == cpu
@@ -80,13 +79,13 @@ pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> R
     Ok(())
 }
 
-/// The tick bill of a statement.
+/// Returns the tick bill of a statement.
 pub(crate) fn bill(statement: &Statement) -> Result<&TickBill, Failed> {
     let bill = statement.tick.as_ref();
     bill.ok_or_else(|| "there is no bill".into())
 }
 
-/// Number of local timer interrupts on `cpu` without a tick.
+/// Returns the number of local timer interrupts on `cpu` without a tick.
 fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     let (mut has_ticked, mut count) = (false, 0);
     let mine = recorded.spans.iter().filter(|(span, _)| span.cpu == cpu);
@@ -103,7 +102,8 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     count
 }
 
-/// Time between the counter readings that is not covered by the accounts of `cpu`.
+/// Returns the part of the time between the counter readings that the accounts of `cpu` do not
+/// cover.
 fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     let header = &recorded.header;
     let mut books = header.books.iter().filter(|books| books.cpu == cpu);

@@ -1,4 +1,4 @@
-//! Checks of how much a recording could see.
+//! Checks of a recording's coverage.
 
 use libtest_mimic::Failed;
 use ticktax_model::limitation::{HookMissing, Limitation};
@@ -6,8 +6,8 @@ use ticktax_model::recording::{Header, Level, World};
 
 use super::check;
 
-/// Checks that in a lab guest the tracer sees every kernel entry, the kernel accepts all of its
-/// programs, and no event is lost.
+/// Checks that, in a lab guest, the tracer sees every kernel entry, the kernel accepts all of the
+/// tracer's programs, and no event is lost.
 pub(crate) fn is_complete(header: &Header) -> Result<(), Failed> {
     let coverage = &header.coverage;
     let why = || format!("{:?}", coverage.limitations);

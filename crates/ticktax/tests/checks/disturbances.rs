@@ -11,7 +11,7 @@ use ticktax_model::{Kind, Nanos, Source};
 use super::recorded::{is_during, is_frame};
 use super::{Recorded, Tolerance, check};
 
-/// Time that the injector measured by the method whose name starts with `method`.
+/// Returns the time that the injector measured by the method whose name starts with `method`.
 pub(crate) fn measured(truth: &Truth, method: &str) -> Result<Nanos, Failed> {
     let mut measured = truth.measured.iter();
     let found = measured.find(|measured| measured.method.starts_with(method));
@@ -19,7 +19,7 @@ pub(crate) fn measured(truth: &Truth, method: &str) -> Result<Nanos, Failed> {
     Ok(found.ok_or_else(missing)?.time)
 }
 
-/// The kernel's count of `label` during the disturbance.
+/// Returns the kernel's count of `label` during the disturbance.
 pub(crate) fn counted(truth: &Truth, label: &str) -> Result<u64, Failed> {
     let missing = || format!("{label} is not in {:?}", truth.counts);
     Ok(truth.count(label).ok_or_else(missing)?)
@@ -60,7 +60,7 @@ pub(crate) fn softirq_load(
     tolerance.count("NET_RX softirqs", count, truly)
 }
 
-/// Number of times the timer function `name` expired in interrupts.
+/// Returns the number of times the timer function `name` expired in interrupts.
 fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Irq && &*source.detail == name
@@ -75,7 +75,7 @@ pub(crate) fn timer_storm(
     tolerance: Tolerance,
 ) -> Result<(), Failed> {
     let found = expiries(recorded, truth, "timerfd_tmrproc");
-    // The injector also sleeps on its timer until it ends.
+    // The injector also sleeps on its timer until it ends, which adds one expiry.
     tolerance.count("expiries", found, truth.events + 1)
 }
 

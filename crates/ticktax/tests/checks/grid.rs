@@ -29,13 +29,13 @@ impl Grid {
         }
     }
 
-    /// Time until the next frame.
+    /// Returns the time until the next frame.
     pub(crate) fn left(&self, now: Nanos) -> std::time::Duration {
         let left = (self.next - now).max(Nanos::ZERO);
         std::time::Duration::from_nanos(left.0.unsigned_abs())
     }
 
-    /// Due time and start time of a frame that starts at `began`.
+    /// Returns the due time and the start time of a frame that starts at `began`.
     pub(crate) fn frame(&self, began: Nanos) -> Reading {
         let due = self.due;
         Reading { due, began }

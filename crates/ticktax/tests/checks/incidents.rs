@@ -36,7 +36,7 @@ pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     Ok(found)
 }
 
-/// The triggers in the recording of an incident.
+/// Reads the triggers in the recording of an incident.
 pub(crate) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger>, Failed> {
     let name = incident["recording"].as_str().ok_or("it was not kept")?;
     let recording = RecordingReader::open(folder.join(name))?;
@@ -63,7 +63,7 @@ impl Caught {
         })
     }
 
-    /// The event that fully contains the trigger's delay.
+    /// Returns the event that fully contains the trigger's delay.
     fn event(&self, trigger: &Trigger) -> Option<&Event> {
         let mut log = self.truth.log.iter();
         log.find(|event| {
@@ -71,20 +71,20 @@ impl Caught {
         })
     }
 
-    /// The triggers whose delay lies within an event, each with that event.
+    /// Returns the triggers whose delay lies within an event, each with that event.
     fn injected(&self) -> Vec<(&Trigger, &Event)> {
         let all = self.incidents.iter().flat_map(|(_, triggers)| triggers);
         all.filter_map(|trigger| Some((trigger, self.event(trigger)?)))
             .collect()
     }
 
-    /// The incidents whose longest trigger lies within an event. Each incident is about the longest
-    /// trigger of its recording.
+    /// Returns the incidents whose longest trigger lies within an event. Each incident is about the
+    /// longest trigger of its recording.
     fn about_injected(&self) -> Vec<&Value> {
         self.about(|trigger| self.event(trigger).is_some())
     }
 
-    /// The incidents whose longest trigger satisfies `matches`.
+    /// Returns the incidents whose longest trigger satisfies `matches`.
     fn about(&self, matches: impl Fn(&Trigger) -> bool) -> Vec<&Value> {
         let about = |(_, triggers): &&(Value, Vec<Trigger>)| {
             let longest = triggers.iter().max_by_key(|trigger| trigger.lasted);
@@ -94,7 +94,7 @@ impl Caught {
         found.map(|(incident, _)| incident).collect()
     }
 
-    /// An error that shows everything that was caught.
+    /// Builds an error that shows everything that was caught.
     fn wrong(&self, what: &str) -> Failed {
         format!("{what}: {:#?}, {:?}", self.incidents, self.truth).into()
     }
@@ -205,8 +205,8 @@ fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }
 
-/// The frame that `trigger` is about, and the frame before it. The loop reads the clock only once
-/// it runs, which is after the trigger.
+/// Returns the frame that `trigger` is about, and the frame before it. The loop reads the clock
+/// after the trigger, because it must run first.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.find(|(_, reading)| reading.began >= trigger.time)

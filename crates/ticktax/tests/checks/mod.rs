@@ -80,7 +80,7 @@ pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The statement that a guest's audit left in a directory under `name`.
+/// Reads the statement that a guest's audit left in a directory under `name`.
 pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Failed> {
     let json = fs::read(folder.join(format!("{name}.json")))?;
     Ok(serde_json::from_slice(&json)?)

@@ -35,7 +35,7 @@ impl Recorded {
         })
     }
 
-    /// Time and number of the spans that `wanted` accepts.
+    /// Returns the time and number of the spans that `wanted` accepts.
     pub(crate) fn sum(&self, wanted: impl Fn(&Span, &Source) -> bool) -> (Nanos, u64) {
         let found = self
             .spans
@@ -91,7 +91,7 @@ fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The spans of a CPU, with split on-CPU periods joined again.
+/// Returns the spans of a CPU, with split on-CPU periods joined again.
 fn joined(rows: &[&(Span, Source)]) -> Vec<Span> {
     let mut joined: Vec<Span> = Vec::new();
     // Index and thread of the last on-CPU period.

@@ -8,7 +8,7 @@ use ticktax_model::victim::{ThreadState, ThreadTimes};
 
 use super::{Recorded, Tolerance, check};
 
-/// The times of the victim's threads, which must balance.
+/// Returns the times of the victim's threads. Fails unless they balance.
 pub(crate) fn threads(statement: &Statement) -> Result<ThreadTimes, Failed> {
     let victim = statement.victim.as_ref().ok_or("no victim")?;
     let threads = victim.threads.clone().ok_or("it was not followed")?;
@@ -37,7 +37,7 @@ pub(crate) fn waits_behind(
     let mut books = recorded.header.books.iter();
     let books = books.find(|books| books.cpu == truth.cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // The statement counts from when the victim's only thread became known until the end.
+    // The statement covers the time since the victim's only thread became known.
     let begin = books.end - threads.elapsed;
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);
@@ -51,7 +51,7 @@ pub(crate) fn waits_behind(
     check(!threads.delays.is_empty(), || "no delay".to_owned())
 }
 
-/// Time that the victim waited behind the injecting thread.
+/// Returns the time that the victim waited behind the injecting thread.
 pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     let behind = threads.behind.iter();
     let its = behind.filter(|interferer| {

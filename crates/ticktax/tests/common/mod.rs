@@ -82,7 +82,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The error message, which must be a single line.
+/// Returns the error message. Panics unless it is a single line.
 pub(crate) fn complaint(output: &Output) -> String {
     let text = text(&output.stderr);
     assert_eq!(text.lines().count(), 1, "{text}");

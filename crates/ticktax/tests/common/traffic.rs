@@ -6,12 +6,12 @@ use std::{fs, thread, time::Duration};
 
 use nix::libc::c_long;
 
-/// Starts a receiver of `ticktax net`. Returns it once it waits, with its address.
+/// Starts a receiver of `ticktax net`. Returns the process once it is listening, and its address.
 pub(crate) fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["net", "recv"], arguments)
 }
 
-/// Starts a receiver of `verb`. Returns it once it waits, with its address.
+/// Starts a receiver of `verb`. Returns the process once it is listening, and its address.
 pub(crate) fn listening(verb: &[&str], arguments: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(verb)

@@ -1,4 +1,5 @@
-//! Cases about the durability of an fsync: file systems, disks, servers, and programs without it.
+//! Cases about the durability of an fsync: file systems, disks, servers, and programs that disable
+//! it.
 
 use ticktax_model::machine::Writeback;
 use ticktax_model::recording::Header;

@@ -20,7 +20,7 @@ use super::tree::{Case, case};
 const BUDGET: (&str, &str) = ("proc/sys/net/core/netdev_budget", "300\n");
 const TIME: (&str, &str) = ("proc/sys/net/core/netdev_budget_usecs", "8000\n");
 
-/// A case about packets.
+/// Returns a case about packets.
 fn with(
     rule: &'static str,
     name: &'static str,
@@ -34,8 +34,8 @@ fn with(
     }
 }
 
-/// CPU 1 ended its softirq `times` times with packets left, and one of 50 wake-ups went through
-/// `ksoftirqd`.
+/// Returns the packets of a machine whose CPU 1 ended its softirq `times` times with packets left.
+/// One of 50 wake-ups went through `ksoftirqd`.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the packets of a case are optional"
@@ -73,7 +73,8 @@ pub(crate) fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// The socket of process 10 on port 5000 dropped `more` further datagrams, and another socket none.
+/// Makes the socket of process 10 on port 5000 drop `more` further datagrams, and another socket
+/// none.
 fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     let socket = |inode, drops| UdpSocket {
         inode,
@@ -88,7 +89,7 @@ fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     None
 }
 
-/// A thread of process 10 was woken by a packet and waited 17 ms behind a backup.
+/// Returns packets that woke a thread of process 10, which then waited 17 ms behind a backup.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the packets of a case are optional"
@@ -195,7 +196,8 @@ fn buffers() -> Vec<Case> {
     ]
 }
 
-/// A program that ran for a second and was also interrupted by `NET_RX` for `ms` milliseconds.
+/// Returns the times of a program that ran for a second and was also interrupted by `NET_RX` for
+/// `ms` milliseconds.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the threads of a case are optional"
@@ -270,7 +272,7 @@ fn steering() -> Vec<Case> {
     ]
 }
 
-/// Interrupt 38 arrived 500 times on CPU 1, for packets that woke the program.
+/// Makes interrupt 38 arrive 500 times on CPU 1, for packets that woke the program.
 fn interrupts(header: &mut Header) -> Option<TickBill> {
     let row = |count| InterruptRow {
         description: "PCI-MSIX-0000:00:03.0 1-edge eth0-rx-0".to_owned(),
@@ -281,7 +283,7 @@ fn interrupts(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// The packets of [`stalled`], whose softirq was raised by the interrupt `name`.
+/// Returns the packets of [`stalled`], with a softirq that the interrupt `name` raised.
 fn raised_by(name: &str) -> Option<PacketPaths> {
     let mut packets = stalled()?;
     packets.ways = vec![PacketWay {
@@ -352,7 +354,7 @@ fn interrupting() -> Vec<Case> {
     ]
 }
 
-/// In 10 s on four CPUs, eth0 received `packets` packets without GRO, and sent 90 without TSO.
+/// Makes eth0 receive `packets` packets without GRO and send 90 without TSO, in 10 s on four CPUs.
 fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     header.machine.online = "0-3".parse().unwrap();
     header.after.at = Nanos::from_secs(10);
@@ -367,7 +369,7 @@ fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     None
 }
 
-/// Softirqs took `ms` milliseconds for packets, and more for timers.
+/// Returns accounts in which softirqs took `ms` milliseconds for packets, and more for timers.
 fn softirqs(ms: i64) -> Vec<Account> {
     let account = |name: &str, time| Account {
         class: Class::Softirq,

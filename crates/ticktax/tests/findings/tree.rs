@@ -41,7 +41,7 @@ pub(crate) struct Case {
     pub(crate) expected: Expected,
 }
 
-/// A case with files only.
+/// Returns a case with files only.
 pub(crate) fn case(
     rule: &'static str,
     name: &'static str,
@@ -90,8 +90,8 @@ pub(crate) fn header(machine: Machine) -> Header {
 }
 
 impl Case {
-    /// All findings on the machine. The machine has a kernel release, so that its configuration is
-    /// found.
+    /// Returns all findings on the machine. The machine has a kernel release, so that its
+    /// configuration is found.
     pub(crate) fn found(&self) -> Vec<Finding> {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");

@@ -65,7 +65,7 @@ fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Accoun
     found.unwrap_or_else(|| panic!("no {name}: {:#?}", statement.accounts))
 }
 
-/// Traced CPU share of the injecting thread, which runs 2 ms every 40 ms.
+/// Returns the traced CPU share of the injecting thread, which runs 2 ms every 40 ms.
 fn disturbance(statement: &Statement) -> f64 {
     let accounts = statement.accounts.iter();
     let mine = accounts.filter(|account| account.name.contains("inject"));
@@ -73,7 +73,7 @@ fn disturbance(statement: &Statement) -> f64 {
     time.share_of(statement.cpus[0].elapsed)
 }
 
-/// The command line that makes the disturbance.
+/// Returns the command line that makes the disturbance.
 fn inject(arch: Arch) -> String {
     let program = built(arch, "ticktax-inject").unwrap();
     let words = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
@@ -159,7 +159,7 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
 }
 
-/// The QEMU child of the process `lab`, once it exists.
+/// Returns the QEMU child of the process `lab`, once it exists.
 fn qemu_of(lab: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     let mut children = children.split_whitespace();
@@ -170,9 +170,9 @@ fn qemu_of(lab: u32) -> Option<Pid> {
     children.find(is_guest)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Stops a guest on the host's clock again and again. The guest's kernel cannot see the stops, and
-/// arm64 reports no steal time in such a guest. ticktax proves them because nothing else was in the
-/// gap.
+/// Stops a guest on the host's clock repeatedly. The guest's kernel cannot see the stops, and arm64
+/// reports no steal time in such a guest. ticktax can prove them, because the gaps contain nothing
+/// else.
 pub(crate) fn time_taken_by_the_host_is_outside() {
     const STOP: Nanos = Nanos::from_millis(100);
     const BETWEEN: Nanos = Nanos::from_millis(400);
@@ -247,7 +247,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
 
-/// A guest's stops, by how they appear in the recording.
+/// A guest's stops, by their appearance in the recording.
 struct Stops {
     /// Lengths of the probe's gaps.
     outside: Vec<Nanos>,
@@ -293,7 +293,7 @@ impl Stops {
     }
 }
 
-/// Interrupts per second on the disturbed CPU, as recorded and as injected.
+/// Returns the interrupts per second on the disturbed CPU, as recorded and as injected.
 fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     let truth = fs::read(truth).unwrap();
     let truth: Value = serde_json::from_slice(&truth).unwrap();
@@ -358,8 +358,9 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
-/// Performance-counter interrupts per second, as recorded and as injected, and the number of
-/// recorded ones that arrived during a timer interrupt, where other interrupts are disabled.
+/// Returns the performance-counter interrupts per second, as recorded and as injected, and the
+/// number of recorded ones that arrived during a timer interrupt, where other interrupts are
+/// disabled.
 fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
@@ -402,7 +403,8 @@ pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     }
 }
 
-/// Path of the arm64 package from `cargo xtask dist arm64`, or `None` if it was not built.
+/// Returns the path of the arm64 package from `cargo xtask dist arm64`, or `None` if it was not
+/// built.
 fn package() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     let folder = own.ancestors().nth(2)?.join("dist-files");

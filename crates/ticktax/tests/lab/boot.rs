@@ -77,7 +77,7 @@ impl Guest<'_> {
     }
 }
 
-/// The last lines of a console, for an error message.
+/// Returns the last lines of a console, for an error message.
 fn last_lines(console: &Path) -> String {
     let text = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

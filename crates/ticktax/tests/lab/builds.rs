@@ -68,7 +68,7 @@ impl Place {
         self.0.path().join("linux")
     }
 
-    /// Path of a file that makes builds wait as long as it exists.
+    /// Returns the path of a file that makes builds wait as long as it exists.
     fn hold(&self) -> PathBuf {
         self.0.path().join("hold")
     }
@@ -88,7 +88,7 @@ impl Place {
         self.build(more).output().unwrap()
     }
 
-    /// Number of times the first file was compiled, per build.
+    /// Returns the number of times the first file was compiled, per build.
     fn compiled(&self) -> Vec<usize> {
         let builds = fs::read_dir(self.0.path().join("cache/ticktax/lab/build"));
         let builds = builds.into_iter().flatten().flatten();

@@ -30,7 +30,7 @@ pub(crate) fn a_missing_qemu_is_a_one_line_error() {
     fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy).unwrap();
     let mut command = Command::new(&copy);
     if ticktax_host::is_root() {
-        // Not as root, because root's QEMU is not looked up in the inherited PATH.
+        // Do not run this as root: root's QEMU is not looked up in the inherited PATH.
         command.uid(NOBODY).gid(NOBODY);
         let all = fs::Permissions::from_mode(0o777);
         fs::set_permissions(place.path(), all).unwrap();
@@ -161,7 +161,7 @@ pub(crate) fn hidden_verbs_only_run_in_guests() {
 
 pub(crate) fn a_kernel_panic_is_a_one_line_error() {
     let mut command = lab_run(CLOUD);
-    // Without an init, the kernel looks for a disk, which does not exist.
+    // If the guest has no init, the kernel looks for a disk, which does not exist.
     let output = command
         .args(["--cmdline", "rdinit=/nonexistent", "--", "pace"])
         .output()
@@ -202,7 +202,7 @@ pub(crate) fn the_first_failing_guest_stops_the_others() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A lab with a running guest.
+/// Starts a lab, and waits until its guest runs.
 fn running(folder: &Path) -> Child {
     let mut command = lab_run(CLOUD);
     let child = command

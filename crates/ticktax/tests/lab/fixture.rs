@@ -54,7 +54,7 @@ pub(crate) fn ticktax() -> Command {
 /// at load 16 gives it an eighth of a CPU.
 pub(crate) const LIMIT: &str = "10m";
 
-/// `lab run` with this kernel. The caller adds the remaining arguments.
+/// Returns `lab run` with this kernel. The caller adds the remaining arguments.
 pub(crate) fn lab_run(kernel: &str) -> Command {
     lab_run_within(LIMIT, kernel)
 }
@@ -70,7 +70,7 @@ pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// QEMU processes with `folder` in their arguments, and those arguments.
+/// Returns the QEMU processes with `folder` in their arguments, and those arguments.
 pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     let folder = folder.to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -84,7 +84,7 @@ pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     processes.filter_map(qemu).collect()
 }
 
-/// Arguments of the QEMU processes that use `folder`.
+/// Returns the arguments of the QEMU processes that use `folder`.
 pub(crate) fn running_in(folder: &Path) -> Vec<String> {
     let qemus = qemus_in(folder).into_iter();
     qemus.map(|(_, line)| line).collect()
@@ -98,8 +98,8 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Path of a built program for guests of `arch`, or `None` if it is not built. `package` names it.
-/// For another architecture, this is the static build.
+/// Returns the path of the program `package`, built for guests of `arch`, or `None` if it was not
+/// built. For another architecture, this is the static build.
 pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     if arch == Arch::HOST {

@@ -93,7 +93,7 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
     if one.recording == other.recording {
         return;
     }
-    // Where they differ says more than that they do.
+    // The position of the first difference is more useful than the fact that there is one.
     assert_eq!(one.page, other.page, "the two pages differ");
     assert_eq!(one.statement, other.statement, "the two statements differ");
     let pairs = one.recording.iter().zip(&other.recording);
@@ -119,8 +119,8 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
     assert_eq!(fine.machine.high_resolution, Some(true));
     assert_eq!(coarse.machine.high_resolution, Some(false));
-    // Not the maximum, because an unoptimised ticktax may run before a frame on the guest's only
-    // CPU. That changes with every build.
+    // Do not compare maxima: an unoptimised ticktax may run before a frame on the guest's only CPU,
+    // and that changes with every build.
     let wait = |paced: &PaceStatement| {
         let wakeups = paced.figures.as_ref().unwrap().wakeup.as_ref().unwrap();
         wakeups.quantile(0.9).unwrap().0

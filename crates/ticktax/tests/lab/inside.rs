@@ -40,7 +40,7 @@ pub(crate) fn ticktax() -> Command {
     Command::new(Path::new(TOOLS).join(COMMAND))
 }
 
-/// Paths of the files with a plan and with its truth.
+/// Returns the paths of the files with a plan and with its truth.
 pub(crate) fn files(name: &str) -> (String, String) {
     (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
 }
@@ -131,7 +131,7 @@ impl Tracer {
         )?)
     }
 
-    /// Interrupts the command like Ctrl-C.
+    /// Interrupts the command as Ctrl-C would.
     pub(crate) fn interrupt(self) -> Outcome {
         self.signal(Signal::SIGINT)?;
         self.ended()

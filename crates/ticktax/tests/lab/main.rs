@@ -160,7 +160,7 @@ const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
 /// Lock that lets tests run at the same time or, exclusively, alone.
 static EXCLUSION: RwLock<()> = RwLock::new(());
 
-/// A test that fails by panicking.
+/// Creates a test that fails by panicking.
 fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     shared(name, move || {
         test();
@@ -176,7 +176,7 @@ fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static
     })
 }
 
-/// A test that runs alone and fails by panicking.
+/// Creates a test that runs alone and fails by panicking.
 fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.write().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,7 @@ fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// Does the job of this binary if it runs in a guest, as PID 1 or as a program started by it.
+/// If this binary runs in a guest, as PID 1 or as a program started by PID 1, does its job there.
 /// Returns `None` elsewhere.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {
@@ -220,7 +220,7 @@ fn in_a_guest() -> Option<ExitCode> {
     })
 }
 
-/// Tests that need a static binary for each architecture.
+/// Creates the tests that need a static binary for each architecture.
 fn architecture_trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     let why = arm::why_not(Arch::Arm, arm::KERNEL);

@@ -76,8 +76,8 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
 }
 
-/// Starts a frame every [`FRAME`], skipping missed ones, until standard input closes. Writes to
-/// `file` when each frame was due and when it started.
+/// Starts a frame every [`FRAME`], skipping missed ones, until standard input closes. Writes the
+/// due time and the start time of each frame to `file`.
 fn paced(file: &str) -> Result<(), Failed> {
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
@@ -130,7 +130,7 @@ fn children(count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The truth of a disturbance that starts at `start`, without any events so far.
+/// Returns the truth of a disturbance that starts at `start`, without any events so far.
 pub(crate) fn truth(kind: &str, tid: i32, comm: &str, start: Nanos) -> Truth {
     Truth {
         kind: kind.to_owned(),

@@ -18,13 +18,13 @@ use ticktax_model::statement::Statement;
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 
-/// The text of the guest's file `name`.
+/// Returns the text of the guest's file `name`.
 fn guest_text(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The JSON lines of the guest's file `name`.
+/// Returns the JSON lines of the guest's file `name`.
 fn lines(outcome: &Outcome, name: &str) -> Vec<Value> {
     let text = guest_text(outcome, name);
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -39,7 +39,7 @@ struct Caught {
 }
 
 impl Caught {
-    /// All stalls, in order.
+    /// Returns all stalls, in order.
     fn all(outcome: &Outcome) -> Vec<Self> {
         let index = lines(outcome, "index.jsonl");
         let named = |name: &str| index.iter().filter(|line| line["line"] == name).count();
@@ -86,7 +86,7 @@ impl Caught {
             .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// Checks the stall: its length, its culprit, and its wall-clock time by the clock of that
+    /// Checks the stall's length, its culprit, and its wall-clock time, by the clock of that
     /// moment.
     fn is_right(&self) {
         let Self {
@@ -242,7 +242,7 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     }
 }
 
-/// Sum of a series' values in the metrics.
+/// Returns the sum of a series' values in the metrics.
 fn sum_of(page: &str, series: &str) -> f64 {
     let lines = page.lines().filter(|line| line.starts_with(series));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());

@@ -1,5 +1,4 @@
-//! One guest with many disturbances at known times. Many tests check what ticktax reports about
-//! them.
+//! One guest with many disturbances at known times. Many tests check ticktax's reports about them.
 //!
 //! The guest boots once for all of them. Its clock counts instructions, so the host's load does not
 //! change the results.
@@ -27,7 +26,7 @@ use crate::shared;
 
 type Test = fn(&Scenario) -> Result<(), Failed>;
 
-/// The tests, which all read the results of one guest.
+/// Returns the tests, which all read the results of one guest.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let all = [machine::TESTS, victim::TESTS, incidents::TESTS].concat();
     all.into_iter().map(|(name, test)| {
@@ -40,7 +39,8 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
 /// guest boots, so a changed check can be repeated in seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
-/// The guest's results. After a failure, one test reports the reason, and the others refer to it.
+/// Returns the guest's results. After a failure, one test reports the reason, and the others refer
+/// to it.
 fn scenario() -> Result<&'static Scenario, Failed> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
     let mut reason = None;

@@ -151,13 +151,13 @@ impl Hog {
 
 impl Drop for Hog {
     fn drop(&mut self) {
-        // The program may have exited already; the figures of the test show that.
+        // The program may have exited already. If so, the test's figures show it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Checks interrupt time that the kernel does not measure against the injector's own measurement.
+/// Compares interrupt time that the kernel does not measure with the injector's own measurement.
 pub(crate) fn unmeasured_interrupts_are_named() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(Disturbance::Softirq { packets: 64 }, cpu)

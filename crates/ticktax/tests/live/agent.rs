@@ -1,5 +1,4 @@
-//! The agent on this machine: what it serves, what it writes, which rights it has, and how it
-//! fails.
+//! The agent on this machine: its metrics, its files, its rights, and its failures.
 
 mod contrib;
 mod recorder;
@@ -34,7 +33,7 @@ use super::fixture::check;
 
 const NOBODY: u32 = 65_534;
 
-/// A directory owned by `nobody`, and the path of a directory to create in it.
+/// Creates a directory owned by `nobody`. Also returns the path of a directory to create in it.
 fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -44,7 +43,7 @@ fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     Ok((place, facts))
 }
 
-/// The fields of a process's status.
+/// Reads the fields of a process's status.
 fn status(pid: u32) -> Result<BTreeMap<String, String>, Failed> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -115,7 +114,7 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     result
 }
 
-/// A copy of the command that every user can run. Dropping the directory removes it.
+/// Creates a copy of the command that every user can run. Dropping the directory removes it.
 fn copy_for_anybody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -237,7 +236,7 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The tick tables work the same way. Three seconds have a few ticks.
+    // The tick tables work the same way. Three seconds contain a few ticks.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")

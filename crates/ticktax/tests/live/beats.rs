@@ -1,4 +1,4 @@
-//! Disturbances with a known rhythm: their period must be found and named, and no other reported.
+//! Disturbances with a known rhythm. ticktax must find and name their period, and report no other.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -36,9 +36,9 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
 /// wakes the thread. Periodic work of the kernel must be attributed to its timers.
 pub(crate) fn a_cause_is_the_waker_and_not_a_neighbour_in_time() -> Result<(), Failed> {
     let (period, length) = (Nanos::from_secs(3), Nanos::from_millis(1));
-    // The thread starts once more as it ends. With this duration, that is so soon after its ninth
-    // start that both count as one. A third of a period later, there would be one irregular
-    // interval among nine regular ones, which are too few for that.
+    // The thread starts once more as it ends. With this duration, that start comes so soon after
+    // the ninth that both count as one. If it came a third of a period later, one interval would be
+    // irregular, and the nine regular ones would be too few to make up for it.
     let duration = Nanos::from_millis(24_500);
     let (truth, all) = beats_of(Schedule::every(period, length), duration)?;
     checks::is_caused_by_its_timer(&truth, &all)?;

@@ -32,8 +32,8 @@ pub(crate) fn fifo_thread() -> Result<(), Failed> {
     check_of(&plan, checks::fifo_thread)
 }
 
-/// Number of calls from other CPUs. They arrive on one of two vectors, which the kernel counts in
-/// one row.
+/// Returns the number of calls from other CPUs. They arrive on one of two vectors, which the kernel
+/// counts in one row.
 fn calls(recorded: &Recorded, truth: &Truth) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth)

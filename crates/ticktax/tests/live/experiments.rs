@@ -55,7 +55,7 @@ pub(crate) fn small_calls_cost() -> Result<(), Failed> {
     check(ns.value > 20.0 && ns.value < 50_000.0, why)
 }
 
-/// Settings whose effects are identical are reported as one.
+/// Settings with identical effects are reported as one.
 pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
     // Segmentation needs checksums, so only three of four combinations differ.
     let result = experiment(&[
@@ -225,7 +225,7 @@ pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
     experiment(&["60ms", "--blocks", "1", "--untraced", "--vary", "tso=0,1"]).map(|_| ())
 }
 
-/// Without rights, sizes can be varied over loopback, but nothing that belongs to a namespace.
+/// If the user has no rights, sizes can be varied over loopback, but no namespace settings.
 pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Failed> {
     let place = folder_for_nobody()?;
     let run = |vary: &str| {

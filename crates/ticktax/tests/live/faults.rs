@@ -199,7 +199,7 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates a directory with a copy of the command that everybody can run.
+/// Creates a directory with a copy of the command that every user can run.
 pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -213,7 +213,7 @@ pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// The copy of the command in `place`, run as an ordinary user.
+/// Returns the copy of the command in `place`, to run as an ordinary user.
 pub(super) fn as_nobody(place: &Path) -> Command {
     let mut command = Command::new(place.join("ticktax"));
     command.current_dir("/").uid(NOBODY).gid(NOBODY);

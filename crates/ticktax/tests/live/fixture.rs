@@ -81,7 +81,7 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// The command that makes the disturbance of `plan`, and the path of its truth.
+/// Returns the command that makes the disturbance of `plan`, and the path of its truth.
 ///
 /// Disturbances that spin run as real-time threads, so that a busy machine does not delay them.
 pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, PathBuf), Failed> {
@@ -93,8 +93,7 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     );
     let mut command: Vec<OsString> = Vec::new();
     if spins {
-        // Use round-robin, because a spinning thread on the same CPU waits for another one to end
-        // it.
+        // Use round-robin, so that a spinning thread and the thread that ends it can share a CPU.
         command.extend(["chrt", "--rr", "1"].map(OsString::from));
     }
     command.extend([

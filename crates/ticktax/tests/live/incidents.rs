@@ -59,7 +59,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })?;
     recorder.mark("after the stalls")?;
     recorder.signal(Signal::SIGUSR1)?;
-    // The windows of both requests end 2 s later.
+    // Wait for the windows of both requests, which end 2 s later.
     for _ in 0..300 {
         if requested_kinds(&folder)?.len() == 2 {
             break;
@@ -93,13 +93,13 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })
 }
 
-/// The kinds of the requested triggers in a directory's recordings.
+/// Returns the kinds of the requested triggers in a directory's recordings.
 fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();
     for line in incidents(folder)? {
-        // A request soon after another shares its recording, which is written shortly after the
-        // lines.
+        // A request that follows soon after another shares its recording. The recording is written
+        // shortly after the index lines.
         let name = line["recording"].as_str().unwrap_or_default().to_owned();
         if !folder.join(&name).is_file() || !seen.insert(name) {
             continue;

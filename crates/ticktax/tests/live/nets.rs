@@ -23,7 +23,7 @@ fn pair(arguments: &[&str]) -> Result<NetStatement, Failed> {
     parse(&ticktax(&start).args(arguments).output()?)
 }
 
-/// A link with this MTU and no shaping.
+/// Returns a link with this MTU and no shaping.
 fn plain(mtu: u32) -> Link {
     Link::Veth { mtu, shaping: None }
 }
@@ -85,7 +85,8 @@ pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     check(has_some || others > 0.8, || format!("{statement:?}"))
 }
 
-/// Uses the counters of the namespace, which sees no other traffic.
+/// Checks that each lost datagram is attributed to a place, by the counters of the namespace, which
+/// sees no other traffic.
 pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     let statement = pair(&["--udp", "--rate", "max", "--size", "200"])?;
     let receiver = statement.receiver.as_ref().ok_or("no receiver")?;
@@ -119,8 +120,8 @@ pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
         check(shaping.effective.rate == Some(RATE), why)?;
         let reached = statement.measured().and_then(EndReport::bits_hz);
         let reached = reached.ok_or("nothing arrived")?;
-        // The rate applies to frames of 1,514 bytes. The contents of the bucket and of the queue
-        // pass in addition to it, once.
+        // The rate applies to frames of 1,514 bytes. On top of that, the contents of the bucket and
+        // of the queue pass once.
         let share = reached * 1_514.0 / (1_514.0 - headers) / RATE;
         check((0.85..=1.04).contains(&share), || {
             format!("{share} of the rate: {statement:?}")
@@ -195,7 +196,7 @@ pub(crate) fn the_mtu_applies_to_the_devices() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Number of network namespaces that processes here are in, other than this process's own.
+/// Returns the number of network namespaces used by processes here, other than this process's own.
 fn namespaces() -> Result<usize, Failed> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut found = Vec::new();

@@ -14,7 +14,7 @@ use ticktax_model::victim::LateCause;
 use super::attached;
 use super::fixture::{check, ticktax};
 
-/// A program, ended with the test.
+/// A running program, ended with the test.
 struct Program(Child);
 
 impl Program {

@@ -1,4 +1,4 @@
-//! Packets over loopback to a thread that is delayed by a disturbance of known size.
+//! Packets over loopback to a thread, delayed by a disturbance of known size.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -50,7 +50,7 @@ impl Traffic {
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // Without another CPU, the sender runs on the receiver's.
+            // If there is no other CPU, the sender runs on the receiver's.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");
@@ -76,7 +76,7 @@ impl Drop for Traffic {
     }
 }
 
-/// The packet section of an audit's statement in JSON.
+/// Parses the packet section of an audit's statement in JSON.
 fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
     Ok(statement(output)?
         .packets
@@ -129,9 +129,9 @@ impl ByHand {
         Ok(rows)
     }
 
-    /// The delays from a packet's wake-up until the thread ran, and the number of delays that the
-    /// rows do not show. A kernel may omit the event of a switch; then the thread is woken again
-    /// without having run in between.
+    /// Returns the delays from a packet's wake-up until the thread ran, and the number of delays
+    /// that the rows do not show. A kernel may omit the event of a switch; then the thread is woken
+    /// again without having run in between.
     fn delays(&self) -> (Vec<Nanos>, u64) {
         let mut unknown = 0;
         let mut delays = Vec::new();
@@ -157,8 +157,8 @@ impl ByHand {
         (delays, unknown)
     }
 
-    /// CPU time of this process's other threads on `cpu`, including interrupts. The interval is
-    /// relative to the start.
+    /// Returns the CPU time of this process's other threads on `cpu`, including interrupts. The
+    /// interval is relative to the start.
     fn others_on(&self, cpu: Cpu, (from, to): (Nanos, Nanos)) -> Nanos {
         let (from, to) = (self.begin + from, self.begin + to);
         let on = self.others.iter().filter(|run| run.0 == cpu);
@@ -167,8 +167,9 @@ impl ByHand {
     }
 }
 
-/// For each `NET_RX` softirq that woke the thread, the delay from its first raise until it started.
-/// Only raises after the previous `NET_RX` on the CPU started count. Computed from the rows alone.
+/// Computes, from the rows alone, the delay from the first raise of each `NET_RX` softirq that woke
+/// the thread until that softirq started. Only raises after the previous `NET_RX` on the CPU
+/// started count.
 fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     #[derive(Default)]
     struct OnCpu {
@@ -273,7 +274,7 @@ fn check_raises(
 const PERIOD: Nanos = Nanos::from_millis(50);
 
 /// A real-time thread takes the receiver's CPU for 5 ms out of every 50 ms. Packets that arrive in
-/// that time wait for it.
+/// that time must wait behind it.
 pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(PERIOD, Nanos::from_millis(5));

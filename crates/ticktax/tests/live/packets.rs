@@ -30,8 +30,8 @@ fn read(output: &Output) -> Result<PacketStatement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The CPUs of the sender and the receiver, or `None` on a machine with one CPU, where a stall of
-/// the receiver would also stall the sender.
+/// Returns the CPUs of the sender and the receiver, or `None` if the machine has one CPU: a stall
+/// of the receiver would also stall the sender there.
 fn cpus() -> Result<Option<(String, String)>, Failed> {
     let cpus = ticktax_inject::allowed_cpus()?;
     let ends = cpus.iter().next().zip(cpus.iter().last());
@@ -41,7 +41,7 @@ fn cpus() -> Result<Option<(String, String)>, Failed> {
 
 /// Sends datagrams while a FIFO thread of this process takes the receiver's CPU for 17 ms out of
 /// every 250 ms. Both ends run in a session with the highest weight, so that ordinary programs
-/// hardly delay them.
+/// barely delay them.
 fn stalled(
     arguments: &[&str],
     (sender, receiver): (&str, &str),
@@ -133,7 +133,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     })
 }
 
-/// The buffer has the advised size plus half of it, for a busy machine.
+/// The buffer is half as large again as advised, to allow for a busy machine.
 pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
@@ -149,7 +149,7 @@ pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     check(after * 10 <= before, || format!("{needed:?}: {second:#?}"))
 }
 
-/// Without losses, no cause is named, even if the receiver waited.
+/// If no datagram is lost, no cause is named, even if the receiver waited.
 pub(crate) fn no_culprit_is_named_without_losses() -> Result<(), Failed> {
     let statement = run(ticktax(
         &[

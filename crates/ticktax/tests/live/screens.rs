@@ -24,7 +24,7 @@ use super::fixture::{Place, check, injector};
 
 /// Time between two checks of a screen.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of checks by which the command must have exited.
+/// Number of checks within which the command must exit.
 const LOOKS: u32 = 300;
 
 pub(crate) fn has_tmux() -> bool {
@@ -32,7 +32,7 @@ pub(crate) fn has_tmux() -> bool {
     version.is_ok_and(|output| output.status.success())
 }
 
-/// The text visible after `command` has run in a separate terminal.
+/// Runs `command` in a separate terminal, and returns the text visible afterwards.
 fn screen_of(command: &str) -> Result<String, Failed> {
     // tmux leaves its socket behind, so remove it with its directory.
     let folder = tempfile::tempdir()?;
@@ -77,7 +77,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// The machine's name, with which the output about the machine starts.
+/// Returns the machine's name. The output about the machine starts with it.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))
@@ -105,7 +105,7 @@ fn ticktax() -> &'static str {
     env!("CARGO_BIN_EXE_ticktax")
 }
 
-/// A process that is killed on drop.
+/// A process, killed on drop.
 struct Running(Child);
 
 impl Running {

@@ -40,7 +40,7 @@ impl Place {
         self.0.path().join("journal")
     }
 
-    /// `ticktax try` with this test's journal.
+    /// Returns `ticktax try` with this test's journal.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("try").arg("--journal").arg(self.journal());
@@ -52,7 +52,7 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// The JSON output of a trial.
+    /// Runs a trial, and returns its JSON output.
     pub(crate) fn statement(&self, arguments: &[&str]) -> Result<Value, Failed> {
         let output = self
             .command(&["--format", "json"])
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// The verdict about a metric in the second arm, and the size of the effect.
+/// Returns the verdict about a metric in the second arm, and the size of the effect.
 pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     let comparisons = statement["comparisons"].as_array().unwrap();
     let found = comparisons
@@ -87,7 +87,7 @@ pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     )
 }
 
-/// A setting of this machine, restored when the test ends for any reason.
+/// A setting of this machine, restored when the test ends, even by a panic.
 pub(crate) struct Quiet(pub(crate) String);
 
 impl Quiet {
@@ -99,7 +99,7 @@ impl Quiet {
         fs::read_to_string(QUIET_FILE).unwrap().trim().to_owned()
     }
 
-    /// The value to set, which differs from the current one.
+    /// Returns the value to set, which differs from the current one.
     pub(crate) fn other(&self) -> &'static str {
         OTHERS.into_iter().find(|value| *value != self.0).unwrap()
     }

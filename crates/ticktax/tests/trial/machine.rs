@@ -33,7 +33,7 @@ pub(crate) const EFFECTS: &[(&str, Test)] = &[
     ("a_quota_of_a_separate_cgroup", a_quota_of_a_separate_cgroup),
 ];
 
-/// A trial of the harmless setting that takes minutes.
+/// Returns a trial of the harmless setting. It takes minutes.
 fn long(place: &Place, quiet: &Quiet) -> Command {
     place.command(&[
         &quiet.assignment(),
@@ -104,7 +104,7 @@ fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
     check(left.is_empty(), || format!("{left:?}"))
 }
 
-/// Cgroups left behind by trials of processes that have exited.
+/// Returns the cgroups left behind by trials of processes that have exited.
 fn groups_left() -> Vec<PathBuf> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();

@@ -13,7 +13,7 @@ use crate::fixture::{Place, check, verdict};
 const PAGE: &str = include_str!("../../../../docs/reference/try.md");
 /// The comment before a story: `<!-- story NAME: METRIC WHAT, … -->`.
 const MARK: &str = "<!-- story ";
-/// A small effect is smaller than this.
+/// An effect below this counts as small.
 const SMALL: f64 = 0.5;
 /// Above this load, a story may end with "cannot tell".
 const BUSY: f64 = 3.0;

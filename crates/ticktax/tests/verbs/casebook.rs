@@ -111,7 +111,8 @@ fn tcp_is_measured_on_this_machine_with_here() {
     assert!(error.contains("leave out --here"), "{error}");
 }
 
-/// The invalid traffic files are a missing one, a directory, a text, and another kind of document.
+/// Tries a missing file, a directory, a text file, and another kind of document. Each must be
+/// refused.
 #[test]
 fn invalid_traffic_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();

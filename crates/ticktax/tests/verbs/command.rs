@@ -283,7 +283,7 @@ fn each_document_has_its_schema() {
     }
 }
 
-/// The completions that a shell offers for the last of `words`.
+/// Returns the completions that a shell offers for the last of `words`.
 fn offered(words: &[&str], folder: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .env("COMPLETE", "bash")
@@ -389,7 +389,7 @@ fn two_recordings_are_compared_and_a_statement_has_no_intervals() {
             .iter()
             .all(|account| account["share"]["certain"].is_null())
     );
-    // A recording compared with itself.
+    // Compare a recording with itself.
     let output = compare(&[&first, &first, "--format", "json"]);
     let changes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let accounts = changes["accounts"].as_array().unwrap();
@@ -416,7 +416,7 @@ fn lists_of_numbers_are_compared() {
         fs::write(&path, text).unwrap();
         path.to_string_lossy().into_owned()
     };
-    // The builds of the case `slice-vs-cache`.
+    // Build times from the case `slice-vs-cache`.
     let stock = put(
         "stock.txt",
         "61.817\n61.871\n61.993\n62.015\n62.049\n62.077\n",
@@ -477,7 +477,7 @@ fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = fs::read(fixtures.join("spans.parquet")).unwrap();
-    // The file looks as if another program wrote it: it has no checksums, which would find the
+    // Make the file look as if another program wrote it, without checksums: they would find the
     // damage first.
     for name in ["ticktax version", "ticktax-checksums"] {
         let place = bytes

@@ -135,7 +135,8 @@ fn output_goes_to_descriptors_and_devices() {
     command.arg(&scenario).stdout(File::create(&file).unwrap());
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap(), to_pipe.stdout);
-    // A recording cannot be written there, because its file is complete only once it is closed.
+    // A recording cannot be written to standard output, because its file is complete only once it
+    // is closed.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["sim", "--save", "/dev/stdout", "--load"]);
     let refused = command

@@ -107,8 +107,8 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     (output, watch.join().unwrap())
 }
 
-/// Peak memory of a process in bytes, or `None` once the process has exited. `status` is the path
-/// of its status file.
+/// Returns the peak memory of a process in bytes, or `None` once the process has exited. `status`
+/// is the path of its status file.
 fn peak(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;

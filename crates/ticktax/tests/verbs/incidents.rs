@@ -70,7 +70,7 @@ fn the_page_of_an_incident_links_to_its_timeline() {
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let page = fs::read_to_string(page).unwrap();
     let (answer, rest) = page.split_once("<nav").unwrap();
-    // 20 ms from 500 ms on, plus half of that on either side.
+    // The timeline shows 20 ms from 500 ms on, and half of that on either side.
     assert!(
         answer.contains("href=\"#timeline=490000000,530000000,0\""),
         "{answer}"

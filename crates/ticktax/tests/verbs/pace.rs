@@ -94,8 +94,8 @@ fn a_short_loop_has_complete_figures() {
     assert!(clocks.contains(&CpuClock::Stat) && clocks.contains(&CpuClock::Machine));
 }
 
-/// Before the loop starts, the hybrid method measures how late its sleeps are. These sleeps do not
-/// count.
+/// Before the loop starts, the hybrid method measures the lateness of its sleeps. These sleeps do
+/// not count.
 #[test]
 fn calibration_sleeps_of_the_hybrid_method_do_not_count() {
     let output = pace(&[

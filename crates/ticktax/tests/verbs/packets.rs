@@ -16,7 +16,7 @@ fn pace(arguments: &[&str]) -> Output {
     ticktax(&[&["pace", "--udp"], arguments].concat())
 }
 
-/// Starts a receiver of `pace --udp`. Returns it once it waits, with its address.
+/// Starts a receiver of `pace --udp`. Returns the process once it is listening, and its address.
 fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["pace", "--udp"], arguments)
 }

@@ -67,7 +67,7 @@ fn a_small_address_space_ends_in_one_line() {
     let mut refused = 0;
     for mebibytes in [50, 64, 80, 100, 125, 200, 500, 2000] {
         let limit = format!("-v {}", mebibytes << 10);
-        // With even less than the program itself needs, the system's loader reports the error.
+        // If the limit is too low for the program itself, the system's loader reports the error.
         if !limited(&limit, &["completions", "bash"]).status.success() {
             continue;
         }

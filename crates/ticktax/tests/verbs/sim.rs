@@ -93,7 +93,7 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
 }
 
-/// Without changes, the prediction reproduces the recording.
+/// If no setting changes, the prediction reproduces the recording.
 #[test]
 fn unchanged_settings_reproduce_the_recording() {
     let (_folder, recording, _) = recorded();
@@ -136,7 +136,7 @@ fn other_rates_and_rules_have_the_expected_effect() {
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
-    // With this rule, the lateness of each frame is lost.
+    // With this rule, the loop does not make up for late frames.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
@@ -248,7 +248,8 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
     let figure = |way, measure| value(row(way), measure);
     assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
     assert!(figure("hybrid", Measure::Busy) > figure("nanosleep", Measure::Busy));
-    // With this rule, the lateness of each wake-up is lost, unless the loop spins instead.
+    // With this rule, the loop does not make up for late wake-ups. If it spins instead, it has
+    // none.
     let fps = |way| figure(way, Measure::Fps);
     let full_rate = fps("spin");
     assert!(fps("nanosleep") < 0.9995 * full_rate, "{prediction:#?}");
@@ -324,8 +325,8 @@ fn a_prediction_uses_the_recorded_scheduler_settings() {
     );
 }
 
-/// The frames of a simulated loop are rows. Its recording prints the same page as `pace` for a real
-/// loop, with the figures of the prediction.
+/// The frames of a simulated loop are rows. The report on its recording is the page that `pace`
+/// prints for a real loop, with the figures of the prediction.
 #[test]
 fn a_simulated_loop_is_reported_like_a_real_one() {
     let (_folder, recording, prediction) = recorded();

@@ -1,4 +1,4 @@
-//! Sweeps that are killed, interrupted, or started twice.
+//! Sweeps: killed, interrupted, or started twice.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -17,7 +17,7 @@ const SCENARIO: &str = concat!(
     "/../../scenarios/game-server.toml"
 );
 
-/// A sweep of about 400 points that take a few ms each.
+/// Returns a sweep of about 400 points that take a few ms each.
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command
@@ -50,7 +50,7 @@ fn running_sweep(results: &Path) -> Child {
     }
 }
 
-/// Runs the sweep to its end. Returns the number of points that it found finished.
+/// Runs the sweep to its end. Returns the number of points that were already finished.
 fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);

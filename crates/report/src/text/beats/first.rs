@@ -9,14 +9,14 @@ use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// Minimum page width for the column with event lengths.
+/// Narrowest page on which the column of event lengths is shown.
 const ROOMY: usize = 60;
 
 /// Indent of the line with a source's cause, below its name.
 const CAUSE: usize = 14;
 
-/// Levels of detail, in order of preference: the maximum number of sources, and whether a second
-/// line names each one's trigger.
+/// Levels of detail, in order of preference. Each consists of the maximum number of sources, and
+/// whether a second line names a source's trigger.
 const ROOMS: [(usize, bool); 12] = [
     (16, true),
     (12, true),
@@ -56,8 +56,8 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     page.finish()
 }
 
-/// Writes the title: the number of periodic sources, and how many sources were searched for how
-/// long.
+/// Writes the title: the number of periodic sources, the number of sources searched, and the length
+/// of time searched.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let sources = format!(
         "{} over {}",
@@ -121,7 +121,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
 }
 
-/// The share of its CPUs' time that a source takes. For gaps, it is a share of the probe's time.
+/// Returns a source's share of its CPUs' time or, for gaps, its share of the probe's time.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -129,9 +129,9 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// The share of its CPUs' time that a source provably takes from other work. A thread that is off
-/// its CPU takes none. A probe's gaps may have been yielded to programs, so they count only if they
-/// were outside the kernel's control.
+/// Returns the share of its CPUs' time that a source provably takes from other work. A thread that
+/// is off its CPU takes none. A probe may have yielded its gaps to programs, so gaps count only if
+/// they were outside the kernel's control.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
@@ -140,7 +140,7 @@ fn taken(beat: &BeatLine) -> f64 {
     }
 }
 
-/// The source's trigger, or an explanation of its period, in one line.
+/// Returns the source's trigger, or an explanation of its period, in one line.
 fn cause(beat: &BeatLine) -> Option<String> {
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()

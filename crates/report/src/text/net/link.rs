@@ -36,7 +36,7 @@ pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
     page.paragraph(Tone::Plain, "Link: ", &text);
 }
 
-/// Formats how long the last packet in a full queue waits.
+/// Formats the time that the last packet in a full queue waits.
 fn holds_up(shaping: &Shaping, queue: u64) -> String {
     let rate = shaping.effective.rate.filter(|&rate| rate > 0.0);
     rate.map_or_else(String::new, |rate| {
@@ -44,7 +44,7 @@ fn holds_up(shaping: &Shaping, queue: u64) -> String {
     })
 }
 
-/// The link's rate, delay and loss, if they are limited.
+/// Formats the link's rate, delay and loss, if they are limited.
 fn properties(link: &LinkSpec) -> String {
     let rate = link.rate.map(bits);
     let delay = link.delay.map(|value| format!("{value} of delay"));

@@ -54,7 +54,7 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// The display name of an account: `tx` is the cost of sending, `rx` the cost of receiving.
+/// Returns the display name of an account: `tx` is the cost of sending, `rx` the cost of receiving.
 pub(super) fn account(account: TrafficAccount) -> &'static str {
     match account {
         TrafficAccount::SenderUser => "tx: sender, user",
@@ -76,7 +76,7 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
     }
 }
 
-/// The unit that is counted as a packet.
+/// Returns the unit counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "a TCP segment sent",

@@ -9,14 +9,14 @@ use super::super::numbers::percent;
 use super::super::page::{clean, tied};
 use super::fraction;
 
-/// A factor's value as the user typed it.
+/// Returns a factor's value as the user typed it.
 pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) -> String {
     let values = experiment.factors.get(factor).map(|factor| &factor.values);
     let value = values.and_then(|values| values.get(value));
     value.map_or_else(|| "?".to_owned(), |value| clean(value))
 }
 
-/// The name of an effect: `mss=536`, or two such terms for an interaction.
+/// Formats the name of an effect: `mss=536`, or two such terms for an interaction.
 pub(super) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
     let term_name = |term: &Term| {
         let factor = experiment.factors.get(term.factor);
@@ -27,7 +27,7 @@ pub(super) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String 
     all.join(" with ")
 }
 
-/// A sum of effects with their coefficients.
+/// Formats a sum of effects with their coefficients.
 pub(super) fn effect_sum(experiment: &NetExperiment, parts: &[AliasPart]) -> String {
     let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {
@@ -60,7 +60,7 @@ pub(super) fn change(share: f64) -> String {
     tied(format!("{sign}{}", percent(share.abs())))
 }
 
-/// The ends of an effect's interval.
+/// Formats the ends of an effect's interval.
 pub(super) fn ends(effect: Effect) -> String {
     let end = |share: f64| {
         let sign = if share < 0.0 { "−" } else { "+" };
@@ -75,7 +75,7 @@ pub(super) fn signed(number: f64) -> String {
     format!("{sign}{}", fraction(number.abs()))
 }
 
-/// Formats a number that is always signed, because it is an increase or decrease.
+/// Formats an increase or decrease, always with its sign.
 pub(super) fn amount(number: f64) -> String {
     let plus = if number < 0.0 { "" } else { "+" };
     format!("{plus}{}", signed(number))

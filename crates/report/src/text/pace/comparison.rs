@@ -92,7 +92,7 @@ fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> Columns {
     Columns::right([(6, fps), (5, lost), (5, late), (8, wait), (7, cpu)])
 }
 
-/// The heading of the wait column.
+/// Returns the heading of the wait column.
 fn heading(q: Option<f64>) -> String {
     let q = q.map_or_else(String::new, |q| format!(" p{:.0}", q * 100.0));
     format!("wait{q}")

@@ -1,5 +1,5 @@
-//! The first screen about a paced loop: whether it keeps its rate, how many frames were lost, and
-//! why.
+//! The first screen about a paced loop: whether it keeps its rate, the number of lost frames, and
+//! the cause.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
@@ -50,7 +50,7 @@ const ROOMS: [Room; 10] = [
     room(0, false, 2),
     room(0, false, 1),
 ];
-/// Minimum page width for the full table of times.
+/// Narrowest page on which the full table of times is shown.
 const TABLE: usize = 70;
 
 /// Renders the first screen, ending with a line break.
@@ -123,12 +123,12 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
-/// Number of slots that had no frame on time.
+/// Returns the number of slots that had no frame on time.
 fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
 
-/// Writes how many frames ran at which rate, and how the loop sleeps and works.
+/// Writes the number of frames and their rate, and the loop's settings or its thread's rhythm.
 fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
         let mut parts = Vec::new();
@@ -195,8 +195,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// The rate that the loop would have without delays. It determines how many frames are expected. If
-/// delays lower the average rate by more than 1 %, the average is given too.
+/// Formats the rate that the loop would have without delays, which determines the expected number
+/// of frames. If delays lower the average rate by more than 1 %, the average is given too.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures
@@ -359,8 +359,8 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     }
 }
 
-/// The command that repeats the loop with the options in `changed`. A line never breaks between an
-/// option and its value.
+/// Returns the command that repeats the loop with the options in `changed`. A line never breaks
+/// between an option and its value.
 fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -> String {
     let spec = &report.spec;
     let mut words = vec![

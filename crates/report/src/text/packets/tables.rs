@@ -11,7 +11,7 @@ use super::{at, cause_name};
 /// Maximum number of lines per table.
 const LINES: usize = 20;
 
-/// Writes what caused the stalls of the receiver in which datagrams were lost.
+/// Writes the causes of the receiver's stalls during which datagrams were lost.
 pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     if statement.causes.is_empty() || statement.no_trace.is_some() {
         return;
@@ -76,7 +76,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     page.paragraph(Tone::Faint, "", text);
 }
 
-/// Writes how losses and delays changed over time.
+/// Writes the losses and delays over time.
 pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
     if statement.by_time.len() < 2 {
         return;

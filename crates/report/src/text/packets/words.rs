@@ -9,7 +9,7 @@ use super::super::numbers::{WAKE_UP, displayed, grouped};
 use super::super::page::{clean, tied};
 use super::is_pair;
 
-/// Formats a number of bytes with all digits, because readers type buffer sizes.
+/// Formats a number of bytes with all its digits, because readers copy buffer sizes into commands.
 pub(super) fn bytes(count: u64) -> String {
     tied(format!("{} B", grouped(count)))
 }
@@ -48,7 +48,7 @@ pub(super) fn link(statement: &PacketStatement) -> String {
     }
 }
 
-/// Explains what a measurement over the loopback device does not cover.
+/// Describes the blind spots of a measurement over the loopback device.
 pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     let Link::Loopback { why } = &statement.link else {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     ))
 }
 
-/// Lists where datagrams were lost. `buffer` describes the receiving socket's buffer.
+/// Lists the places where datagrams were lost. `buffer` describes the receiving socket's buffer.
 pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     let PacketPlaces {
         lost: _,
@@ -92,7 +92,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     format!("{}.", losses.join(", "))
 }
 
-/// The display name of what stalled the receiver: a process or a kind of delay.
+/// Returns the display name of the receiver's stall: a process or a kind of delay.
 pub(super) fn culprit_name(by: &HeldBy) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn culprit_name(by: &HeldBy) -> String {
     }
 }
 
-/// The command that repeats the measurement with another buffer size.
+/// Returns the command that repeats the measurement with another buffer size.
 pub(super) fn again(statement: &PacketStatement, ask_bytes: u64) -> String {
     if !is_pair(statement) {
         return format!("ticktax pace --udp --listen --rcvbuf {ask_bytes}");

@@ -54,8 +54,8 @@ fn parts(command: &str) -> (&str, &str) {
     (command, "")
 }
 
-/// Splits code into words between which a line can break. Quoted words and words joined by [`TIE`]
-/// stay together.
+/// Splits code into words. A line can break between any two of them, so quoted words and words
+/// joined by [`TIE`] stay together.
 fn words(code: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quoted) = (String::new(), false);
@@ -83,7 +83,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Columns available to the current line.
+    /// Returns the number of columns available to the current line.
     fn room(&self) -> usize {
         self.room[usize::from(self.line.from_edge)]
     }
@@ -157,7 +157,7 @@ impl Lines {
     }
 }
 
-/// Number of bytes of `text` that fit in `room` columns.
+/// Returns the number of bytes of `text` that fit in `room` columns.
 fn fitting(text: &str, room: usize) -> usize {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -173,7 +173,7 @@ fn fitting(text: &str, room: usize) -> usize {
 mod tests {
     use super::{TIE, columns, lines};
 
-    /// The command as a shell reads it when pasted from a page: continued lines are joined.
+    /// Returns the command as a shell reads it when pasted from a page: continued lines are joined.
     fn pasted(text: &str, first: usize, width: usize) -> String {
         let lines = lines(text, first, width).unwrap();
         let mut command = String::new();

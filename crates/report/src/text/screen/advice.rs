@@ -124,8 +124,8 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     }
 }
 
-/// The command of a trial that measures what the advice is worth. `None` unless a setting that can
-/// be changed at run time has the advised effect.
+/// Returns the command for a trial that measures the benefit of the advice, or `None` unless a
+/// setting that can be changed at run time has the advised effect.
 fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
@@ -147,7 +147,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     Some(trial(screen, &proposal?, metric))
 }
 
-/// The setting that stops a kernel thread whose work only improves performance.
+/// Returns the setting that stops a kernel thread, if the thread's work only improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
         "ksmd" => KnobProposal::of("ksm.run", 0),
@@ -157,7 +157,7 @@ fn off_switch(thread: &str) -> Option<KnobProposal> {
     }
 }
 
-/// Advice about a periodic program: move it to another CPU, or lower its priority.
+/// Describes advice about a periodic program: move it to another CPU, or lower its priority.
 fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::PeriodicProgram {
         program,
@@ -220,7 +220,7 @@ fn by_timer(timer: Option<&str>) -> String {
     timer.map_or_else(String::new, |timer| format!(" (timer {timer})"))
 }
 
-/// Advice about programs that ran for much of the time that another program waited.
+/// Describes advice about programs that ran during much of another program's waiting time.
 fn crowding(
     programs: &[CrowdingProgram],
     share: f64,
@@ -248,7 +248,7 @@ fn crowding(
 }
 
 /// Describes how often and for how long a program was throttled. A whole-machine audit does not
-/// know when throttling ended, so the time lasts until the program ran again.
+/// know when throttling ended, so its figure is the time until the program ran again.
 fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen
@@ -407,14 +407,14 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
     }
 }
 
-/// Advice if the CPUs are fully used, so that moving the program `most` would not help.
+/// Describes advice for fully used CPUs: moving the program `most` would not help.
 fn run_fewer(most: &CrowdingProgram) -> String {
     let who = name(&most.program, &most.pids);
     format!("Run fewer programs at once, or lower the priority of {who}")
 }
 
-/// Advice about a process that preempts every ordinary thread. The command audits a program that
-/// waits behind it.
+/// Describes advice about a process that preempts every ordinary thread. The command audits a
+/// program that waits behind it.
 fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::RealTimeFirst {
         program,
@@ -452,7 +452,8 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     )
 }
 
-/// Advice about a limit that kept real-time threads from running, with the command that lifts it.
+/// Describes advice about a limit that kept real-time threads from running, with the command that
+/// lifts it.
 fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
@@ -482,7 +483,7 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     (sentence, (!costly).then(|| format!("{command} {risk}")))
 }
 
-/// The name and values of the real-time throttling setting, in the setting's own unit.
+/// Formats the name and values of the real-time throttling setting, in the setting's own unit.
 fn setting(held: &RealTimeHeld) -> String {
     let runtime = held.runtime.unwrap_or_default().0 / 1_000;
     let period = held.period.0 / 1_000;
@@ -490,7 +491,7 @@ fn setting(held: &RealTimeHeld) -> String {
     format!("sched_rt_runtime_us {values}")
 }
 
-/// Advice about an interrupt. Only device interrupts can be moved to another CPU.
+/// Describes advice about an interrupt. Only device interrupts can be moved to another CPU.
 fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
     let repeats = || audit_again(screen, Some(REPEATS));
     match name {
@@ -512,7 +513,7 @@ fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<St
     }
 }
 
-/// A program's name with its pid or its number of processes.
+/// Returns a program's name with its pid or its number of processes.
 fn name(program: &str, pids: &[i32]) -> String {
     match pids {
         [] => program.to_owned(),

@@ -71,7 +71,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     page.more(&format!("More: --full, {}", tied(sections)));
 }
 
-/// The names of the sections that have content.
+/// Returns the names of the sections that have content.
 fn sections(statement: &Statement) -> String {
     let has = |section: &&Section| match section {
         Section::Noise => statement.gaps.is_some(),

@@ -36,9 +36,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The name with the pid or the number of processes.
-    ///
-    /// The number of threads is added only if there is room for it.
+    /// Formats the name with the pid or the number of processes, and if `wide`, with the number of
+    /// threads.
     pub(super) fn title(&self, wide: bool) -> String {
         let threads = match self.threads {
             0 | 1 => String::new(),
@@ -55,7 +54,7 @@ impl Group {
         title.replace(crate::text::page::TIE, " ")
     }
 
-    /// Adds another group. Its processes may be listed twice afterwards.
+    /// Adds another group. Processes in both groups are then listed twice.
     fn add(&mut self, other: Self) {
         self.pids.extend(other.pids);
         self.threads += other.threads;
@@ -132,7 +131,7 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
     merged(groups)
 }
 
-/// The display name of a culprit. Waiting for an idle CPU is wake-up latency.
+/// Returns the display name of a culprit. Waiting for an idle CPU is wake-up latency.
 pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     match kind {
         Kind::Idle => WAKE_UP.to_owned(),
@@ -198,7 +197,7 @@ fn account_group(account: &Account) -> Group {
     }
 }
 
-/// An account's threads, grouped by name, or the whole account if it has no parts.
+/// Returns an account's threads, grouped by name, or the whole account if it has no parts.
 fn thread_groups(account: &Account) -> Vec<((String, Option<i32>), Group)> {
     if account.parts.is_empty() {
         return vec![((account.name.clone(), account.pid), account_group(account))];

@@ -92,7 +92,7 @@ const BOTH: &[(&str, &str)] = &[
     ),
 ];
 
-/// The legend of the first screen, after an empty line.
+/// Renders the legend of the first screen, after an empty line.
 pub(super) fn legend(statement: &Statement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.blank();

@@ -1,5 +1,5 @@
-//! The first screen about a machine: how busy it was and with what, CPU time taken from programs,
-//! periodic sources, and where `top` is wrong.
+//! The first screen about a machine: its use of CPU time, the time taken from programs, the
+//! periodic sources, and the errors of `top`.
 
 mod repeats;
 
@@ -22,7 +22,7 @@ use crate::view::Grouping;
 const WAITED: f64 = 0.001;
 /// A program is also listed if a single wait was at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
-/// An error of `top` below this size can come from rounding and chance.
+/// Smaller errors of `top` can be due to rounding and chance.
 const TOLERABLE: f64 = 0.01;
 /// The table of kernel time is dropped to make room if it covers less than this share of one CPU.
 const LITTLE: f64 = 0.04;
@@ -31,8 +31,8 @@ const LITTLE: f64 = 0.04;
 const STOLEN: f64 = 0.001;
 /// Parts of a gap are left out if they are shorter than this share of the gap's largest part.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// The verdict shows ticktax's own time from this share of CPU time on. Without it, the shares
-/// would not add up.
+/// The verdict shows ticktax's own time if it is at least this share of CPU time. Otherwise, the
+/// shares would not add up.
 const OWN: f64 = 0.005;
 
 /// Writes the screen except for its foot.
@@ -92,7 +92,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Writes which programs waited for a CPU, and which programs they waited behind.
+/// Lists the programs that waited for a CPU, and those that they waited behind.
 fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
@@ -157,12 +157,13 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     table.write(page, &groups, screen.room.other_rows + 1);
 }
 
-/// Sums up all waiting except that of the `listed` programs. `little` are the other known programs.
+/// Sums up all waiting except that of the `listed` programs. `little` contains the other known
+/// programs.
 fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
     let left_out = waits.programs_left_out;
     let time: Nanos = listed.iter().map(|program| program.time).sum();
     let count: u64 = listed.iter().map(|program| program.count).sum();
-    // Programs cut from the list waited no longer in total than the last one kept.
+    // No program cut from the list waited longer in total than the last one kept.
     let last = waits.programs.last().filter(|_| left_out > 0);
     Rest {
         groups: little.len() as u64 + left_out,
@@ -181,7 +182,7 @@ fn time_of(statement: &Statement, holder: Holder) -> Nanos {
     statement.time_of(|class| class.holder() == holder)
 }
 
-/// Writes in one sentence what CPU time was used for.
+/// Writes the division of CPU time, in one sentence.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -225,9 +226,9 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-/// The hypervisor's share: the observed steal, and the steal clock's total if that is larger. No
-/// observed steal means no steal only if a steal clock exists, or if a probe on each CPU would have
-/// seen it.
+/// Formats the hypervisor's share: the observed steal, or the steal clock's total if that is
+/// larger. An observed steal of zero counts only if a steal clock exists, or if a probe on each CPU
+/// would have seen any steal.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
@@ -248,8 +249,8 @@ fn hypervisor(statement: &Statement) -> String {
     }
 }
 
-/// The share of time in which some task waited for a CPU. Unknown if a spin probe or a soaker ran,
-/// because its loop waits whenever anything else runs.
+/// Returns the share of time in which some task waited for a CPU. It is unknown if a spin probe or
+/// a soaker ran, because its loop waits whenever anything else runs.
 fn waited(statement: &Statement) -> Option<f64> {
     let wall = crate::text::wall(statement);
     let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);
@@ -258,7 +259,7 @@ fn waited(statement: &Statement) -> Option<f64> {
     known.then(|| pressure.some.share_of(wall).min(1.0))
 }
 
-/// CPU time that the kernel and the hypervisor took, largest part first.
+/// Returns the CPU time that the kernel and the hypervisor took, largest part first.
 fn taken(accounts: &[Account]) -> Vec<Group> {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
     let mut groups: Vec<Group> = taken
@@ -287,7 +288,7 @@ fn throttled(statement: &Statement) -> Vec<Group> {
     groups.collect()
 }
 
-/// Writes the probe's longest interruption by anything but a program.
+/// Writes the probe's longest interruption by anything other than a program.
 fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -325,7 +326,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "", &text);
 }
 
-/// Writes whether `top` is right, and what the tick costs, on one line if there is room.
+/// Writes whether `top` is right, and the cost of the tick, on one line if there is room.
 fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     let tick = tick(screen.statement);
     match (top(screen), tick) {
@@ -343,8 +344,8 @@ fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Lists the CPUs on which `top` is wrong, or reports that it is right. `None` if that is unknown.
-/// `top` shows the kernel's own counters.
+/// Lists the CPUs on which `top` is wrong, or reports that it is right everywhere. Returns `None`
+/// if that is unknown. `top` shows the kernel's own counters.
 fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let check = screen.statement.accounting.as_ref();
     let check = check.filter(|check| !check.cpus.is_empty())?;
@@ -373,7 +374,7 @@ fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     (!off.is_empty()).then(|| (Tone::Plain, no_error(&check.cpus, off.len())))
 }
 
-/// Describes on how many CPUs `top` is right if no error was found.
+/// Describes the number of CPUs on which `top` is right. Called if no error was found.
 fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");
@@ -382,7 +383,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
             tied(format!("{compared} of {all}"))
         );
     }
-    // The verdict shows the unexplained share of all CPUs together.
+    // The verdict only shows the unexplained share of all CPUs together.
     let share = |cpu: &CpuCheck| cpu.unexplained.share_of(cpu.elapsed);
     let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let most = most.map_or_else(String::new, |cpu| {
@@ -395,7 +396,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     format!("`top` is accurate on every CPU{most}.")
 }
 
-/// Whether `top` is right about a CPU, however the unexplained time was spent.
+/// Whether `top` is right about a CPU, no matter how the unexplained time was spent.
 fn is_right(cpu: &CpuCheck) -> bool {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     cpu.off()

@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Writes how CPU time was divided according to `/proc/stat`.
+/// Writes the division of CPU time according to `/proc/stat`.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -103,7 +103,7 @@ fn program(page: &mut Page, victim: &VictimStatement) {
     page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
 }
 
-/// Writes the programs that used most CPU time, as `top` would show them.
+/// Writes the programs that used the most CPU time, as `top` would show them.
 fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatement) {
     let shown = check.programs.iter().filter_map(|program| {
         let time = program.shown.filter(|&time| time > Nanos::ZERO)?;
@@ -139,8 +139,8 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
     table.write(page, &groups, screen.room.rows);
 }
 
-/// Writes how late the sleep probe woke. A spin probe is left out: without tracing, its gaps do not
-/// show which time was yielded to programs.
+/// Writes the lateness of the sleep probe's wake-ups. A spin probe is left out: if there is no
+/// trace, the part of its gaps that was yielded to programs is unknown.
 fn late(page: &mut Page, statement: &Statement) {
     let gaps = statement.gaps.as_ref();
     let Some(gaps) = gaps.filter(|gaps| gaps.probe == ProbeKind::Sleep) else {

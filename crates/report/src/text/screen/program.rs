@@ -1,4 +1,4 @@
-//! The first screen about one program: how much it waited, behind whom, and its longest delays.
+//! The first screen about one program: its waiting time, the culprits, and its longest delays.
 
 use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
@@ -35,7 +35,7 @@ const DELAYED: f64 = 0.01;
 const DELAYED_IN_TIME: f64 = 0.05;
 /// A program is also delayed if a single wait took at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Minimum page width for the verdict's threshold.
+/// Narrowest page on which the verdict's threshold is shown.
 const THRESHOLDS: usize = 72;
 /// Width of the column with a delay's length and time.
 const DELAY: usize = 25;
@@ -98,8 +98,8 @@ fn waited_behind(
         let total = time_of(threads, ThreadState::Waiting);
         let frames = |group: &Group| group.late + group.dropped;
         let most = groups.iter().map(frames).max().unwrap_or_default();
-        // The table must show the main cause of late frames. Without late frames, it must show a
-        // periodic culprit.
+        // The table must show the main cause of late frames. If there are no late frames, it must
+        // show a periodic culprit.
         let must_show = |group: &Group| {
             if most > 0 {
                 return frames(group) == most;
@@ -186,7 +186,7 @@ fn packets(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Packet latency: ", &text);
 }
 
-/// Writes which interrupts took most time, if they took enough to matter.
+/// Lists the interrupts that took the most time, if they took enough to matter.
 fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     if time_of(threads, ThreadState::Interrupted).share_of(wanted) < CAUSE {
         return;
@@ -245,7 +245,7 @@ impl DelayShare {
         self.share >= self.limit || self.max >= LONG_WAIT
     }
 
-    /// The measured value next to the threshold that decides between DELAYED and OK.
+    /// Formats the measured value and the threshold that decides between DELAYED and OK.
     fn threshold(self) -> String {
         if self.share < self.limit && self.max >= LONG_WAIT {
             return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
@@ -272,7 +272,7 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
 }
 
 /// Whether the advice is about something that delayed the program. `None` if only a machine-wide
-/// figure is known, so that the program may have been affected.
+/// figure is known, and the program may have been affected.
 fn concerns_delay(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
@@ -299,7 +299,7 @@ pub(super) fn lags(victim: &VictimStatement) -> bool {
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// The loop's rate, and how many frames were dropped and late.
+/// Formats the loop's rate, and the numbers of dropped and late frames.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
@@ -315,7 +315,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     )
 }
 
-/// Describes how many frames were dropped, and how many may have run late instead.
+/// Describes the dropped frames, and how many of them may in fact have run late.
 fn dropped(figures: &Figures) -> String {
     let count = |count| counted(count, "frame");
     match (figures.caught_up(), figures.dropped) {
@@ -329,7 +329,7 @@ fn dropped(figures: &Figures) -> String {
     }
 }
 
-/// The program's display name.
+/// Returns the program's display name.
 pub(super) fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
@@ -344,13 +344,13 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     accounts.map(|account| account.time).sum()
 }
 
-/// The "wanted time" of a program: time in which its threads wanted a CPU, whether or not they ran.
+/// Returns a program's "wanted time", in which its threads wanted a CPU, whether or not they ran.
 fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
 }
 
-/// Writes how much of the wanted time the program ran, and what took the rest.
+/// Writes the share of the wanted time that the program ran, and the causes that took the rest.
 fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     let mut parts = Vec::new();
     for state in [
@@ -395,8 +395,8 @@ fn rounded(share: f64) -> String {
     }
 }
 
-/// The pattern of a group: its period if it is a single, mostly periodic process, and its policy if
-/// threads with that policy run before ordinary ones.
+/// Formats a group's pattern: its period if it is a single, mostly periodic process, and its policy
+/// if threads with that policy run before ordinary ones.
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
@@ -457,14 +457,14 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
     )
 }
 
-/// The part of a delay that has no known cause, if it is more than half of the delay.
+/// Returns the part of a delay without a known cause, if it is more than half of the delay.
 fn unseen(delay: &Delay) -> Option<Nanos> {
     let seen: Nanos = delay.lost_to.iter().map(|lost| lost.time).sum();
     let unseen = delay.length - seen;
     (unseen + unseen > delay.length).then_some(unseen)
 }
 
-/// Unnamed causes of a delay are summed up from this share of it on.
+/// Unnamed causes of a delay are summed up if they took at least this share of it.
 const OTHERS: f64 = 0.01;
 
 /// Names as many main causes of a delay as fit, and the time of the others.
@@ -504,7 +504,7 @@ fn item(lost: &LostTo) -> String {
     format!("{} {}", culprit_name(&lost.name, lost.kind), lost.time)
 }
 
-/// A cause, with its name shortened to `room` columns.
+/// Formats a cause, with its name shortened to `room` columns.
 fn fitting(lost: &LostTo, room: usize) -> String {
     let time = lost.time.to_string();
     let name = crate::text::page::clean(&culprit_name(&lost.name, lost.kind));
@@ -512,7 +512,7 @@ fn fitting(lost: &LostTo, room: usize) -> String {
     format!("{name} {time}")
 }
 
-/// Writes which possible causes took little or no time, and which ones are unknown.
+/// Lists the possible causes that took little or no time, and those that are unknown.
 fn ruled_out(
     page: &mut Page,
     statement: &Statement,
@@ -551,7 +551,7 @@ fn ruled_out(
         .frames
         .as_ref()
         .and_then(|frames| frames.late.as_ref());
-    // Steal that is listed as a possible cause must not be listed as ruled out.
+    // Steal listed as a possible cause must not be listed as ruled out.
     let is_possible = late.is_some_and(|late| late::unplaced_steal(late).is_some());
     if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
         add("steal", stolen);
@@ -583,7 +583,7 @@ fn ruled_out(
     page.paragraph(Tone::Plain, "Ruled out: ", &text);
 }
 
-/// Describes how long observing delayed the program.
+/// Describes the delay that observing caused the program.
 pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
     let own = |name: &str| matches!(name, TOOL | PROBE);
     let behind = threads.behind.iter().filter(|culprit| own(&culprit.name));

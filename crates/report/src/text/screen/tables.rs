@@ -7,12 +7,12 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
-/// Minimum page width for the column with counts.
+/// Narrowest page on which counts are shown.
 const COUNTS: usize = 56;
 /// A group with at least this share of CPU time keeps its line.
 pub(super) const MUCH: f64 = 0.05;
-/// A group with at least this share of a table's total is large: smaller groups join the others
-/// before it does.
+/// A group with at least this share of a table's total is large: smaller groups are merged into the
+/// others first.
 pub(super) const LARGE: f64 = 0.1;
 /// Time of unknown groups gets a line if it is at least this share of the total.
 const UNSEEN: f64 = 0.005;
@@ -20,9 +20,9 @@ const UNSEEN: f64 = 0.005;
 pub(super) const CPUS: &str = "% CPU";
 /// Heading of a column with shares of all waiting time.
 pub(super) const WAIT: &str = "% wait";
-/// Minimum page width for the last column, which contains words.
+/// Narrowest page on which the last (text) column is shown.
 const WORDS: usize = 72;
-/// Minimum page width for the number of threads.
+/// Narrowest page on which the number of threads is shown.
 pub(super) const ROOMY: usize = 100;
 /// Width of the last column.
 pub(super) const WORDS_WIDTH: usize = 13;
@@ -56,11 +56,11 @@ pub(super) struct Table<'a> {
     pub(super) rest: Rest,
     /// Time that belongs to no known group.
     pub(super) unseen: Nanos,
-    /// Whether to show how many late and dropped frames each group caused.
+    /// Whether to show the numbers of late and dropped frames that each group caused.
     pub(super) has_frames: bool,
 }
 
-/// Sum of groups whose individual figures are not available.
+/// Sum of groups without individual figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
     /// Number of groups.
@@ -174,7 +174,8 @@ impl Table<'_> {
         self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Whether `time` as a share of the total satisfies `condition`. Always false without a total.
+    /// Whether `time` as a share of the total satisfies `condition`. Always false if there is no
+    /// total.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
         self.total
             .is_some_and(|total| condition(time.share_of(total)))
@@ -229,7 +230,7 @@ impl Table<'_> {
             } else {
                 WORDS_WIDTH
             };
-            // Cutting the second item in half would make it useless, so only the first one is kept.
+            // Half of the second item would be useless, so keep only the first one.
             let first = words.split_once(", ").map_or(words, |(first, _)| first);
             let words = if columns(words) <= room { words } else { first };
             let words = elide(words, room);
@@ -252,17 +253,17 @@ mod tests {
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
-    /// A table with lines for two groups and for the others.
+    /// Returns a table with lines for two groups and for the others.
     fn shown(much: f64) -> String {
         table(much, 3, &|_| false)
     }
 
-    /// A table with at most `most` lines. `keeps` selects groups that must have one.
+    /// Returns a table with at most `most` lines. `keeps` selects groups that must have one.
     fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
         with_rest(much, most, keeps, Rest::default())
     }
 
-    /// A table with at most `most` lines, and with a `rest` of groups that never get one.
+    /// Returns a table with at most `most` lines, and with a `rest` of groups that never get one.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),
@@ -300,8 +301,8 @@ mod tests {
         let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
         for most in [1, 2, 3] {
             let page = table(LARGE, most, sshd);
-            // sshd takes no line from a large group. Only backupd is then left, so it gets a line
-            // too.
+            // sshd does not replace a large group. Only backupd is then left over, so it gets a
+            // line too.
             assert!(
                 page.contains("loadtest") && page.contains("gamesrv"),
                 "{page}"
@@ -332,7 +333,7 @@ mod tests {
             let line = page.lines().last().unwrap_or_default();
             line.split_whitespace().collect::<Vec<&str>>().join(" ")
         };
-        // Without the rest, all four groups would have had a line.
+        // If there were no rest, all four groups would have a line.
         assert_eq!(last(&page(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
         assert_eq!(last(&page(5)), "31 others 20.1 s 50.3 % 71");
         let all = with_rest(LARGE, 5, &|_| false, Rest::default());

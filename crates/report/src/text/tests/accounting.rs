@@ -1,4 +1,4 @@
-//! Pages about CPU accounting. One program of the machine runs between ticks, and another at the
+//! Pages about CPU accounting. On the machine, one program runs between ticks and another at the
 //! ticks.
 
 use ticktax_model::accounting::{
@@ -72,7 +72,7 @@ fn program(name: &str, pid: i32, ran: i64, shown: Option<i64>, sampled: i64) -> 
     }
 }
 
-/// A soaker whose block took 25 µs before the measurement and `after` ns afterwards.
+/// Returns a soaker whose block took 25 µs before the measurement and `after` ns afterwards.
 fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport {
     SoakReport {
         cpu: Cpu(cpu),

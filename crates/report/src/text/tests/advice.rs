@@ -14,7 +14,7 @@ use super::screens::held_up;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// The page at 200 columns as a single line of words.
+/// Renders the page at 200 columns as a single line of words.
 fn flat_in(statement: &Statement, elsewhere: bool) -> String {
     let style = TextStyle {
         width: 200,
@@ -29,7 +29,7 @@ fn flat(statement: &Statement) -> String {
     flat_in(statement, false)
 }
 
-/// A statement about a watched program that has this advice and no frames.
+/// Returns a statement about a watched program, with this advice and without frames.
 fn advised(advice: Vec<Advice>) -> Statement {
     let mut statement = held_up();
     statement.advice = advice;
@@ -67,8 +67,8 @@ fn finding() -> Advice {
     }
 }
 
-/// The first line of the screen of a program that waited for the share `waited` of the CPU time it
-/// needed.
+/// Returns the first line of the screen about a program that waited for a share `waited` of the CPU
+/// time it needed.
 fn headline(advice: Vec<Advice>, waited: f64) -> String {
     let mut statement = advised(advice);
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
@@ -101,7 +101,7 @@ fn only_the_programs_own_delays_make_the_verdict_delayed() {
     }
 }
 
-/// A program that waited for long is never called OK, even if no rule gives advice.
+/// A program that waited long is never called OK, even if no rule gives advice.
 #[test]
 fn a_long_wait_makes_the_verdict_delayed_without_advice() {
     let line = headline(Vec::new(), 0.7);
@@ -124,7 +124,7 @@ fn kernel_thread() -> Advice {
     }
 }
 
-/// No command names a process that has exited, or a process of another machine.
+/// No command names a process that has exited, or a process on another machine.
 #[test]
 fn commands_only_name_existing_local_processes() {
     let all = || advised(vec![crowd(), own_threads()]);
@@ -205,7 +205,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     );
     let page = proposed(worker("kswapd0"));
     assert!(!page.contains("ticktax try"), "{page}");
-    // A nice value has no effect on processes of another session.
+    // A nice value has no effect on processes in another session.
     let Advice::CrowdingPrograms {
         mut programs,
         time,
@@ -224,7 +224,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     assert!(!page.contains("ticktax try"), "{page}");
 }
 
-/// A command that exited is run again if it can be quoted.
+/// If the audited command has exited and can be quoted, the advice runs it again.
 #[test]
 fn an_audit_of_a_command_repeats_the_command() {
     let page_for = |argv: &[&str]| {
@@ -293,8 +293,8 @@ fn full_cpus_get_no_advice_to_move_programs() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// A whole-machine audit does not know when throttling ended, so the time includes the wait for a
-/// CPU that follows.
+/// A whole-machine audit does not know when throttling ended, so the time includes the following
+/// wait for a CPU.
 #[test]
 fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     let throttled = Advice::Throttled {
@@ -401,7 +401,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     }
 }
 
-/// A statement about a loop that hardly waited for a CPU but had late frames.
+/// Returns a statement about a loop that barely waited for a CPU but had late frames.
 fn lagging(late: Option<LateFrames>) -> Statement {
     let mut statement = held_up();
     statement.advice.clear();
@@ -522,7 +522,7 @@ fn the_real_time_limit_is_named_with_its_value() {
         "{page}"
     );
     assert!(!page.contains("sched_rt_runtime_us"), "{page}");
-    // Others waited longer behind the program than it was kept from running.
+    // Others waited behind the program for longer than the limit kept it from running.
     let page = page_with(RealTimeLimit::FairServer, None, true);
     assert!(
         page.contains("Make hog (77) sleep before the limit: "),
@@ -531,8 +531,8 @@ fn the_real_time_limit_is_named_with_its_value() {
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// Without another CPU to move it to, a program that preempts ordinary threads is made an ordinary
-/// one.
+/// If there is no other CPU to move it to, a program that preempts ordinary threads is made an
+/// ordinary one.
 #[test]
 fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let page_with = |policy: Option<SpecialPolicy>| {

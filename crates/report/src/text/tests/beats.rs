@@ -51,8 +51,8 @@ fn gaps(share: f64) -> BeatGaps {
     }
 }
 
-/// One hour of a server that has a syncer, a tick, a mixer, and two timers that drift past each
-/// other.
+/// Returns the periodic sources of a server over one hour: a syncer, a tick, a mixer, and two
+/// timers that drift past each other.
 pub(crate) fn a_server() -> BeatStatement {
     let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
     syncer.chain = [
@@ -135,7 +135,8 @@ pub(crate) fn a_server() -> BeatStatement {
     }
 }
 
-/// A sample of the events of one hour, which come every `period` ns. `of` is their number.
+/// Returns a sample of one hour's events, which occur every `period` ns. `of` is their total
+/// number.
 fn sample(period: f64, of: u64) -> EventSample {
     let beats = (3.6e12 / period).min(40.0);
     let at = |place: u32| {
@@ -150,7 +151,7 @@ fn sample(period: f64, of: u64) -> EventSample {
     }
 }
 
-/// A recording that keeps sums, in which no period can be found.
+/// Returns the search result for a recording that keeps sums, which show no periods.
 pub(super) fn nothing_repeats() -> BeatStatement {
     BeatStatement {
         family_alarm: 0.01,
@@ -195,7 +196,7 @@ fn a_thread_off_its_cpu_is_not_the_costliest_source() {
 }
 
 /// Gaps may have been yielded, a thread off its CPU takes no time, and a program that starts while
-/// CPUs are idle delays nobody.
+/// CPUs are idle delays no one.
 #[test]
 fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
@@ -261,7 +262,8 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     }
 }
 
-/// A machine with a 250 Hz tick on which others waited behind process 9, called `name`.
+/// Returns a statement about a machine with a 250 Hz tick. Others waited behind its process 9,
+/// called `name`.
 fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {

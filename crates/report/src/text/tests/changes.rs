@@ -55,7 +55,7 @@ fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
     }
 }
 
-/// Recordings of a server before and after its compiler was moved away.
+/// Returns the changes between recordings of a server before and after its compiler was moved away.
 pub(crate) fn moved() -> ChangeStatement {
     let beats = a_server().beats;
     ChangeStatement {

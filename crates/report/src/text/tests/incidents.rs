@@ -22,7 +22,7 @@ fn ran(name: &str, kind: Kind, pids: &[i32], ns: i64) -> RanInstead {
     }
 }
 
-/// A thread waited 20 ms behind a backup.
+/// Returns an incident in which a thread waited 20 ms behind a backup.
 pub(crate) fn waited() -> Incident {
     Incident {
         at_unix_ms: AT,
@@ -113,7 +113,7 @@ fn shown(document: impl Into<Document>) -> String {
     page(&document.into(), &TextStyle::default()).into()
 }
 
-/// A list with five groups of incidents.
+/// Returns a list with five groups of incidents.
 pub(crate) fn list() -> IncidentList {
     let backup = IncidentGroup {
         chain: waited().chain,
@@ -197,7 +197,7 @@ fn page_of_an_incident_without_a_recording() {
     insta::assert_snapshot!(shown(gone));
 }
 
-/// Checks the line that is printed and logged for each kind of incident. One name contains control
+/// Checks the line printed and logged for each kind of incident. One name contains control
 /// characters.
 #[test]
 fn every_kind_of_incident_has_a_line() {

@@ -36,7 +36,7 @@ fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
     }
 }
 
-/// Loops on three kernels. One kernel differs from its model, and one has no model.
+/// Returns loops on three kernels. One kernel differs from its model, and one has no model.
 pub(crate) fn loops() -> KernelComparison {
     let mut cells = vec![
         cell("hz200", "", 33.1),

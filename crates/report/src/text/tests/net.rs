@@ -59,7 +59,7 @@ fn books() -> TrafficBooks {
     }
 }
 
-/// Two seconds of 1,000-byte datagrams with a loss of 0.1 %.
+/// Returns a statement about two seconds of 1,000-byte datagrams with a loss of 0.1 %.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;
@@ -158,7 +158,7 @@ fn unknown_figures_are_not_shown() {
     );
 }
 
-/// No bytes were transferred, so there is nothing to divide by.
+/// If no bytes were transferred, there is no cost per byte, but there must still be a page.
 #[test]
 fn traffic_without_bytes_has_a_page() {
     let mut statement = datagrams();

@@ -58,7 +58,8 @@ const fn term(factor: usize) -> Term {
     Term { factor, value: 1 }
 }
 
-/// An experiment in which small calls are expensive, and a capped buffer size has no effect.
+/// Returns an experiment in which small calls are expensive, and a capped buffer size has no
+/// effect.
 pub(crate) fn small_calls() -> NetExperiment {
     NetExperiment {
         tool_version: "0.1.0".to_owned(),

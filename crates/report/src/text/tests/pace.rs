@@ -19,7 +19,7 @@ use super::samples::kernel_level;
 use crate::text::pace::{pace as page, pace_comparison, pace_line};
 use crate::{Section, Sections, TextStyle, View};
 
-/// The full page of a loop.
+/// Renders the full page of a loop.
 fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
     page(statement, &everything(style)).into()
 }
@@ -386,7 +386,8 @@ pub(crate) fn with_rhythm() -> PaceStatement {
     }])
 }
 
-/// Nine late frames: five because of a program, three because of steal, one because of a migration.
+/// Returns nine late frames: five because of a program, three because of steal, one because of a
+/// migration.
 fn late() -> LateFrames {
     let cause = |kind, frames, by| LateCause {
         kind,
@@ -494,7 +495,7 @@ fn the_first_screen_of_a_loop_at_all_widths() {
     assert!(silent.contains("NO FRAMES"), "{silent}");
 }
 
-/// The proposed command repeats the measured loop.
+/// The proposed command repeats the measured loop, with nothing but the proposed option changed.
 #[test]
 fn the_proposed_command_only_changes_what_it_proposes() {
     let mut statement = a_loop();

@@ -76,7 +76,8 @@ fn buffer() -> SocketBuffer {
     }
 }
 
-/// Ten seconds at 60,000 datagrams per second, with a stall of 17 ms every 500 ms.
+/// Returns a statement about ten seconds at 60,000 datagrams per second, with a stall of 17 ms
+/// every 500 ms.
 fn stalled() -> PacketStatement {
     let backup = by("backupd", HoldUp::Waiting, Some(26_321));
     let bursts: Vec<Burst> = (0..20)

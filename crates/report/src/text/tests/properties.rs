@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// The text without its colour codes.
+/// Returns the text without its colour codes.
 fn plain(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -244,7 +244,7 @@ fn json_has_every_field_that_its_schema_requires() {
     );
 }
 
-/// The paths of required fields that `value` does not have.
+/// Returns the paths of the required fields that `value` lacks.
 fn missing(
     schema: &serde_json::Value,
     definitions: &serde_json::Value,

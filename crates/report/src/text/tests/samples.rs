@@ -21,12 +21,12 @@ use ticktax_model::{Cpu, Intervals, Nanos};
 use crate::text::statement::statement;
 use crate::{TextStyle, View};
 
-/// The full page of a statement.
+/// Renders the full page of a statement.
 pub(crate) fn full(content: &Statement, style: &TextStyle) -> String {
     statement(content, &everything(style)).into()
 }
 
-/// The style of a full page.
+/// Returns the style of a full page.
 pub(crate) fn everything(style: &TextStyle) -> TextStyle {
     TextStyle {
         view: View::Full,
@@ -34,7 +34,7 @@ pub(crate) fn everything(style: &TextStyle) -> TextStyle {
     }
 }
 
-/// A statement without data.
+/// Returns a statement without data.
 pub(crate) fn empty() -> Statement {
     Statement {
         coverage: Coverage {
@@ -45,7 +45,8 @@ pub(crate) fn empty() -> Statement {
     }
 }
 
-/// Intervals with this count and these lengths in ns. A length of 0 means that it is unknown.
+/// Returns intervals with this count and these lengths in ns. A length of 0 stands for an unknown
+/// one.
 fn intervals(count: u64, median: i64, p99: i64, max: i64) -> Intervals {
     let length = |ns: i64| (ns > 0).then_some(Nanos(ns));
     Intervals {
@@ -70,7 +71,7 @@ fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> 
     }
 }
 
-/// An account whose time comes from the kernel's counters.
+/// Returns an account whose time comes from the kernel's counters.
 fn sampled(class: Class, name: &str, us: i64, count: u64) -> Account {
     Account {
         sampled: true,
@@ -373,7 +374,8 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
     }
 }
 
-/// A virtual machine with two CPUs and a game, fully traced, with a spin probe.
+/// Returns a statement about a virtual machine with two CPUs and a game, fully traced, with a spin
+/// probe.
 pub(crate) fn kernel_level() -> Statement {
     let mut statement = Statement {
         machine: a_machine(),
@@ -433,7 +435,7 @@ pub(crate) fn kernel_level() -> Statement {
     statement
 }
 
-/// The machine of [`kernel_level`] as seen without root, with a sleep probe.
+/// Returns a statement about the machine of [`kernel_level`] without root, with a sleep probe.
 pub(crate) fn proc_level() -> Statement {
     let mut statement = Statement {
         level: Level::Proc,
@@ -494,7 +496,7 @@ pub(crate) fn proc_level() -> Statement {
     statement
 }
 
-/// A statement whose accounts do not balance.
+/// Returns a statement whose accounts do not balance.
 pub(crate) fn off_by_17_ns() -> Statement {
     let mut statement = Statement {
         world: World::Simulated,
@@ -509,7 +511,7 @@ pub(crate) fn off_by_17_ns() -> Statement {
     statement
 }
 
-/// A statement with so little time that its page shows every nanosecond.
+/// Returns a statement with so little time that its page shows every nanosecond.
 pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     let accounts = times.iter().enumerate().map(|(i, &(class, ns))| Account {
         time: Nanos(ns),
@@ -523,7 +525,7 @@ pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     statement
 }
 
-/// A statement about many CPUs with little load.
+/// Returns a statement about many CPUs with little load.
 pub(crate) fn many_cpus() -> Statement {
     let mut statement = Statement {
         machine: Machine {
@@ -538,7 +540,7 @@ pub(crate) fn many_cpus() -> Statement {
     statement
 }
 
-/// A prediction for a recorded game.
+/// Returns a prediction for a recorded game.
 pub(crate) fn game_prediction(rows: Vec<PredictionRow>) -> PredictionStatement {
     PredictionStatement {
         control: None,

@@ -30,13 +30,13 @@ fn at(statement: &Statement, width: usize) -> String {
     .into()
 }
 
-/// The page at 200 columns as a single line of words.
+/// Renders the page at 200 columns as a single line of words.
 pub(super) fn flat(statement: &Statement) -> String {
     let page = at(statement, 200).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// A compiler with many processes.
+/// Returns the processes of a compiler.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
         policy: None,
@@ -58,7 +58,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
     })
 }
 
-/// A game server that competes with a compiler and a periodic backup.
+/// Returns a statement about a game server that competes with a compiler and a periodic backup.
 pub(crate) fn held_up() -> Statement {
     let mut statement = with_victim(kernel_level());
     statement.coverage.attached = vec![
@@ -133,7 +133,8 @@ pub(crate) fn held_up() -> Statement {
     statement
 }
 
-/// A game that waits behind a compiler and a kernel thread, and a program that hardly waits.
+/// Returns the waits of a game behind a compiler and a kernel thread, and of a program that barely
+/// waits.
 fn waits() -> WaitStatement {
     let behind = |name: &str, pids: &[i32], ms| WaitedFor {
         name: name.to_owned(),
@@ -168,7 +169,7 @@ fn waits() -> WaitStatement {
     }
 }
 
-/// A machine whose screen has content for every part.
+/// Returns a statement about a machine whose screen has content for every part.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
     statement.beats = Some(a_server());
@@ -194,12 +195,12 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-    // Kernel time that is much of one CPU but little of all CPUs is shown if there is room.
+    // If there is room, kernel time is shown even if it is large only relative to one CPU.
     let mut large = a_machine();
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
     assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
-    // If not, other parts get its lines, unless it is at least a tenth of the used time.
+    // If there is no room, kernel time is dropped, unless it is at least a tenth of the used time.
     let mut busy = a_machine();
     assert!(at(&busy, 80).contains("KERNEL AND HYPERVISOR"));
     let idle = |account: &Account| account.class.holder() == Holder::Nothing;
@@ -271,7 +272,7 @@ fn an_overbooked_machine_gets_advice() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// Commands without effect are never proposed.
+/// A command that would have no effect is never proposed.
 #[test]
 fn renice_is_only_proposed_for_existing_ordinary_processes() {
     let command = |standing: Standing, groups: &[i32]| {
@@ -349,7 +350,7 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     assert!(!page.contains("CPUs were idle"), "{page}");
 }
 
-/// Without a probe, steal cannot be observed, and the hypervisor's steal clock might not run.
+/// If there is no probe, steal cannot be observed, and the hypervisor's steal clock might not run.
 #[test]
 fn unreported_steal_is_not_shown_as_zero() {
     let mut statement = a_machine();

@@ -16,7 +16,7 @@ use super::victims::with_victim;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// The causes that the screen rules out.
+/// Returns the causes that the screen rules out.
 fn ruled_out(statement: &Statement) -> String {
     let page = flat(statement);
     let (_, rest) = page.split_once("Ruled out: ").unwrap();
@@ -49,7 +49,7 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     assert!(!causes.contains("steal"), "{causes}");
 }
 
-/// The page of a machine whose accounting check is modified by `cpus`.
+/// Renders the page for a machine after `cpus` has modified its accounting check.
 fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
     let mut statement = kernel_level();
     let mut check = checked().accounting.unwrap();
@@ -89,7 +89,7 @@ fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
     }
 }
 
-/// Several threads can be throttled at the same time.
+/// Several threads can be throttled at the same time, so their total is not a share of anything.
 #[test]
 fn throttled_time_has_no_share() {
     let page = text(&kernel_level(), &TextStyle::default());

@@ -43,8 +43,8 @@ fn arm(label: &str, value: &str) -> Arm {
     }
 }
 
-/// A comparison of two means of a metric. The interval extends by about 20 % of the effect to
-/// either side.
+/// Returns a comparison of two means of a metric. The interval extends by about 20 % of the effect
+/// to either side.
 fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
     let value = b / a - 1.0;
     let margin = 0.2 * value.abs() + 0.002;
@@ -81,7 +81,7 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
     }
 }
 
-/// Two arms and four metrics, each with a different verdict.
+/// Returns a trial with two arms and four metrics, each with a different verdict.
 pub(crate) fn two_arms() -> TrialStatement {
     let comparisons = vec![
         comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),
@@ -159,7 +159,7 @@ fn succeeded(arm: usize, succeeded: u64) -> ArmSuccess {
     }
 }
 
-/// Three arms, and everything that can go wrong in a trial.
+/// Returns a trial with three arms, and with everything that can go wrong in a trial.
 fn in_trouble() -> TrialStatement {
     let mut statement = two_arms();
     statement.trial.arms.push(arm("C", "2"));
@@ -236,7 +236,7 @@ fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
     }
 }
 
-/// Build times from the case `slice-vs-cache`.
+/// Returns the build times from the case `slice-vs-cache`.
 pub(crate) fn lists() -> NumbersComparison {
     NumbersComparison {
         tool_version: "0.1.0".to_owned(),

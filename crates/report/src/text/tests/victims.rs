@@ -32,7 +32,7 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
     }
 }
 
-/// An episode that starts at `at` µs and lasts `us` µs.
+/// Returns an episode that starts at `at` µs and lasts `us` µs.
 fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option<i32>) -> Episode {
     Episode {
         at: Nanos::from_micros(at),
@@ -45,7 +45,7 @@ fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option
     }
 }
 
-/// The program that a display name contains: `cc1` for `worker of cc1`.
+/// Returns the program that a display name contains: `cc1` for `worker of cc1`.
 fn program_of(name: &str) -> &str {
     name.rsplit(" of ").next().unwrap_or(name)
 }
@@ -60,7 +60,7 @@ fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
     }
 }
 
-/// Times of a program that spent time in every state.
+/// Returns the times of a program that spent time in every state.
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()
@@ -206,7 +206,7 @@ pub(crate) fn with_victim(statement: Statement) -> Statement {
     }
 }
 
-/// The section about the program, without the rest of the page.
+/// Renders the section about the program, without the rest of the page.
 fn section(statement: &Statement) -> String {
     let page = text(statement, &TextStyle::default());
     let lines = page.lines().skip_while(|line| !line.starts_with("Time of"));

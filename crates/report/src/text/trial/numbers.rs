@@ -1,4 +1,4 @@
-//! The page about two lists of numbers that are compared.
+//! The page that compares two lists of numbers.
 
 use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
 
@@ -168,7 +168,7 @@ fn check_words(check: &Check, document: &NumbersComparison) -> Option<String> {
             "{} in one list; a verdict needs at least {need}",
             counted(have, "value")
         ),
-        // The remaining checks are about a trial's runs, which a list does not have.
+        // The remaining checks are about the runs of a trial. A list of numbers has none.
         Check::Missing { .. }
         | Check::Drift { .. }
         | Check::Order { .. }

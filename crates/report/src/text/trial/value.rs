@@ -40,7 +40,7 @@ pub(super) fn plain(value: f64) -> String {
     }
 }
 
-/// The number of decimals that gives `size` a total of `digits` significant digits.
+/// Returns the number of decimals that gives `size` a total of `digits` significant digits.
 fn decimals(size: f64, digits: i32) -> usize {
     let magnitude = size.log10().floor();
     #[expect(
@@ -74,8 +74,8 @@ impl Shown {
         Self { unit, scale }
     }
 
-    /// The suffix of differences that are shown in percent or percentage points. `None` if they are
-    /// shown in the metric's unit.
+    /// Returns the suffix of differences shown in percent or percentage points, or `None` if they
+    /// are shown in the metric's unit.
     fn suffix(self) -> Option<&'static str> {
         match (self.scale, self.unit) {
             (Scale::Relative, _) => Some(" %"),
@@ -162,8 +162,8 @@ impl Shown {
     }
 }
 
-/// The number of decimals that an effect's percentage deserves: its interval's width gets two
-/// digits.
+/// Returns the number of decimals for an effect's percentage. It gives the interval's width two
+/// significant digits.
 fn places(effect: &Effect) -> usize {
     let width = 100.0 * (effect.high - effect.low);
     if width > 0.0 {

@@ -21,8 +21,8 @@ pub(super) struct Accounts {
     pub(super) time: BTreeMap<i16, Nanos>,
     /// Total time of the accounts, by window and CPU.
     pub(super) of_window: BTreeMap<(i64, i16), Nanos>,
-    /// Upper bound of the longest interval, by window and CPU. An interval counts where it ends, so
-    /// it may have started in the window before.
+    /// Upper bound of the longest interval, by window and CPU. An interval is counted in the window
+    /// in which it ends, so it may have started in the window before.
     pub(super) longest: BTreeMap<(i64, i16), Nanos>,
 }
 
@@ -71,7 +71,7 @@ impl Accounts {
         *longest_in_window = longest.into_iter().fold(*longest_in_window, Nanos::max);
     }
 
-    /// Total length of all windows.
+    /// Returns the total length of all windows.
     pub(super) fn length(&self) -> Nanos {
         self.windows.iter().map(|window| window.1).sum()
     }

@@ -1,7 +1,7 @@
 //! Runs in the guest: an agent with a recorder, while its machine changes.
 //!
-//! The guest checks nothing. It writes what it did and when to [`STALLS`], and returns that file
-//! with all of the agent's files.
+//! The guest checks nothing. It writes its actions and their times to [`STALLS`], and returns that
+//! file with all of the agent's files.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ use crate::inside::COMMAND;
 
 /// The argument that selects this job.
 pub(crate) const VERB: &str = "recorder-guest";
-/// File with the stalls that the guest made, as one JSON line each.
+/// File with one JSON line for each stall that the guest made.
 pub(super) const STALLS: &str = "stalls.jsonl";
 /// File with the agent's exit code, the clock offsets and the end times, in JSON.
 pub(super) const ENDED: &str = "ended.json";
@@ -39,7 +39,7 @@ pub(super) const PAGE: &str = "page.txt";
 pub(super) const FACTS_FILE: &str = "facts.";
 /// File with the agent's messages.
 pub(super) const SAID: &str = "agent.txt";
-/// Name of the thread that is delayed.
+/// Name of the delayed thread.
 pub(super) const VICTIM: &str = "held-up";
 /// Length of each stall, three times the trigger's threshold.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
@@ -52,8 +52,8 @@ const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
 /// Suspend time for the wake alarm, in whole seconds of the battery-backed clock.
 const ASLEEP: &str = "+6";
-/// Number of checks, and the time between two of them. The results do not depend on how soon an
-/// event is noticed.
+/// Number of checks, and the time between two of them. A slow check delays the test but does not
+/// change its results.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -138,7 +138,7 @@ fn take_facts() -> Outcome {
 struct Agent(Child);
 
 impl Agent {
-    /// Starts the agent, and waits until it watches. A guest has no users, so it stays root,
+    /// Starts the agent, and waits until it watches. A guest has no users, so the agent stays root,
     /// without rights.
     fn start() -> Outcome<Self> {
         let mut command = Command::new(Path::new(TOOLS).join(COMMAND));
@@ -217,14 +217,15 @@ impl Victim {
         Ok(Self { ended, thread })
     }
 
-    /// Waits for the thread to exit, after it has its CPU back.
+    /// Ends the thread. It exits once it has its CPU back.
     fn end(self) -> Outcome {
         self.ended.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "the victim panicked".into())
     }
 }
 
-/// Preempts the victim once. Returns what was done, and between which wall-clock times.
+/// Preempts the victim once. Returns a description of the stall, with the wall-clock times before
+/// and after it.
 fn stall(what: &str, cpu: Cpu) -> Outcome<Value> {
     let victim = Victim::start(cpu)?;
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)

@@ -61,7 +61,7 @@ fn waits(scenario: &Scenario) -> Result<(), Failed> {
         .iter()
         .any(|trigger| trigger.kind == TriggerKind::Wait && trigger.comm == plan::HELD_UP);
     check(is_wait, || format!("{triggers:?}"))?;
-    // The victim waited for the stall, plus the culprit's wake-up and its going to sleep.
+    // The victim waited for the stall, and while the culprit woke up and went to sleep.
     let lasted = incident["lasted_ns"].as_i64().unwrap_or_default();
     check((STALL.0..STALL.0 * 101 / 100).contains(&lasted), why)
 }

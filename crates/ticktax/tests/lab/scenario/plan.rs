@@ -19,9 +19,9 @@ pub(crate) const SHORT_LIVED: &str = "short-lived";
 pub(crate) const VICTIM: &str = "victim";
 /// An ordinary program that competes for the victim's CPU.
 pub(crate) const COMPETITOR: &str = "competitor";
-/// Truth of the time between the victim's SIGSTOP and its SIGCONT.
+/// Name of the truth about the time between the victim's SIGSTOP and its SIGCONT.
 pub(crate) const STOPPED: &str = "stopped";
-/// Truth of the time in which the victim sleeps on command.
+/// Name of the truth about the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
 /// Number of programs that the victim starts just before it exits.
 pub(crate) const CHILDREN: u64 = 8;
@@ -69,7 +69,7 @@ fn injected(
     Injected { name, plan }
 }
 
-/// The disturbances of the machine's audit, in order.
+/// Returns the disturbances of the machine's audit, in order.
 pub(crate) fn machine() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let points = |period| Schedule::every(period, Nanos::ZERO);
@@ -117,7 +117,7 @@ pub(crate) fn machine() -> Vec<Injected> {
     ]
 }
 
-/// The disturbances of the second audit's victim.
+/// Returns the disturbances of the second audit's victim.
 pub(crate) fn victim() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     vec![
@@ -142,8 +142,8 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
-/// A quota for the victim while others compete: another cgroup is refilled every 10 ms, and a
-/// real-time thread runs most of the time.
+/// Returns a quota for the victim while others compete: another cgroup is refilled every 10 ms, and
+/// a real-time thread runs most of the time.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;
     let quota = Disturbance::Throttle { quota: ms(10) };
@@ -151,7 +151,8 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// The programs that compete with the victim under that quota. They run longer than it.
+/// Returns the programs that compete with the victim while it has that quota. They run for longer
+/// than the quota lasts.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };
@@ -173,14 +174,14 @@ pub(crate) fn is_another_program(name: &str) -> bool {
     name == "thief"
 }
 
-/// The stall that makes the paced program lose frames.
+/// Returns the stall that makes the paced program lose frames.
 pub(crate) fn frame_stall() -> Injected {
     let fifo = Disturbance::Fifo { priority: 50 };
     let schedule = Schedule::every(Nanos::from_millis(300), STALL);
     injected("stall-frame", fifo, schedule, 250)
 }
 
-/// All stalls except [`frame_stall`], one for each trigger.
+/// Returns all stalls except [`frame_stall`], one for each trigger.
 pub(crate) fn stalls() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let once = |length| Schedule::every(ms(300), length);

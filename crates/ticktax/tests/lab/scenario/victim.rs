@@ -85,7 +85,7 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     check(behind.pid == Some(truth.pid) && !behind.own, why)
 }
 
-/// Time and number of a thread's throttled waits.
+/// Returns the time and number of a thread's throttled waits.
 fn held(scenario: &Scenario, truth: &Truth) -> (Nanos, u64) {
     scenario.victim.recorded.sum(|_, source| {
         source.kind == Kind::Wait
@@ -126,7 +126,8 @@ fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     victims::is_held_by_its_own_quota(name, time, truly)
 }
 
-/// Total time, number and maximum of a thread's waits for `reason` during a disturbance.
+/// Returns the total time, number and maximum of a thread's waits for `reason` during a
+/// disturbance.
 fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u64, Nanos) {
     let spans = scenario.victim.recorded.spans.iter();
     let is_of_thread_and_reason = |source: &Source| {

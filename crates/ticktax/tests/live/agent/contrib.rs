@@ -1,5 +1,5 @@
-//! Files for other programs (alert rules, a dashboard, a systemd unit), checked against what the
-//! agent serves.
+//! Files for other programs (alert rules, a dashboard, a systemd unit), checked against the agent's
+//! metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,7 +45,7 @@ fn output(command: &mut Command) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// The names of metrics in a text with queries.
+/// Returns the names of metrics in a text with queries.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
     let words = text.split(|letter| !is_part(letter));
@@ -181,7 +181,7 @@ impl Prometheus {
         Ok(serde_json::from_str(body)?)
     }
 
-    /// Waits for an API answer that satisfies `is_wanted`, long enough for a busy machine.
+    /// Waits for an API answer that satisfies `is_wanted`. The time limit suits a busy machine.
     fn get_when(
         &self,
         path: &str,

@@ -14,7 +14,7 @@ use super::running::{AS_NOBODY, Agent, recorded_in_classes, sum_of};
 use super::{NOBODY, facts_rows, has_no_rights, place_for_nobody};
 use crate::fixture::{check, ticktax};
 
-/// The output of `ticktax incidents` for a directory.
+/// Runs `ticktax incidents` on a directory, and returns its output.
 fn list(folder: &Path) -> Result<Value, Failed> {
     let mut command = ticktax(&["incidents", "--format", "json", "--dir"]);
     let output = command.arg(folder).output()?;

@@ -1,4 +1,4 @@
-//! An agent that root starts: which directories and sockets its user gets, and which are refused.
+//! An agent started by root: the directories and sockets that its user gets, and those refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -15,7 +15,7 @@ use crate::fixture::check;
 /// A user other than root and the agent's.
 const SOMEBODY: u32 = 4_321;
 
-/// Creates a directory that belongs to root and that everybody can enter.
+/// Creates a directory that belongs to root and is open to every user.
 fn place_for_root() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -75,7 +75,7 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
         is_refused(&["--listen", "none", "--facts", &folder], why)?;
         is_owned(&others, owner, 0o755)?;
     }
-    // The directory's owner could swap what root creates in it.
+    // The directory's owner could swap the files that root creates in it.
     chown(&others, Some(SOMEBODY), Some(SOMEBODY))?;
     for name in ["incidents", "deep/incidents"] {
         let folder = others.join(name).display().to_string();
@@ -164,7 +164,7 @@ pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         check(output.status.success(), || format!("{order}: {errors}"))?;
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The first list must show the agent's incidents exactly if the agent ran first.
+        // The first list must show the agent's incidents if and only if the agent ran first.
         let first = out.lines().next().unwrap_or_default().to_owned();
         let is_agents = first.contains("/var/lib/ticktax-agent/incidents");
         check(is_agents == order.starts_with("agent"), || out.clone())?;

@@ -154,7 +154,7 @@ impl Drop for Agent {
     }
 }
 
-/// Recorded seconds. Checks that the classes in the metrics add up to them.
+/// Returns the recorded seconds. Checks that the classes in the metrics add up to them.
 pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     let recorded = sum_of(page, "ticktax_recorded_seconds_total");
     let classes = sum_of(page, "ticktax_cpu_seconds_total");
@@ -164,7 +164,7 @@ pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     Ok(recorded)
 }
 
-/// Sum of a metric family's values.
+/// Returns the sum of a metric family's values.
 pub(crate) fn sum_of(page: &str, family: &str) -> f64 {
     let lines = page.lines().filter_map(|line| line.strip_prefix(family));
     let values = lines.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());

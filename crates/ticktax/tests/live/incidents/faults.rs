@@ -80,7 +80,7 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
     let place = Place::new();
     let folder = place.file("incidents");
     // The directory is a separate mount, which becomes read-only while the recorder holds a handle
-    // of it.
+    // to it.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \

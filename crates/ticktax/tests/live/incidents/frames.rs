@@ -23,7 +23,8 @@ use crate::fixture::{Place, check, injector};
 
 const PERIOD: Nanos = Nanos::from_millis(20);
 
-/// A thread of this process with a frame every 20 ms on a fixed grid; missed frames are skipped.
+/// A thread of this process that starts a frame every 20 ms on a fixed grid, and skips missed
+/// frames.
 struct Loop {
     ended: Arc<AtomicBool>,
     readings: Arc<Mutex<Vec<Reading>>>,
@@ -33,7 +34,8 @@ struct Loop {
 impl Loop {
     const NAME: &str = "ttx-paced";
 
-    /// Starts the loop on `cpu`. With `long_each`, one in this many frames takes 50 ms of work.
+    /// Starts the loop on `cpu`. If `long_each` is set, one in that many frames takes 50 ms of
+    /// work.
     fn start(cpu: Cpu, real_time: bool, long_each: Option<usize>) -> Result<Self, Failed> {
         let mut paced = Self {
             ended: Arc::default(),
@@ -71,7 +73,7 @@ impl Loop {
         Ok(paced)
     }
 
-    /// Frames after `since` that certainly started a full period late.
+    /// Returns the frames after `since` that certainly started a full period late.
     fn lost(&self, since: Nanos) -> Vec<Reading> {
         let readings = self.readings.lock().unwrap();
         let lost = |reading: &&Reading| {
@@ -90,12 +92,13 @@ impl Drop for Loop {
     }
 }
 
-/// Starts a recorder of this process's frames, and waits until it has learned their rhythm.
+/// Starts a recorder that watches this process's frames, and waits until it has learned their
+/// rhythm.
 fn record(place: &Place) -> Result<Recorder, Failed> {
     let trigger = format!("frame:pid={}", std::process::id());
     let mut recorder = Recorder::start(&place.file("incidents"), &trigger)?;
     let message = recorder.remark(" Hz from ")?;
-    // After five seconds on a busy machine, the rate is correct to half a percent.
+    // After five seconds on a busy machine, the rate is accurate to half a percent.
     let rate = message.split_once(" Hz from the wake-ups of ttx-paced (");
     let rate = rate.and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok());
     let is_loop = rate.is_some_and(|rate| (49.75..=50.25).contains(&rate));
@@ -105,8 +108,8 @@ fn record(place: &Place) -> Result<Recorder, Failed> {
     Ok(recorder)
 }
 
-/// The directory's incidents, each with the triggers of its recording. All triggers must be about
-/// frames of the loop.
+/// Returns the directory's incidents, each with the triggers of its recording. Fails unless all
+/// triggers are about frames of the loop.
 fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     let folder = place.file("incidents");
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! A recorder for the tests, and a thread that is delayed.
+//! A recorder for the tests, and a thread to delay.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;

@@ -18,12 +18,14 @@ const SHORT: usize = 30;
 const PIDS: usize = 4;
 
 impl Screen<'_> {
-    /// Whether commands can name processes: only if the recording's pids are pids on this machine.
+    /// Whether commands can name processes. They can if the recording's pids are valid on this
+    /// machine.
     pub(super) fn names_processes(&self) -> bool {
         self.statement.world == World::Live && !self.style.elsewhere
     }
 
-    /// The pid of the watched process, for use in a command. `None` if the process may have exited.
+    /// Returns the pid of the watched process, for use in a command, or `None` if the process may
+    /// have exited.
     pub(super) fn watched(&self) -> Option<i32> {
         let victim = self.statement.victim.as_ref()?;
         // A part of a recording does not show whether the process still existed at the end.
@@ -34,15 +36,15 @@ impl Screen<'_> {
     }
 }
 
-/// The command that lowers the priority of all `programs`.
+/// Returns the command that lowers the priority of all `programs`.
 pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Option<String> {
     Lowered::from_programs(programs).command(screen)
 }
 
-/// Command that lists the processes that use most CPU time, for advice that names no process.
+/// Command that lists the processes that use the most CPU time. For advice that names no process.
 pub(super) const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
 
-/// Processes whose priority is to be lowered, grouped by the method that works for them.
+/// Processes to lower in priority, grouped by the method that works for them.
 #[derive(Debug, Default)]
 pub(super) struct Lowered {
     /// One process from each session whose autogroup is lowered as a whole.
@@ -51,12 +53,13 @@ pub(super) struct Lowered {
     ordinary: Vec<i32>,
     /// Processes to lower by making all their threads ordinary.
     real_time: Vec<i32>,
-    /// Processes that no known method works for, because their session is unknown.
+    /// Processes without a known method, because their session is unknown.
     unknown: Vec<i32>,
 }
 
 impl Lowered {
-    /// The program's existing processes. If autogroups are in effect, they are lowered by session.
+    /// Selects the program's existing processes. If autogroups are in effect, they are lowered by
+    /// session.
     pub(super) fn from_program(program: &CrowdingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
         let others = [
@@ -77,7 +80,7 @@ impl Lowered {
         }
     }
 
-    /// A single process with real-time threads.
+    /// Selects a single process with real-time threads.
     pub(super) fn real_time_process(pid: i32) -> Self {
         Self {
             real_time: vec![pid],
@@ -98,7 +101,7 @@ impl Lowered {
         self.unknown.extend(other.unknown);
     }
 
-    /// The existing processes of all `programs`.
+    /// Selects the existing processes of all `programs`.
     pub(super) fn from_programs(programs: &[CrowdingProgram]) -> Self {
         let mut lowered = Self::default();
         for program in programs {
@@ -107,14 +110,14 @@ impl Lowered {
         lowered
     }
 
-    /// Whether a [trial] of the watched program's nice value would show what lowering these
-    /// processes is worth.
+    /// Whether a [trial] of the watched program's nice value would show the benefit of lowering
+    /// these processes.
     pub(super) fn can_be_tried(&self, screen: &Screen<'_>) -> bool {
         self.by_nice_alone() && screen.watched().is_some()
     }
 
-    /// The command that lowers these processes and shows the effect. `None` if commands cannot name
-    /// processes.
+    /// Returns the command that lowers these processes and shows the effect, or `None` if commands
+    /// cannot name processes.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
@@ -170,7 +173,7 @@ impl Lowered {
     }
 }
 
-/// The command that shows where the watched program's page faults come from.
+/// Returns the command that shows the origin of the watched program's page faults.
 pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     let faults = "perf record -e page-faults -g";
     let victim = screen.statement.victim.as_ref()?;
@@ -185,8 +188,8 @@ pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
 /// Option that selects the sections about periodic sources.
 pub(super) const REPEATS: &str = "--section time,repeats";
 
-/// The command that repeats this audit, with an extra `option`. `None` if the audit's subject has
-/// exited or is unknown.
+/// Returns the command that repeats this audit, with an extra `option`, or `None` if the audit's
+/// subject has exited or is unknown.
 pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<String> {
     let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let Some(victim) = &screen.statement.victim else {
@@ -204,7 +207,7 @@ pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<S
     }
 }
 
-/// Appends a repetition of this audit to the command `change`, to show the effect.
+/// Appends a second command to the command `change`. It repeats this audit, to show the effect.
 pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     match audit_again(screen, None) {
         // A short audit command stays on one line.
@@ -214,8 +217,8 @@ pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     }
 }
 
-/// The command of a trial on the watched process, or else on the audited command. If there is
-/// neither, the user has to fill in COMMAND.
+/// Returns the command for a trial on the watched process, or else on the audited command. If there
+/// is neither, the user has to fill in COMMAND.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
     let target = match screen.watched() {
@@ -228,8 +231,8 @@ pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option
     format!("ticktax try {proposal}{metric} {target}")
 }
 
-/// The audited command, quoted for a shell. `None` if it is too long for a line or cannot be run
-/// here.
+/// Returns the audited command, quoted for a shell, or `None` if it is too long for a line or
+/// cannot be run here.
 fn command_line(screen: &Screen<'_>) -> Option<String> {
     const LONGEST: usize = 100;
     let command = screen.statement.command.as_ref();

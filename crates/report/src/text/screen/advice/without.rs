@@ -1,4 +1,4 @@
-//! What the screen says if there is no advice.
+//! The text that replaces the advice on a screen without any.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, World};
@@ -12,13 +12,14 @@ use crate::text::late;
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::{Tone, tied};
 
-/// Without advice, a program is still mentioned if a single wait was at least this long.
+/// If there is no advice, a program is still mentioned if a single wait was at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Without advice, a program is still mentioned if it waited for at least this share of the
+/// If there is no advice, a program is still mentioned if it waited for at least this share of the
 /// recording.
 const MUCH_WAITING: f64 = 0.01;
 
-/// The text to show instead of advice. `None` if too little was observed to say anything.
+/// Returns the text to show instead of advice, or `None` if too little was observed to say
+/// anything.
 pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let statement = screen.statement;
     let text = match (statement.level, &statement.victim) {
@@ -41,7 +42,7 @@ pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     Some((Tone::Good, text.to_owned()))
 }
 
-/// Explains why a program had late frames although it hardly waited for a CPU.
+/// Explains why a program had late frames although it barely waited for a CPU.
 fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
     let causes = late.map_or(&[][..], |late| &*late.causes);
     let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
@@ -63,7 +64,7 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
     text + &more.unwrap_or_default()
 }
 
-/// Describes the program that waited long although CPUs were idle, and what it waited behind.
+/// Describes the program that waited long although CPUs were idle, and the culprits.
 fn held_up(screen: &Screen<'_>) -> Option<String> {
     let statement = screen.statement;
     let wall = crate::text::wall(statement);

@@ -86,7 +86,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// The source's name, with the program's name if a thread's differs from it.
+/// Returns the source's name, with the program's name if a thread's differs from it.
 fn source_name(beat: &BeatLine, statement: &Statement) -> String {
     let mut programs = statement
         .accounts
@@ -101,8 +101,8 @@ fn source_name(beat: &BeatLine, statement: &Statement) -> String {
     }
 }
 
-/// The share of its CPUs' time that a source provably takes from others. For a thread, this is the
-/// time that others waited behind it. If waits are unknown, it is all its time if CPUs are
+/// Returns the share of its CPUs' time that a source provably takes from others. For a thread, this
+/// is the time that others waited behind it. If waits are unknown, it is all its time if CPUs are
 /// `scarce`, otherwise none. A probe yields to programs, so gaps count only if they are proven to
 /// be outside the kernel.
 fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
@@ -125,7 +125,7 @@ fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     }
 }
 
-/// Time that others waited behind the source.
+/// Returns the time that others waited behind the source.
 fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
     let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
     let is_source = |waited: &&WaitedFor| match (beat.pid, beat.kind) {
@@ -141,7 +141,7 @@ fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
         .sum()
 }
 
-/// The share of its CPUs' time that a source uses.
+/// Returns the share of its CPUs' time that a source uses.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
