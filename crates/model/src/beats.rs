@@ -143,7 +143,7 @@ pub struct BeatLine {
 }
 
 /// Evidence that a periodic source follows the kernel's tick: its events start just after ticks
-/// rather than half a tick later. No other interrupt or thread in the recording's rows could be the
+/// rather than half a tick later, and no other interrupt or thread in the recording could be the
 /// cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FollowsTick {

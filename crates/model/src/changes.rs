@@ -28,7 +28,7 @@ pub struct ChangeStatement {
     pub beats: Vec<BeatChange>,
     /// Number of periodic sources that have the same period in both recordings.
     pub beats_kept: u64,
-    /// Measures of the analyzed program, if both recordings have one.
+    /// Measures of the analysed program, if both recordings have one.
     pub program: Vec<MeasureChange>,
     /// Measures of the tick.
     pub tick: Vec<MeasureChange>,
@@ -53,7 +53,7 @@ pub struct ComparedRecording {
     pub elapsed: Nanos,
     /// CPUs.
     pub cpus: Vec<Cpu>,
-    /// Name of the analyzed program.
+    /// Name of the analysed program.
     pub program: Option<String>,
     /// Number of equal parts into which the recording was divided to compute confidence intervals;
     /// `None` for a statement, which contains only sums.

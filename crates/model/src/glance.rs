@@ -9,7 +9,7 @@ use crate::statement::Account;
 pub struct Glance {
     /// All accounts, unordered.
     pub accounts: Vec<Account>,
-    /// The analyzed program.
+    /// The analysed program.
     pub program: Option<ProgramGlance>,
 }
 

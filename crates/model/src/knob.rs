@@ -61,9 +61,9 @@ impl KnobScope {
 pub enum KnobRisk {
     /// Read-only.
     ReadOnly,
-    /// Only speed and latency change.
+    /// Changes affect only speed and latency.
     Safe,
-    /// Some values can slow down other programs or make them fail.
+    /// Some values can slow down other programs or break them.
     Careful,
     /// Some values can hang the machine or lock out its administrator.
     Dangerous,
@@ -84,7 +84,7 @@ impl KnobRisk {
 /// A list of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobList {
-    /// Search word, if the list contains only matching settings.
+    /// Search word, if only matching settings are listed.
     pub of: Option<String>,
     /// Total number of known settings.
     pub known: u64,

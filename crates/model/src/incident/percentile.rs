@@ -31,8 +31,7 @@ impl Percentile {
         f64::from(self.millionths) / f64::from(MILLION)
     }
 
-    /// Minimum number of values for an estimate. It makes ten values likely to exceed the
-    /// percentile.
+    /// Minimum number of values for an estimate: enough that ten are expected above the percentile.
     pub fn enough(self) -> u64 {
         u64::from((Self::BEYOND * MILLION).div_ceil(MILLION - self.millionths))
     }

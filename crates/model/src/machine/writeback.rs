@@ -11,7 +11,7 @@ pub struct Writeback {
     pub swapped_out_bytes: u64,
     /// Data sent to NFS servers, over all mounts; `None` if no NFS file system is mounted.
     pub nfs_sent_bytes: Option<u64>,
-    /// Dirty data, waiting to be written.
+    /// Dirty data that is waiting to be written.
     pub dirty_bytes: u64,
     /// Data being written. On kernels before 5.8 it also includes data that an NFS server has
     /// received but not yet written to its disk.

@@ -86,7 +86,7 @@ pub struct SampleCount {
     pub doing: Doing,
     /// Number of samples with this activity, judged by the code that was running.
     pub by_code: u64,
-    /// Number of samples with this activity, by the current thread. Interrupts and softirqs then
+    /// Number of samples with this activity, judged by the current thread. Interrupts and softirqs
     /// count towards the thread that they interrupted.
     pub by_thread: u64,
 }
