@@ -115,10 +115,10 @@ impl Proc {
             .is_some_and(|irq| irq != "0")
     }
 
-    /// The CPUs whose tick stops even while they are busy; `None` if there are none.
+    /// The CPUs whose tick stops even while they are busy; `None` if the machine has no such CPUs.
     fn nohz_full(&self, cmdline: Option<&str>) -> Option<CpuList> {
         let in_effect = self.text("sys/devices/system/cpu/nohz_full")?;
-        // The file only exists if the kernel supports this.
+        // The file only exists if the kernel supports `nohz_full`.
         let listed = in_effect.parse().ok();
         let asked = || parameter(cmdline?, "nohz_full")?.parse().ok();
         listed
@@ -164,7 +164,7 @@ impl Proc {
         mitigations
     }
 
-    /// The kernel's build configuration, from whichever place this distribution stores it in.
+    /// The kernel's build configuration, from any place where distributions store it.
     pub(super) fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
             let mut text = String::new();

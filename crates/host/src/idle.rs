@@ -7,8 +7,9 @@ use ticktax_model::Cpu;
 use super::Proc;
 
 impl Proc {
-    /// How often `cpu` left a power-saving idle state; `None` if the kernel does not count this
-    /// (`cpuidle`). The state `POLL`, in which a CPU waits without sleeping, does not count.
+    /// Number of times that `cpu` left a power-saving idle state; `None` if the kernel does not
+    /// count this (`cpuidle`). The state `POLL`, in which a CPU waits without sleeping, does not
+    /// count.
     pub fn idle_exits(&self, cpu: Cpu) -> Option<u64> {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle");
         let states = fs::read_dir(self.root.join(&folder)).ok()?;

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(listed(&two, &mut found), Ok(false));
         assert_eq!(listed(&message(DONE, &[0; 4]), &mut found), Ok(true));
         assert_eq!(found, [b"ab".to_vec(), b"cde".to_vec()]);
-        // An error in place of a list.
+        // An error instead of a list.
         let refused = message(ERROR, &(-1_i32).to_ne_bytes());
         assert_eq!(listed(&refused, &mut found), Err(Errno::EPERM));
         for length in [0_u32, 15, 17] {

@@ -62,7 +62,7 @@ impl Proc {
         fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok()
     }
 
-    /// Id of the process to which thread `tid` belongs.
+    /// Id of the process that thread `tid` belongs to.
     pub fn process_of(&self, tid: i32) -> Option<i32> {
         let status = self.text(&format!("proc/{tid}/status"))?;
         value(&status, "Tgid:")?.parse().ok()

@@ -1,5 +1,5 @@
-//! Determines how the running kernel was built if there is no configuration file, using the
-//! resolution of its clocks and the names of its functions.
+//! Determines how a running kernel without a configuration file was built, from the resolution of
+//! its clocks and the names of its functions.
 
 use std::fs;
 

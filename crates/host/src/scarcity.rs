@@ -52,7 +52,7 @@ impl Proc {
     }
 }
 
-/// How much the CPU quota of the cgroup `folder` (v1 or v2) has throttled so far.
+/// Throttling caused so far by the CPU quota of the cgroup `folder` (v1 or v2).
 pub fn throttling(folder: &Path) -> Option<Throttling> {
     let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let value = |name: &str| {

@@ -203,7 +203,7 @@ pub struct ProgramCheck {
     /// CPU time according to the accounts, without interrupts; `None` at level `proc`.
     #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
-    /// Time on a CPU, including interrupts that arrived meanwhile.
+    /// Time on a CPU, including interrupts that arrived during that time.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
     /// CPU time in `/proc/PID/stat`, which `top` shows; `None` unless it was read at both the start

@@ -236,7 +236,7 @@ pub struct Standing {
     /// Processes that had exited when the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<i32>,
-    /// Other processes that spent most of their time in real-time threads, which always run before
+    /// Other processes that spent most of their time in real-time threads, which run before
     /// ordinary threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<i32>,

@@ -98,8 +98,8 @@ pub struct Line {
     pub modelled: Option<f64>,
     /// How the model's result relates to the published figure.
     pub kind: RowKind,
-    /// Deviation of the model from the derived number or, if there is none, from the published
-    /// number. 0 if the result lies within a range.
+    /// Deviation of the model from the derived number, or from the published number if nothing was
+    /// derived. 0 if the result lies within a range.
     pub residual: Option<f64>,
     /// Largest allowed deviation.
     pub allowed: f64,

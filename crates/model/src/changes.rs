@@ -74,8 +74,8 @@ pub struct Change {
     pub difference_low: Option<f64>,
     /// Upper end of the 95 % confidence interval of second − first.
     pub difference_high: Option<f64>,
-    /// Whether the change exceeds chance, corrected for the number of values compared; `None` if
-    /// there is no confidence interval.
+    /// Whether the change exceeds chance, corrected for the number of values compared; `None`
+    /// without a confidence interval.
     pub certain: Option<bool>,
 }
 

@@ -15,7 +15,7 @@ use crate::{Cpu, CpuList};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Configured {
-    /// Rate in which the kernel reports CPU time to programs (`USER_HZ`), in Hz.
+    /// Resolution of the CPU times that the kernel reports to programs (`USER_HZ`), in Hz.
     pub user_hz: Option<u32>,
     /// Kernel build options that affect timekeeping, by name without `CONFIG_`. Options that are
     /// not set are omitted. Empty if the build configuration is not available.
@@ -164,7 +164,7 @@ pub struct WriteCache {
     /// The kernel's setting (`queue/write_cache`). The kernel flushes the cache only if this is
     /// `write back`.
     pub kernel: String,
-    /// What the disk itself reports (`cache_type`).
+    /// The disk's own report (`cache_type`).
     pub own: String,
 }
 

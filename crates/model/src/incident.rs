@@ -46,7 +46,7 @@ pub struct Incident {
     /// Total self time of activities not listed in `ran`.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// Part of the delay for which no row shows what the CPU did.
+    /// Part of the delay in which the CPU's activity is unknown, because no row covers it.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
     /// For a frame that started late: how long its thread was not runnable because it was asleep,
@@ -167,7 +167,7 @@ impl Incident {
 pub struct IncidentList {
     /// Directory.
     pub folder: String,
-    /// Start of the period covered by the list, in ms since 1970, if the list is restricted to one.
+    /// Start of the listed period, in ms since 1970; `None` if all incidents are listed.
     pub since_unix_ms: Option<i64>,
     /// Total time that recorders were watching.
     #[serde(rename = "watched_ns")]

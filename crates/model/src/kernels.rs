@@ -98,8 +98,7 @@ pub struct KernelRow {
     pub modelled: Option<f64>,
     /// Range expected of this kernel.
     pub expected: Option<(f64, f64)>,
-    /// Whether this row was used to calibrate the expectation, so that the expectation is no
-    /// prediction.
+    /// Whether the expectation was calibrated with this row. If so, it is not a prediction.
     pub fit: bool,
     /// Figure measured on the kernel.
     pub kernel: f64,

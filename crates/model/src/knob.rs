@@ -101,7 +101,7 @@ pub struct KnobLine {
     pub scope: KnobScope,
     /// Damage that changing the setting can cause.
     pub risk: KnobRisk,
-    /// What the setting does.
+    /// Effect of the setting.
     pub about: String,
 }
 
@@ -122,7 +122,7 @@ pub struct KnobSheet {
     pub risk: KnobRisk,
     /// Why the setting is risky, if it is.
     pub risk_reason: Option<String>,
-    /// What the setting does.
+    /// Effect of the setting.
     pub about: String,
     /// Benefits and costs of changing the setting.
     pub trades: String,
@@ -132,7 +132,7 @@ pub struct KnobSheet {
     pub source: String,
     /// Settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
-    /// How long a trial waits after a change before it starts to measure.
+    /// Time that a trial waits after a change before it starts to measure.
     #[serde(rename = "settle_ns", default)]
     pub settle: Nanos,
 }

@@ -62,7 +62,7 @@ pub enum Limitation {
         /// CPUs that were not watched.
         cpus: CpuList,
     },
-    /// The probe may not run on some CPUs.
+    /// The probe is not allowed to run on some CPUs.
     CpusNotProbed {
         /// CPUs without a probe.
         cpus: CpuList,
@@ -251,7 +251,7 @@ pub enum Limitation {
         windows: u64,
         /// Sources that had too many such windows, so that they were not searched.
         sources: u64,
-        /// Maximum number of such windows that a source may have to be searched.
+        /// Maximum number of such windows in a source that is still searched.
         #[serde(default = "default_max_windows")]
         max_windows: u64,
     },

@@ -23,7 +23,7 @@ pub struct Machine {
     pub kernel: String,
     /// Machine architecture, as in `uname -m`.
     pub arch: String,
-    /// Tick frequency for which the kernel was built, in Hz.
+    /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
     /// When the tick stops, according to the kernel's build and boot parameters.
     pub tick_mode: Option<TickMode>,
@@ -129,8 +129,8 @@ pub struct Counters {
     /// Ids of existing processes, for recordings that lack `programs`, such as part of a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
-    /// How often the kernel has stopped the tick since the tracer started counting, by CPU. Empty
-    /// if the tracer did not count.
+    /// Number of times that the kernel has stopped the tick since the tracer started counting, by
+    /// CPU. Empty if the tracer did not count.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
 }
@@ -174,8 +174,8 @@ pub struct SoftnetCounts {
     pub processed: u64,
     /// Frames dropped because the backlog was full.
     pub dropped: u64,
-    /// How often `NET_RX` stopped with work left because its packet budget or time was used up
-    /// (`time_squeeze`).
+    /// Number of times that `NET_RX` stopped with work left because its packet budget or time was
+    /// used up (`time_squeeze`).
     pub squeezed: u64,
 }
 

@@ -97,7 +97,7 @@ pub struct EndReport {
     pub user: Nanos,
     /// The kernel's protocol counters in this end's network namespace.
     pub counters: ProtocolCounters,
-    /// What happened to the numbered datagrams. Only a UDP receiver knows.
+    /// Fate of the numbered datagrams. Only a UDP receiver knows it.
     pub datagrams: Option<Datagrams>,
     /// Why the traffic ended before the requested time, if it did.
     pub ended_early: Option<EndedBy>,
@@ -193,7 +193,7 @@ impl ProtocolCounters {
     }
 }
 
-/// What happened to the numbered datagrams, after the link was drained.
+/// Fate of the numbered datagrams, after the link was drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Datagrams {
     /// Datagrams sent; `None` if the sender disappeared before it reported the number. Then the
@@ -205,7 +205,7 @@ pub struct Datagrams {
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// How long the receiver waited for stragglers after the sender reported `sent`.
+    /// Time that the receiver waited for stragglers after the sender reported `sent`.
     #[serde(rename = "drained_ns")]
     pub drained: Nanos,
 }

@@ -105,7 +105,8 @@ pub struct ExperimentPlan {
     pub ended_early: Option<String>,
 }
 
-/// Number of blocks that detects an effect with a power of 80 %, given the spread of the blocks.
+/// Number of blocks needed to detect an effect with a power of 80 %, given the spread of the
+/// blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlocksNeeded {
     /// Size of the effect, as a share.

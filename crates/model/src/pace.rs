@@ -138,7 +138,7 @@ impl SleepMethod {
         !matches!(self, Self::Spin | Self::Timerfd)
     }
 
-    /// How long a loop with this `period` spins before a frame is due. `margin` is the calibrated
+    /// Time that a loop with this `period` spins before a frame is due. `margin` is the calibrated
     /// margin of [`SleepMethod::Hybrid`]. Returns `None` for a hybrid without a margin.
     pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
         match self {

@@ -211,7 +211,7 @@ pub struct StepTime {
     pub time: Nanos,
 }
 
-/// How much a CPU's packet counters rose during the recording.
+/// Increase of a CPU's packet counters during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCpu {
     /// CPU.
@@ -220,12 +220,13 @@ pub struct PacketCpu {
     pub processed: u64,
     /// Frames dropped because the backlog was full.
     pub dropped: u64,
-    /// How often `NET_RX` stopped with packets left because its packet budget or time was used up.
+    /// Number of times that `NET_RX` stopped with packets left because its packet budget or time
+    /// was used up.
     pub squeezed: u64,
 }
 
 impl PacketPaths {
-    /// Minimum duration of a step for which the CPU's activities are looked up.
+    /// The CPU's activities are not looked up for steps shorter than this.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
     /// The step with the largest maximum duration.

@@ -109,7 +109,7 @@ pub struct Burst {
     pub lost: u64,
     /// Number of these datagrams that the socket counted as dropped.
     pub in_socket: u64,
-    /// How long the receiver read nothing around the loss of the first datagram; `None` if it never
+    /// Time without a read around the loss of the first datagram; `None` if the receiver never
     /// paused or the pause is unknown.
     #[serde(rename = "read_pause_ns")]
     pub read_pause: Option<Nanos>,

@@ -23,7 +23,7 @@ pub enum RealTimeLimit {
     Either,
 }
 
-/// How long a limit held back a program's real-time threads.
+/// Time during which a limit held back a program's real-time threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RealTimeHeld {
     /// Name of the program.
@@ -41,7 +41,7 @@ pub struct RealTimeHeld {
     /// Time that threads were held back, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How often a thread was held back.
+    /// Number of times that a thread was held back.
     pub count: u64,
     /// Longest time that a thread was held back.
     #[serde(rename = "max_ns")]

@@ -248,7 +248,7 @@ impl Header {
     }
 
     /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None` if
-    /// there is no steal clock, or if it never advanced in a guest.
+    /// the machine lacks such a clock, or if it never advanced in a guest.
     pub fn stolen(&self) -> Option<Nanos> {
         let mut books = self.books.iter();
         let first = books.next()?;

@@ -78,7 +78,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Who a thread belongs to.
+/// The owner of a thread.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -301,7 +301,7 @@ pub struct GapParts {
     /// Time of kernel entry and exit around these spans.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
-    /// Time for which the trace proves that the kernel ran nothing.
+    /// Time in which the trace proves that the kernel ran nothing.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
     /// Time without an explanation.

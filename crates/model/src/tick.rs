@@ -12,10 +12,10 @@ use crate::{Cpu, Intervals, Nanos};
 pub struct TickBill {
     /// Data from which the bill was computed. It limits what the bill can contain.
     pub basis: Basis,
-    /// Tick frequency for which the kernel was built, in Hz.
+    /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
-    /// Rate in which the kernel reports CPU time to programs (`USER_HZ`, `AT_CLKTCK`), in Hz. It
-    /// has nothing to do with the tick frequency.
+    /// Resolution of the CPU times that the kernel reports to programs (`USER_HZ`, `AT_CLKTCK`), in
+    /// Hz. It has nothing to do with the tick frequency.
     pub user_hz: Option<u32>,
     /// Tick behaviour according to the machine's settings.
     pub mode: Option<TickMode>,
@@ -95,7 +95,7 @@ pub struct CpuTicks {
     pub idle: Option<Ticks>,
     /// Tick frequency while the CPU was not idle.
     pub frequency: Option<Frequency>,
-    /// How often the kernel stopped the tick, by its own count.
+    /// Number of times that the kernel stopped the tick, by its own count.
     pub stopped: Option<u64>,
     /// Number of pauses between ticks that lasted at least two tick periods while the CPU was idle.
     pub pauses: u64,

@@ -70,7 +70,7 @@ pub struct Totals {
     pub kernel: String,
     /// Machine architecture.
     pub arch: String,
-    /// Tick frequency for which the kernel was built, in Hz.
+    /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
     /// Wall-clock time when the agent started, in ms since 1970.
     pub began_unix_ms: i64,

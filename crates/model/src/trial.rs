@@ -76,7 +76,7 @@ pub struct Design {
     /// Number of consecutive runs of the first arm before the blocks. They measure the machine's
     /// own noise.
     pub noise_runs: u64,
-    /// How long to wait after changing a setting before the next run.
+    /// Time to wait after changing a setting before the next run.
     #[serde(rename = "settle_ns")]
     pub settle: Nanos,
     /// Largest effect that still counts as no difference, as a share of the first arm's value.
@@ -196,7 +196,7 @@ pub struct TrialRun {
     pub values: Vec<Option<f64>>,
 }
 
-/// How many runs of an arm succeeded.
+/// An arm's successful runs, compared with the first arm's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSuccess {
     /// Index of the arm.

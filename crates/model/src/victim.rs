@@ -320,8 +320,8 @@ pub struct Interferer {
     /// period is shorter than the period.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
-    /// Scheduling policy of the process, if it is not the default and all threads of the process
-    /// that others waited behind share it.
+    /// Scheduling policy of the process. Set only if it is not the default and is shared by all of
+    /// the process's threads that others waited behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SpecialPolicy>,
 }

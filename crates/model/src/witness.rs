@@ -15,8 +15,8 @@ use crate::Cpu;
 pub struct Witnesses {
     /// Context switches; `None` unless every CPU was watched.
     pub switches: Option<SwitchWitness>,
-    /// How often the kernel skipped one of the tracer's BPF programs because that program was
-    /// already active on the CPU; `None` if the kernel does not count this.
+    /// Number of times that the kernel skipped one of the tracer's BPF programs because that
+    /// program was already active on the CPU; `None` if the kernel does not count this.
     pub programs_skipped: Option<u64>,
     /// Kernel counters of each spin probe's thread over the measurement, by CPU.
     pub probes: BTreeMap<u32, ProbeWitness>,
@@ -117,7 +117,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Maximum number of unseen kernel entries to which this doubt can lead; `None` if unlimited.
+    /// Maximum number of unseen kernel entries that this doubt allows for; `None` if unlimited.
     pub const fn unseen(self) -> Option<u64> {
         match self {
             Self::EntriesNotWatched

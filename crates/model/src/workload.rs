@@ -23,7 +23,7 @@ pub struct Workload {
     pub threads: Vec<ThreadLoad>,
     /// Interrupts, except those of the local timer.
     pub interrupts: Vec<InterruptLoad>,
-    /// Assumptions made in place of data that the recording lacks, as complete sentences.
+    /// Assumptions that replace data missing from the recording, as complete sentences.
     pub assumed: Vec<String>,
 }
 

@@ -108,7 +108,7 @@ impl FactsFolder {
     /// longer, or if many rows are pending.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written. Writing its rows is retried next time.
+    /// Returns an error if a file cannot be written. Its rows are retried next time.
     pub fn take(&mut self, windows: &[Window]) -> Result<(), FactsError> {
         let due = windows
             .iter()
@@ -129,7 +129,7 @@ impl FactsFolder {
     /// Writes all pending rows.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written. Writing its rows is retried next time.
+    /// Returns an error if a file cannot be written. Its rows are retried next time.
     pub fn flush(&mut self) -> Result<(), FactsError> {
         let mut result = Ok(());
         let mut parts: BTreeMap<(Table, String), Vec<Row>> = BTreeMap::new();
@@ -519,7 +519,7 @@ mod tests {
         assert!(refused.contains("other users may write to"), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         mode(folder.path(), 0o700);
-        // If others can write to a day's directory, it may not be ours, so it is not removed.
+        // A day's directory that others can write to might not be ours, so it is not removed.
         mode(&day, 0o777);
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
         assert!(day.join("part-1.parquet").exists());

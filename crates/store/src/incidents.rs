@@ -237,8 +237,8 @@ impl IncidentStore {
         }
     }
 
-    /// Adds an incident to the index, as part of the recording in progress. If there is none, the
-    /// incident starts one, provided that the budget allows it. Failures do not stop the recorder.
+    /// Adds an incident to the index, as part of the recording in progress. Without one, the
+    /// incident starts a new recording if the budget allows it. Failures do not stop the recorder.
     /// Losses are counted and reported.
     pub fn tell(&mut self, incident: Incident) -> Told {
         if self.current.is_none() {
@@ -517,8 +517,8 @@ fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     }
 }
 
-/// The line that counts the loss of a dropped line, if it must be counted. An incident whose
-/// recording exists needs no count, because it is found again through the recording.
+/// The line that replaces a dropped line to count the loss, if it must be counted. An incident
+/// whose recording exists needs no count, because it is found again through the recording.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),

@@ -1,5 +1,5 @@
-//! Finds whatever can keep an fsync from reaching the disk: write caches that are not flushed, and
-//! programs whose fsync does nothing.
+//! Finds obstacles that can keep an fsync from reaching the disk: write caches that are not
+//! flushed, and programs whose fsync does nothing.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

@@ -98,11 +98,11 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// Number of interrupts up to which affinities are always read. Each interrupt takes two files, so
-/// if there are more, affinities are only read if they are sure to matter.
+/// Maximum number of interrupts for which affinities are read unconditionally. Each interrupt takes
+/// two files, so affinities of more interrupts are only read if they are sure to matter.
 const FEW_INTERRUPTS: usize = 256;
 
-/// The CPUs to which each device interrupt may go. Empty if there are many interrupts, unless
+/// The CPUs that each device interrupt can be routed to. Empty if there are many interrupts, unless
 /// `even_many` is set.
 pub(super) fn interrupt_cpus(reading: &mut Reading, even_many: bool) -> BTreeMap<String, String> {
     let mut cpus = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Receive packet steering (RPS): the CPUs to which receive queues pass their packets.
+//! Receive packet steering (RPS): the CPUs that receive queues pass their packets to.
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::{Cpu, CpuList};

@@ -55,7 +55,7 @@ pub struct PeriodSpectrum {
     /// contributes its most prominent period, if any.
     #[serde(rename = "period_ns")]
     pub periods: Vec<f64>,
-    /// How far each period stands out from the surrounding noise: its averaged power in nats, by
+    /// Strength of each period relative to the surrounding noise: its averaged power in nats, by
     /// Chernoff's bound. Integer fractions of a true period (a half, a third) stand out as well.
     #[serde(rename = "strength_nats")]
     pub strengths: Vec<f64>,

@@ -35,21 +35,21 @@ pub enum IndexLine {
     NotRecorded {
         /// Intended file name.
         recording: String,
-        /// Reason.
+        /// Why it was not kept.
         cause: LossCause,
     },
     /// A recording was deleted to keep the directory within its budget.
     Removed {
         /// Number of its first incident.
         number: u64,
-        /// Reason.
+        /// Why it was deleted.
         cause: LossCause,
     },
     /// Something other than a recording was not kept.
     Lost {
-        /// Reason.
+        /// Why it was not kept.
         cause: LossCause,
-        /// How many were not kept.
+        /// Number of lost items.
         count: u64,
     },
 }

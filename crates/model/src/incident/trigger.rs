@@ -107,7 +107,7 @@ pub struct Trigger {
     /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if something
     /// other than a thread was running, such as an interrupt.
     pub tid: i32,
-    /// Process id of that thread; 0 if there is no thread.
+    /// Process id of that thread; 0 if something else was running.
     pub pid: i32,
     /// Name of that thread or interrupt. For a mark, its text, which may be empty.
     pub comm: String,

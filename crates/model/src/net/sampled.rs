@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::TrafficAccount;
 use crate::Nanos;
 
-/// What a CPU was doing, as coarsely as a sampler can distinguish it.
+/// Activity of a CPU, at a sampler's coarse level of detail.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -79,7 +79,7 @@ pub struct Sample {
     pub code: SampledCode,
 }
 
-/// How many samples found an activity.
+/// Numbers of samples that found an activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleCount {
     /// Activity.

@@ -37,8 +37,8 @@ pub struct PaceComparison {
     pub rounds: u64,
     /// Variants, in the order of the command line.
     pub rows: Vec<PaceVariant>,
-    /// Quantile of the waits that is shown and compared: the highest one for which every variant
-    /// has enough frames. `None` if a variant has too few frames for any.
+    /// Quantile of the waits that is shown and compared. It is the highest one that every variant
+    /// has enough frames for; `None` if a variant has too few frames for any.
     pub quantile: Option<f64>,
     /// Recommendation for each combination of rate and work.
     pub choices: Vec<Choice>,
@@ -65,7 +65,7 @@ pub struct PaceVariant {
     /// CPU time over all turns, according to each clock.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
-    /// How long [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
     /// averaged over the turns. Each turn is calibrated separately.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,

@@ -243,9 +243,9 @@ pub struct Wakeups {
 pub struct EndedIdle {
     /// Number of such wake-ups.
     pub count: u64,
-    /// Whether `count` contains only the loop's own wake-ups. Otherwise it is how often the loop's
-    /// CPU left a power-saving idle state, for any reason. That is an upper bound, provided that
-    /// each idle period ended with the loop's sleep.
+    /// Whether `count` contains only the loop's own wake-ups. Otherwise it is the number of times
+    /// that the loop's CPU left a power-saving idle state for any reason. That is an upper bound,
+    /// because it includes idle periods that the loop did not end.
     pub own: bool,
 }
 

@@ -6,8 +6,8 @@ use crate::Nanos;
 /// same loop differ by a few ppm. Slots are extrapolated, so errors add up.
 const TOLERANCE: f64 = 0.001;
 
-/// Like [`TOLERANCE`], but for loops whose delays accumulate. Their period is derived from the
-/// shortest intervals, which vary, and the next due time depends only on the current frame.
+/// The same tolerance for loops whose delays accumulate. Their period is derived from the shortest
+/// intervals, which vary, and the next due time depends only on the current frame.
 const TOLERANCE_REARMED: f64 = 0.01;
 
 /// A program's frames: the thread that runs them, the wake-ups that start them, and their due

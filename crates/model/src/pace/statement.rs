@@ -25,7 +25,7 @@ pub struct PaceStatement {
     /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// How long the loop was watched.
+    /// Time that the loop was watched.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// The loop, or the process that runs it.
@@ -66,7 +66,7 @@ impl PaceStatement {
     }
 }
 
-/// Whatever runs the loop: ticktax or another process.
+/// Owner of the loop: ticktax or another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -89,7 +89,7 @@ pub struct LoopReport {
     /// Timer slack: how long the kernel may delay this thread's timers.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
-    /// How long [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before a frame is due.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before a frame is due.
     #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
     /// Number of frames that ran but were not reported. They are missing from all figures.

@@ -123,8 +123,8 @@ pub struct LossBurst {
 /// The time between two reads, counted while data is waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// Start, on the receiver's `CLOCK_MONOTONIC`: when the previous read returned or when the
-    /// first waiting datagram arrived, whichever is later.
+    /// Start, on the receiver's `CLOCK_MONOTONIC`: the return of the previous read or the arrival
+    /// of the first waiting datagram, the later of the two.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
     /// End, on the same clock: when the next read returned.

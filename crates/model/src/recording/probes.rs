@@ -18,8 +18,8 @@ pub struct ClockReport {
     /// Drift of `CLOCK_MONOTONIC` relative to the counter during the recording, in parts per
     /// million.
     pub drift_ppm: f64,
-    /// How often the counter stepped backwards between CPUs during the check. Once is enough to
-    /// distrust it.
+    /// Number of times that the counter stepped backwards between CPUs during the check. One step
+    /// is enough to distrust it.
     pub backwards_steps: u64,
     /// Whether the counter is trusted, and why not if it is not.
     pub verdict: CounterVerdict,
@@ -157,8 +157,8 @@ pub struct SoakReport {
 }
 
 impl SoakReport {
-    /// CPU time of the soaker's work, computed from the fastest measured speed. Whatever slowed a
-    /// measurement was a disturbance.
+    /// CPU time of the soaker's work, computed from the fastest measured speed, because any slower
+    /// measurement was disturbed.
     pub fn time(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,

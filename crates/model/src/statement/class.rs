@@ -120,7 +120,7 @@ impl Class {
         }
     }
 
-    /// Who held the CPU during this class's time.
+    /// The holder of the CPU during this class's time.
     #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
@@ -192,7 +192,7 @@ impl Class {
     }
 }
 
-/// Who holds a CPU. The first screen divides CPU time this way.
+/// The holder of a CPU. The first screen divides CPU time this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The user's programs.
@@ -209,7 +209,7 @@ pub enum Holder {
     Nothing,
 }
 
-/// What a class's time consists of.
+/// Kind of activity that a class's time consists of.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// Threads.

@@ -19,7 +19,7 @@ pub struct IncidentTotals {
     pub not_kept: BTreeMap<LossCause, u64>,
     /// Wall-clock time of the latest incident, in ms since 1970.
     pub last_unix_ms: Option<i64>,
-    /// How far back the ring buffer of events currently reaches. It can decrease.
+    /// Length of history currently in the ring buffer of events. It can decrease.
     pub reach: Nanos,
     /// Current thresholds of percentile triggers, by the trigger's text. Thresholds that are still
     /// unknown are omitted.

@@ -191,7 +191,7 @@ pub enum Check {
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The arms fail at different rates, so their remaining runs may not be comparable.
+    /// The arms fail at different rates, so their remaining runs might not be comparable.
     Failures {
         /// Share of the first arm's runs that failed.
         first_share: f64,

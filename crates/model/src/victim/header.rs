@@ -1,4 +1,4 @@
-//! What a recording stores about its victim.
+//! A recording's data about its victim.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

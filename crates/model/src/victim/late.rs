@@ -24,10 +24,10 @@ pub struct LateFrames {
     /// Total delay of late frames by kind of cause. It lists every kind that could be observed, so
     /// a kind with a delay of 0 is ruled out.
     pub by_kind: Vec<LateTime>,
-    /// Upper bound on the delay due to stolen time. It is the time stolen from the loop's CPUs
-    /// during the entire recording, as shown by the steal clock or by the probe's gaps, whichever
-    /// is larger. `None` if the machine is not virtual, or if the clock never advanced and no such
-    /// gap was seen.
+    /// Upper bound on the delay due to stolen time: the time stolen from the loop's CPUs during the
+    /// entire recording. It comes from the steal clock or the probe's gaps, using the larger of the
+    /// two. `None` if the machine is not virtual, or if the clock never advanced and no such gap
+    /// was seen.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Frames with the longest delays, longest first.
@@ -135,8 +135,8 @@ pub struct LateCause {
     /// Timer function that starts the cause, if the cause has a period and the kernel reported the
     /// timer.
     pub timer: Option<String>,
-    /// Scheduling policy of the process, if it is not the default and all threads of the process
-    /// that others waited behind share it.
+    /// Scheduling policy of the process. Set only if it is not the default and is shared by all of
+    /// the process's threads that others waited behind.
     pub policy: Option<SpecialPolicy>,
 }
 
@@ -146,7 +146,7 @@ pub struct LateFrame {
     /// Due time, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// How late the frame started.
+    /// Delay of the frame's start.
     #[serde(rename = "late_ns")]
     pub late: Nanos,
     /// Number of frame slots that were left empty by this frame.

@@ -212,7 +212,7 @@ impl Folder {
     /// Another handle to the same directory.
     ///
     /// # Errors
-    /// Returns an error if no descriptor is left.
+    /// Returns an error if the process has no file descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             handle: self.handle.try_clone()?,
@@ -236,7 +236,7 @@ impl Folder {
     /// A handle for locking the directory or changing its owner.
     ///
     /// # Errors
-    /// Returns an error if no descriptor is left.
+    /// Returns an error if the process has no file descriptors left.
     pub fn handle(&self) -> io::Result<File> {
         Ok(self.handle.try_clone()?.into())
     }
@@ -268,8 +268,8 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens a regular file for writing, whoever owns it, because the kernel's files belong to
-    /// various users.
+    /// Opens a regular file for writing without checking its owner, because the kernel's files
+    /// belong to various users.
     ///
     /// # Errors
     /// Returns [`Distrust::NotRegular`] if the file is not regular, or the error of a failed system

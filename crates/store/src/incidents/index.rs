@@ -48,7 +48,7 @@ pub(super) struct IndexFile {
     /// Length of the complete lines. Any bytes beyond it belong to a line that was only partly
     /// written.
     length: u64,
-    /// Inode of the file to which the length applies. Another program can replace the file.
+    /// Inode of the file that the length describes. Another program can replace the file.
     inode: u64,
 }
 

@@ -17,7 +17,7 @@ pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Syn
 
 /// Why a file is refused: it would take too much memory, or it contains an impossible number.
 ///
-/// Each message says what is wrong and what to do. It completes a line that starts elsewhere.
+/// Each message says what is wrong and what to do, and forms the second half of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Excess {
@@ -27,7 +27,7 @@ pub enum Excess {
          time"
     )]
     TooMany {
-        /// What there is too much of, as a plural noun: `rows`, `sources`.
+        /// Items that are too numerous, as a plural noun: `rows`, `sources`.
         of: &'static str,
         /// Largest number accepted.
         most: u64,

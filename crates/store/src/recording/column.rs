@@ -131,7 +131,7 @@ impl<T: DataType> Column<T> {
         Fault::damaged(self.name, why)
     }
 
-    /// Reads the next `rows` rows, some of which may lack a value.
+    /// Reads the next `rows` rows. Rows may lack a value.
     pub(super) fn read(&mut self, rows: usize) -> Result<Batch<'_, T::T>, Fault> {
         self.values.clear();
         self.levels.clear();
@@ -154,7 +154,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Reads the next `rows` rows, all of which must have a value.
+    /// Reads the next `rows` rows. Every row must have a value.
     pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
         self.read(rows)?;
         if self.values.len() != rows {

@@ -45,7 +45,7 @@ impl RecordingReader {
     /// Opens the recording at `path` and reads its header.
     ///
     /// # Errors
-    /// Returns any [`RecordingError`] except those of writing: for example if the file cannot be
+    /// Returns any [`RecordingError`] that is not about writing, for example if the file cannot be
     /// opened, is not a Parquet file, is truncated, is not a recording, or has an unsupported
     /// schema.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {

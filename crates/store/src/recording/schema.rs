@@ -13,7 +13,7 @@ use super::checksum;
 /// Key of the header in the file's key-value metadata.
 pub(super) const HEADER_KEY: &str = "ticktax";
 
-/// Number of rows per row group, all of which a writer buffers in memory.
+/// Number of rows per row group. A writer buffers a row group in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
 /// Upper limit for `source_id` when writing, exclusive. Recordings of real machines stay far below

@@ -23,7 +23,7 @@ use crate::parquet_file::{parquet_words, put_column};
 ///
 /// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
 /// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
-/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk contains only a hidden
+/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk contains at most a hidden
 /// file called `.NAME.PID-N.part`, which remains only if the process is killed.
 pub struct RecordingWriter {
     path: PathBuf,
