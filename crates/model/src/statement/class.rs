@@ -71,8 +71,8 @@ impl Class {
         }
     }
 
-    /// The properties of the class, from which all methods below are derived. A new class only
-    /// needs a line here.
+    /// The properties of the class that the methods below are based on. A new class only needs a
+    /// line here.
     #[inline]
     const fn nature(self) -> Nature {
         use Form::{Absent, Interrupt, Loop, Surround, Thread};
