@@ -23,8 +23,8 @@ use crate::parquet_file::{parquet_words, put_column};
 ///
 /// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
 /// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
-/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk contains at most a hidden
-/// file called `.NAME.PID-N.part`, which remains only if the process is killed.
+/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk contains at most a
+/// hidden file called `.NAME.PID-N.part`, which remains only if the process is killed.
 pub struct RecordingWriter {
     path: PathBuf,
     // Declared before `temporary`, so that everything is flushed before the file is removed.
