@@ -1,8 +1,8 @@
 //! Reads the machine's settings (boot parameters, `sysctl`, `fstab`, policies), each with the value
 //! in effect.
 //!
-//! This module does not judge them. It reports unreadable files, and ignores files that do not
-//! exist.
+//! This module does not judge them. It reports files that it cannot read, and ignores files that do
+//! not exist.
 
 mod boot;
 mod durability;
@@ -24,7 +24,7 @@ use self::reading::Reading;
 use super::Proc;
 use super::counters::user_hz;
 
-/// Short files whose contents are facts. Contents are cut at 1 MiB.
+/// Short files whose contents are facts. Contents beyond 1 MiB are cut off.
 const FILES: [&str; 22] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",

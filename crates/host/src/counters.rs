@@ -15,8 +15,8 @@ use super::Proc;
 use super::programs::MAX_PROCESSES;
 
 impl Proc {
-    /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs`, `/proc/pressure` and others. `now`
-    /// is stored as the time of the reading.
+    /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs`, `/proc/pressure` and other
+    /// counters. `now` is stored as the time of the reading.
     pub fn counters(&self, now: Nanos) -> Counters {
         let text = |path: &str| self.text(path).unwrap_or_default();
         let mut counters = Counters {
@@ -58,7 +58,7 @@ impl Proc {
         times.map(|(cpu, times)| (cpu, times.steal)).collect()
     }
 
-    /// Idle time since boot, including waits for I/O, by CPU number, from `/proc/stat`.
+    /// Idle time since boot, including waits for I/O, by CPU number. From `/proc/stat`.
     pub fn idle_times(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
@@ -85,8 +85,8 @@ fn read(clock: ClockId) -> Option<Nanos> {
     Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Offsets of other clocks from `CLOCK_MONOTONIC`. Uses the tightest of several readings, because
-/// any one may be interrupted. `None` if the clocks cannot be read.
+/// Offsets of other clocks from `CLOCK_MONOTONIC`. Any reading can be interrupted, so several are
+/// taken and the tightest is used. `None` if the clocks cannot be read.
 pub fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;
     let ahead = |clock| {
@@ -105,8 +105,8 @@ pub fn clock_offsets() -> Option<ClockOffsets> {
     })
 }
 
-/// Unit of the times in `/proc/stat` (`USER_HZ`), in ticks per second. Independent of the kernel's
-/// HZ.
+/// Unit of the times in `/proc/stat` (`USER_HZ`), in ticks per second. It does not depend on the
+/// kernel's HZ.
 pub(super) fn user_hz() -> i64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
 }
@@ -119,7 +119,7 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
             let ticks: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             Nanos(ticks.saturating_mul(1_000_000_000 / hz))
         };
-        // Columns in the order of Documentation/filesystems/proc.rst.
+        // The columns have the order given in Documentation/filesystems/proc.rst.
         let times = CpuTimes {
             user: next(),
             nice: next(),
@@ -132,15 +132,16 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
         };
         Some((cpu, times))
     };
-    // The first line, `cpu  …`, is the sum of all others.
+    // The first line, `cpu  …`, is the sum of all other lines.
     stat.lines()
         .filter(|line| !line.starts_with("cpu "))
         .filter_map(line)
         .collect()
 }
 
-/// Parses `/proc/net/softnet_stat`: hexadecimal, one line per online CPU. Since Linux 5.10, the
-/// 13th column is the CPU number. On earlier kernels, lines are assigned in CPU order.
+/// Parses `/proc/net/softnet_stat`, which has one line of hexadecimal numbers per online CPU. Since
+/// Linux 5.10, the 13th column is the CPU number. On earlier kernels, lines are assigned in CPU
+/// order.
 fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     let line = |(place, line): (u32, &str)| {
         let words = line.split_ascii_whitespace();
@@ -159,7 +160,7 @@ fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     (0..).zip(text.lines()).filter_map(line).collect()
 }
 
-/// Parses `/proc/net/dev`: two title lines, then one line per device.
+/// Parses `/proc/net/dev`, which has two title lines, then one line per device.
 fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
     let line = |line: &str| {
         let (name, rest) = line.split_once(':')?;
@@ -192,7 +193,7 @@ fn interrupts(text: &str) -> BTreeMap<String, InterruptRow> {
             .zip(&words)
             .filter_map(|(&cpu, word)| Some((cpu, word.parse().ok()?)))
             .collect();
-        // `ERR` and `MIS` have a single count for the whole machine.
+        // `ERR` and `MIS` have a single count for the entire machine.
         if counts.len() < cpus.len() {
             return None;
         }
@@ -219,12 +220,12 @@ fn softirqs(text: &str) -> BTreeMap<String, BTreeMap<u32, u64>> {
     rows.map(|(name, row)| (name, row.counts)).collect()
 }
 
-/// Rows of `/proc/interrupts` that have no tracepoint on x86. For those that do, see
+/// Rows of `/proc/interrupts` that have no tracepoint on x86. Rows that do have one are in
 /// `arch/x86/include/asm/trace/irq_vectors.h`.
 pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"];
 
-/// The interrupts without a tracepoint that occurred on `cpu` between two readings: description and
-/// count.
+/// The interrupts without a tracepoint that occurred on `cpu` between two readings, each as
+/// description and count.
 pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec<(String, u64)> {
     let grown = |(label, row): (&String, &InterruptRow)| {
         let count = after
@@ -294,11 +295,11 @@ ERR:          0
             (counts.processed, counts.dropped, counts.squeezed),
             (15, 2, 1)
         );
-        // Earlier kernels do not report the CPU number.
+        // Earlier kernels do not print the CPU number.
         let earlier = softnet("1 0 0 0 0 0 0 0 0 0 0\na 0 0 0 0 0 0 0 0 0 0\n");
         assert_eq!((earlier[&0].processed, earlier[&1].processed), (1, 10));
         assert!(softnet("").is_empty() && softnet("1 2\nxyz\n").is_empty());
-        // 32-bit counters soon wrap around.
+        // 32-bit counters can wrap around within a recording.
         let since = earlier[&0].since(&softnet("ffffffff 0 0")[&0]);
         assert_eq!(since.processed, 2);
     }

@@ -9,7 +9,7 @@ use ticktax_model::machine::{Known, Machine, MachineFact, Preemption, TickMode, 
 use super::{Proc, running, self_test};
 
 impl Proc {
-    /// Everything about the machine that can be learned without privileges.
+    /// Everything about the machine that can be found out without privileges.
     pub fn machine(&self) -> Machine {
         let cmdline = self.text("proc/cmdline");
         let config = self.kernel_config();
@@ -46,15 +46,15 @@ impl Proc {
         machine
     }
 
-    /// Adds facts that are not in the configuration but that the running kernel reveals. Notes how
-    /// each was established.
+    /// Adds facts that the configuration lacks but the running kernel reveals. Notes how each fact
+    /// was established.
     fn ask_the_kernel(&self, machine: &mut Machine) {
         if self.is_here() {
             if machine.hz_configured.is_none() {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Known::Running);
             }
-            // Hardware can lack support for it, although it is built in and requested.
+            // The hardware can lack support for it, even if it is built in and requested.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {
@@ -94,7 +94,8 @@ impl Proc {
                 "VIRT_CPU_ACCOUNTING_NATIVE"
             };
             machine.accounting = vec![method.to_owned()];
-            // If interrupts were not measured, the tick would never sample one.
+            // A kernel that samples counts no time for interrupts, because its tick never samples
+            // one. If there is such time, interrupts are measured separately.
             if self.interrupts_are_measured() {
                 machine.accounting.push("IRQ_TIME_ACCOUNTING".to_owned());
             }
@@ -114,10 +115,10 @@ impl Proc {
             .is_some_and(|irq| irq != "0")
     }
 
-    /// The CPUs whose tick stops even while they are busy; `None` without such CPUs.
+    /// The CPUs whose tick stops even while they are busy; `None` if the machine has no such CPUs.
     fn nohz_full(&self, cmdline: Option<&str>) -> Option<CpuList> {
         let in_effect = self.text("sys/devices/system/cpu/nohz_full")?;
-        // The file exists only if the kernel supports this.
+        // The file only exists if the kernel supports `nohz_full`.
         let listed = in_effect.parse().ok();
         let asked = || parameter(cmdline?, "nohz_full")?.parse().ok();
         listed
@@ -126,7 +127,7 @@ impl Proc {
     }
 
     /// Whether this machine is called `host` and has been running since `unix`, in seconds since
-    /// 1970. If so, processes may still have the ids they had at that time.
+    /// 1970. If so, process ids from that time may still be valid.
     pub fn runs_since(&self, host: &str, unix: i64) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let started = stat.lines().find_map(|line| line.strip_prefix("btime "));
@@ -135,7 +136,7 @@ impl Proc {
         same_host && started.is_some_and(|started| started <= unix)
     }
 
-    /// Reads again those facts that may change while the machine runs: clocksource and online CPUs.
+    /// Updates the facts that can change while the machine runs: clocksource and online CPUs.
     pub fn refreshed(&self, machine: &Machine) -> Machine {
         let clocksource =
             self.text("sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -147,7 +148,7 @@ impl Proc {
     }
 
     /// The kernel's mitigations of CPU vulnerabilities, each as `VULNERABILITY: MITIGATION`, sorted
-    /// by name.
+    /// by vulnerability.
     pub fn mitigations(&self) -> Vec<String> {
         let folder = "sys/devices/system/cpu/vulnerabilities";
         let entries = std::fs::read_dir(self.root.join(folder));
@@ -190,7 +191,7 @@ impl Proc {
         {
             return None;
         }
-        // Uses the name of the hypervisor's clock if the kernel knows one, otherwise the firmware.
+        // Uses the name of the hypervisor's clock if the kernel has one, otherwise the firmware.
         let clocks = self.text("sys/devices/system/clocksource/clocksource0/available_clocksource");
         let clocks = clocks.unwrap_or_default();
         let known = [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
@@ -202,8 +203,8 @@ impl Proc {
         Some(name.unwrap_or_else(|| "an unidentified hypervisor".to_owned()))
     }
 
-    /// The hypervisor according to the firmware (`/sys/class/dmi` or the device tree), which
-    /// differs from that of physical machines. For CPUs without a hypervisor flag, as on arm64.
+    /// The hypervisor named by the firmware (`/sys/class/dmi` or the device tree), which differs
+    /// from a physical machine's. For CPUs without a hypervisor flag, as on arm64.
     fn hypervisor_by_firmware(&self) -> Option<String> {
         let vendor = self.text("sys/class/dmi/id/sys_vendor").unwrap_or_default();
         let product = self
@@ -231,7 +232,7 @@ impl Proc {
             .then(|| "QEMU".to_owned())
     }
 
-    /// The preemption model that the kernel was built with, or that `preempt=` selected.
+    /// The preemption model that was built in or selected with `preempt=`.
     fn preemption(&self, config: Option<&str>) -> Option<Preemption> {
         let has = |name: &str| {
             config
@@ -284,8 +285,8 @@ fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
     parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
-/// Conditions under which the tick stops. If the kernel was built without support for `nohz_full=`,
-/// the parameter is ignored here, and a finding reports it.
+/// When the tick stops. If the kernel was built without support for `nohz_full=`, the parameter is
+/// ignored here, and a finding reports it.
 fn tick_mode(
     config: Option<&str>,
     cmdline: Option<&str>,
@@ -295,7 +296,8 @@ fn tick_mode(
     if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
         return Some(TickMode::Periodic);
     }
-    // Prefer the kernel's own parse of the list, which may contain `all` and strides.
+    // Prefers the list as parsed by the kernel, because the parameter may contain `all` and
+    // strides.
     let full = in_effect.or_else(|| parameter(cmdline.unwrap_or_default(), "nohz_full"));
     let full = full.and_then(|list| list.parse::<CpuList>().ok());
     match full.filter(|cpus| !cpus.is_empty() && set("CONFIG_NO_HZ_FULL").is_some()) {
@@ -475,7 +477,7 @@ mod tests {
         assert_eq!(machine.preemption, Some(Preemption::Rt));
         assert_eq!(machine.known[&MachineFact::TickMode], Known::Functions);
         assert_eq!(machine.known[&MachineFact::Accounting], Known::Functions);
-        // The clocks of the machine that runs the tests say nothing about these files.
+        // The test machine's own clocks say nothing about these files.
         assert_eq!(machine.hz_configured, None);
         let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
         put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");

@@ -11,17 +11,17 @@ use std::process::Command;
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Creates a command that runs a helper, given its name or absolute path. If ticktax runs as root,
-/// the helper and all programs that it starts get a fixed PATH. Other users keep their PATH.
+/// the helper and all programs that it starts get a fixed PATH. Otherwise PATH stays unchanged.
 pub fn helper(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     if is_root() {
-        // On Unix, `Command` looks for the program in the child's PATH.
+        // On Unix, `Command` searches the child's PATH for the program.
         command.env("PATH", ROOT_PATH);
     }
     command
 }
 
-/// Whether the effective user of this process is root.
+/// Whether this process's effective user is root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

@@ -1,8 +1,8 @@
-//! Reads a machine's `/proc` and `/sys`: facts, configuration, and the kernel's counters at both
-//! ends of a recording. Needs no privileges and loads nothing into the kernel.
+//! Reads a machine's `/proc` and `/sys`: facts, configuration, and the kernel's counters at the
+//! start and end of a recording. Needs no privileges and loads nothing into the kernel.
 //!
-//! All files are read below a root directory, so that tests can provide another machine. Unreadable
-//! data is omitted: a fact is `None`, and a counter has no row.
+//! All files are read below a root directory, so that tests can provide another machine. Data that
+//! cannot be read is omitted: a fact is `None`, and a counter has no row.
 
 #![forbid(unsafe_code)]
 
@@ -45,15 +45,15 @@ impl Default for Proc {
 }
 
 impl Proc {
-    /// The machine whose `/proc` and `/sys` are below `root`.
+    /// A machine whose `/proc` and `/sys` are below `root`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    /// The text of a file without trailing white space; `None` if it cannot be read. Invalid UTF-8,
-    /// which program names may contain, is replaced.
+    /// The text of a file, without trailing white space; `None` if it cannot be read. Invalid
+    /// UTF-8, which program names may contain, is replaced.
     fn text(&self, path: &str) -> Option<String> {
         let bytes = fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
@@ -64,7 +64,7 @@ impl Proc {
         self.text("sys/devices/system/cpu/online")?.parse().ok()
     }
 
-    /// The CPUs that the machine can ever have, including those not plugged in yet.
+    /// All CPUs that the machine can ever have, including those not plugged in yet.
     pub fn possible(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/possible")?.parse().ok()
     }

@@ -1,4 +1,4 @@
-//! Netlink requests to the kernel and its answers: the parts common to all protocols.
+//! Netlink requests to the kernel and its replies: the parts that all protocols share.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -13,9 +13,9 @@ const DONE: u16 = 3;
 const REQUEST: u16 = 0x1;
 const ACK: u16 = 0x4;
 const DUMP: u16 = 0x300;
-/// Flags that create an object unless it exists.
+/// Flags for creating an object that does not exist yet.
 pub const CREATE: u16 = 0x400 | 0x200;
-/// Flags that create an object or replace an existing one.
+/// Flags for creating an object or replacing an existing one.
 pub const REPLACE: u16 = 0x400 | 0x100;
 
 /// Size of a message header, in bytes.
@@ -28,10 +28,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens a socket to a subsystem of the kernel, in the calling thread's network namespace.
+    /// Opens a socket to a kernel subsystem, in the calling thread's network namespace.
     ///
     /// # Errors
-    /// The kernel's error; `EPROTONOSUPPORT` if it lacks that subsystem.
+    /// Returns the kernel's error, which is `EPROTONOSUPPORT` if the kernel lacks that subsystem.
     pub fn open(part: SockProtocol) -> nix::Result<Self> {
         let socket = socket(
             AddressFamily::Netlink,
@@ -42,10 +42,10 @@ impl Netlink {
         Ok(Self { socket })
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the reply.
     ///
     /// # Errors
-    /// The kernel's error; `EBADMSG` if the answer is invalid.
+    /// Returns the kernel's error, or `EBADMSG` if the reply is invalid.
     pub fn ask(&self, kind: u16, flags: u16, body: &Body) -> nix::Result<()> {
         self.send(kind, flags | ACK, body)?;
         let mut answer = [0; 4096];
@@ -53,10 +53,10 @@ impl Netlink {
         answered(&answer[..length])
     }
 
-    /// Lists all objects of a kind. Returns the body of each message.
+    /// Lists all objects of one kind. Returns the body of each message.
     ///
     /// # Errors
-    /// Those of [`Self::ask`].
+    /// Returns the errors of [`Self::ask`].
     pub fn list(&self, kind: u16, body: &Body) -> nix::Result<Vec<Vec<u8>>> {
         self.send(kind, DUMP, body)?;
         let mut found = Vec::new();
@@ -75,7 +75,7 @@ impl Netlink {
         message.extend_from_slice(&length.to_ne_bytes());
         message.extend_from_slice(&kind.to_ne_bytes());
         message.extend_from_slice(&(flags | REQUEST).to_ne_bytes());
-        // Sequence number and sender stay 0, because only one request is open at a time.
+        // Sequence number and sender stay 0, because there is only one open request at a time.
         message.extend_from_slice(&[0; 8]);
         message.extend_from_slice(&body.0);
         let socket = self.socket.as_raw_fd();
@@ -84,7 +84,7 @@ impl Netlink {
     }
 }
 
-/// Decodes the status in an answer: 0, or a negated error number.
+/// Decodes the status in a reply: 0 or a negated error number.
 fn answered(answer: &[u8]) -> nix::Result<()> {
     let code = word(answer, HEAD).map(u32::cast_signed);
     match (half(answer, 4), code) {
@@ -155,7 +155,7 @@ impl Body {
     /// Appends an attribute.
     #[must_use]
     pub fn put(mut self, kind: u16, value: &[u8]) -> Self {
-        // No attribute here comes near 64 KiB.
+        // No attribute used here comes near 64 KiB.
         let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -164,7 +164,7 @@ impl Body {
         self
     }
 
-    /// Appends an attribute that contains a text with a terminating 0.
+    /// Appends an attribute that contains a text and a terminating 0.
     #[must_use]
     pub fn text(self, kind: u16, text: &str) -> Self {
         self.put(kind, &[text.as_bytes(), &[0]].concat())

@@ -15,7 +15,7 @@ use super::counters::user_hz;
 
 /// Maximum number of processes whose times are read.
 pub(super) const MAX_PROCESSES: usize = 1 << 13;
-/// Maximum length of a program's name in the kernel.
+/// Maximum length of a program's name in the kernel, in bytes.
 const NAME_BYTES: usize = 15;
 
 impl Proc {
@@ -32,8 +32,8 @@ impl Proc {
         self.text(&format!("proc/{pid}/comm"))
     }
 
-    /// The living processes called `name` except ticktax itself, lowest id first. The kernel cuts
-    /// names to 15 bytes.
+    /// The living processes called `name`, except ticktax itself, lowest id first. `name` is cut to
+    /// 15 bytes, as in the kernel.
     pub fn processes_named(&self, name: &str) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let name = name.as_bytes();
@@ -56,8 +56,8 @@ impl Proc {
         pids
     }
 
-    /// Path of the program that process `pid` executes. It changes when the process executes
-    /// another program.
+    /// Path of the program that process `pid` executes. It changes if the process executes another
+    /// program.
     pub fn executable(&self, pid: i32) -> Option<PathBuf> {
         fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok()
     }
@@ -109,8 +109,8 @@ impl Proc {
         .collect()
     }
 
-    /// Autogroups (`CONFIG_SCHED_AUTOGROUP`) of all processes that are in one. Empty if the kernel
-    /// creates no autogroups, `None` if they cannot be read. Kernel threads are never in one.
+    /// Autogroups (`CONFIG_SCHED_AUTOGROUP`) of all processes that are in one. Kernel threads never
+    /// are. Empty if the kernel creates no autogroups, `None` if they cannot be read.
     pub fn autogroups(&self) -> Option<Vec<ProcessAutogroup>> {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled")?;
         if enabled == "0" {
@@ -120,7 +120,7 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
-    /// Process ids by cgroup. Paths are those of the hierarchy with the CPU controller. Its root,
+    /// Process ids by cgroup. Paths are in the hierarchy with the CPU controller. The root cgroup,
     /// which contains all kernel threads, is omitted. `None` if `/proc` cannot be read.
     pub fn cgroups(&self) -> Option<BTreeMap<String, BTreeSet<i32>>> {
         self.text("proc/self/cgroup")?;
@@ -133,22 +133,22 @@ impl Proc {
         Some(cgroups)
     }
 
-    /// Path of the cgroup of process `pid` in the hierarchy with the CPU controller. `None` for the
-    /// root cgroup, or if the process has exited.
+    /// Path of the cgroup of process `pid`, in the hierarchy with the CPU controller. `None` for
+    /// the root cgroup, or if the process has exited.
     pub fn cgroup(&self, pid: i32) -> Option<String> {
         let path = cpu_cgroup(&self.text(&format!("proc/{pid}/cgroup"))?)?.to_owned();
         (path != "/").then_some(path)
     }
 
-    /// Whether process `pid` is in an autogroup, so that CPU time is divided between its session
-    /// and others first, regardless of thread priorities.
+    /// Whether process `pid` is in an autogroup. If so, CPU time is divided between sessions first,
+    /// regardless of thread priorities.
     pub fn shares_by_session(&self, pid: i32) -> bool {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled");
         enabled.is_some_and(|enabled| enabled != "0") && self.autogroup(pid).is_some()
     }
 
-    /// The autogroup of process `pid`; `None` if it is not in one or has exited. A process in a
-    /// cgroup with its own CPU share is in none, even if its file lists one (`task_wants_autogroup`
+    /// The autogroup of process `pid`; `None` if the process has none or has exited. A process in a
+    /// cgroup with its own CPU share has none, even if its file lists one (`task_wants_autogroup`
     /// in `kernel/sched/autogroup.c`).
     pub fn autogroup(&self, pid: i32) -> Option<ProcessAutogroup> {
         let group = autogroup(&self.text(&format!("proc/{pid}/autogroup"))?)?;
@@ -156,8 +156,8 @@ impl Proc {
         (!self.has_cpu_cgroup(&cgroups)).then_some(ProcessAutogroup { pid, group })
     }
 
-    /// Whether any of these cgroups, listed as in `/proc/PID/cgroup`, has its own CPU share. In
-    /// cgroup v1, all except the root do. In v2, those with the CPU controller do.
+    /// Whether any of these `cgroups`, in the format of `/proc/PID/cgroup`, has its own CPU share.
+    /// In cgroup v1, all except the root have one. In v2, those with the CPU controller do.
     fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
         let in_line = |line: &str| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -178,8 +178,8 @@ impl Proc {
             .any(|is_shared| is_shared)
     }
 
-    /// For the first `most` threads of process `pid`: thread id, CPU on which it last ran, and CPU
-    /// time so far.
+    /// Thread id, last CPU and CPU time so far for each of the first `most` threads of process
+    /// `pid`.
     pub fn cpu_times(&self, pid: i32, most: usize) -> Vec<(i32, Cpu, Nanos)> {
         let times = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
@@ -210,7 +210,7 @@ impl Proc {
             .collect()
     }
 
-    /// CPU time so far of every process, and whether some processes were omitted. If there are more
+    /// CPU time used so far by every process, and whether processes were omitted. If there are more
     /// than `most`, those with the highest ids are omitted, because reading a process takes about
     /// 10 µs.
     pub(super) fn program_times(&self, most: usize) -> (BTreeMap<i32, ProgramTime>, bool) {
@@ -234,7 +234,7 @@ impl Proc {
         (pids.into_iter().filter_map(program).collect(), is_cut)
     }
 
-    /// CPU time of the living threads of process `pid`. Its own `schedstat` file covers only the
+    /// CPU time of the living threads of process `pid`. Its own `schedstat` file only covers its
     /// first thread.
     fn on_cpu(&self, pid: i32, stat: &str) -> Option<Nanos> {
         let time = |folder: &str| {
@@ -250,7 +250,7 @@ impl Proc {
         times.reduce(|sum, time| sum + time)
     }
 
-    /// Resource usage so far of the processes `pids`; `None` if none of them exists.
+    /// Total resource usage so far of the processes `pids`; `None` if none of them exists.
     pub fn usage(&self, pids: &[i32]) -> Option<Usage> {
         let mut total: Option<Usage> = None;
         for &pid in pids {
@@ -268,7 +268,7 @@ impl Proc {
         total
     }
 
-    /// Resource usage so far of thread `tid` of process `pid`; `None` if it does not exist.
+    /// Resource usage so far of thread `tid` in process `pid`; `None` if the thread does not exist.
     pub fn thread_usage(&self, pid: i32, tid: i32) -> Option<Usage> {
         let folder = format!("proc/{pid}/task/{tid}");
         let stat = self.text(&format!("{folder}/stat"))?;
@@ -304,7 +304,7 @@ impl Proc {
     }
 }
 
-/// The value in the line `name` of `/proc/PID/status`.
+/// The value after `name` in `/proc/PID/status`.
 fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim())
@@ -353,7 +353,7 @@ fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
 
-/// A thread's special scheduling policy, if it has one: from the 19th, 40th and 41st words of the
+/// A thread's special scheduling policy, if it has one, from the 19th, 40th and 41st words of the
 /// line.
 fn policy(stat: &str) -> Option<SpecialPolicy> {
     let words: Vec<&str> = words(stat)?.collect();
@@ -382,7 +382,7 @@ fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
     times_from(stat, 11, hz)
 }
 
-/// CPU time of children that were waited for: the 16th and 17th words of the line.
+/// CPU time of children that were reaped: the 16th and 17th words of the line.
 fn children_time(stat: &str, hz: i64) -> Option<Nanos> {
     let (user, system) = times_from(stat, 13, hz)?;
     Some(user + system)

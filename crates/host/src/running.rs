@@ -1,5 +1,5 @@
-//! Determines how the running kernel was built if there is no configuration file, from the
-//! resolution of its clocks and the names of its functions.
+//! Determines how a running kernel without a configuration file was built, from the resolution of
+//! its clocks and the names of its functions.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ impl Functions {
         memchr::memmem::find(&self.0, &name).is_some()
     }
 
-    /// Conditions under which the tick stops, ignoring `nohz_full=` and other boot parameters.
+    /// When the tick stops, ignoring `nohz_full=` and other boot parameters.
     pub(super) fn tick_mode(&self) -> TickMode {
         if self.has("tick_nohz_idle_stop_tick") {
             TickMode::NohzIdle
@@ -30,8 +30,8 @@ impl Functions {
         }
     }
 
-    /// The `CONFIG_` options for CPU time accounting. The supported architectures have no native
-    /// accounting (`VIRT_CPU_ACCOUNTING_NATIVE`).
+    /// The `CONFIG_` options that determine CPU time accounting. The supported architectures have
+    /// no native accounting (`VIRT_CPU_ACCOUNTING_NATIVE`).
     pub(super) fn accounting(&self) -> Vec<String> {
         let generic = self.has("vtime_user_enter");
         let method = if generic {
@@ -46,7 +46,7 @@ impl Functions {
 }
 
 impl Proc {
-    /// The functions of the kernel, if it has BTF.
+    /// The kernel's functions, if the kernel has BTF.
     pub(super) fn functions(&self) -> Option<Functions> {
         fs::read(self.root.join(TYPES)).ok().map(Functions)
     }
@@ -58,7 +58,7 @@ impl Proc {
     }
 }
 
-/// Tick rate of the running kernel, in Hz. The coarse clock advances at each tick, so its
+/// Tick rate of the running kernel, in Hz. The coarse clock advances with each tick, so its
 /// resolution is the tick period (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
 pub(super) fn tick_rate() -> Option<u32> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
@@ -68,15 +68,16 @@ pub(super) fn tick_rate() -> Option<u32> {
     u32::try_from((1_000_000_000 + tick / 2) / tick).ok()
 }
 
-/// Whether timers of the running kernel can expire between ticks. If so, the resolution of its
-/// clocks is 1 ns; otherwise it is the tick period (`hrtimer_resolution`, `kernel/time/hrtimer.c`).
+/// Whether timers of the running kernel can expire between ticks. If so, its clocks have a
+/// resolution of 1 ns. Otherwise their resolution is the tick period (`hrtimer_resolution`,
+/// `kernel/time/hrtimer.c`).
 pub(super) fn high_resolution() -> Option<bool> {
     let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).ok()?;
     Some(resolution.tv_sec() == 0 && resolution.tv_nsec() == 1)
 }
 
-/// The preemption model in the kernel's version string (`UTS_VERSION`). `None` if the string
-/// contains none or the model is dynamic.
+/// The preemption model in the kernel's version string (`UTS_VERSION`). `None` if the string does
+/// not contain one or the model is dynamic.
 pub(super) fn preemption(version: &str) -> Option<Preemption> {
     let mut words = version.split_ascii_whitespace();
     words.find_map(|word| match word {

@@ -1,4 +1,4 @@
-//! Indicators of scarce CPU time: pressure, quotas, and runnable threads.
+//! Indicators of scarce CPU time: pressure, quotas and runnable threads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use ticktax_model::machine::{Pressure, Throttling};
 use super::Proc;
 
 impl Proc {
-    /// Stall times since boot, from those files in `/proc/pressure` that this kernel has.
+    /// Stall times since boot, from the files in `/proc/pressure` that this kernel has.
     pub fn pressure(&self) -> BTreeMap<String, Pressure> {
         let read = |resource: &str| {
             let text = self.text(&format!("proc/pressure/{resource}"))?;
@@ -22,7 +22,7 @@ impl Proc {
             .collect()
     }
 
-    /// Number of threads on the whole machine that run or wait for a CPU.
+    /// Number of threads on the entire machine that run or wait for a CPU.
     pub fn runnable_threads(&self) -> Option<u64> {
         let text = self.text("proc/loadavg")?;
         let (running, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
@@ -38,7 +38,8 @@ impl Proc {
             .find(|folder| folder.join("cpu.stat").exists())
     }
 
-    /// Ids of the processes in the cgroup `folder` and below it; `None` if it is not a cgroup.
+    /// Ids of the processes in the cgroup `folder` and below it; `None` if `folder` is not a
+    /// cgroup.
     pub fn processes_in(folder: &Path) -> Option<Vec<i32>> {
         let text = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
         let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -51,7 +52,7 @@ impl Proc {
     }
 }
 
-/// Throttling so far by the CPU quota of the cgroup `folder` (v1 or v2).
+/// Throttling caused so far by the CPU quota of the cgroup `folder` (v1 or v2).
 pub fn throttling(folder: &Path) -> Option<Throttling> {
     let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let value = |name: &str| {
@@ -83,8 +84,7 @@ fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Directories that may belong to the cgroup with the CPU quota, given the text of
-/// `/proc/PID/cgroup`.
+/// Candidate directories for the cgroup with the CPU quota, given the text of `/proc/PID/cgroup`.
 fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {

@@ -4,8 +4,8 @@
 //! always the same halves. A kernel that measures times reports about half of the thread's time as
 //! user time. A kernel that samples at the tick always finds the thread in the same half, and
 //! reports all of its time there. (`cputime_adjust` in `kernel/sched/cputime.c` scales samples to
-//! the real run time.) A second batch shifts the halves by a quarter of a tick period, so that the
-//! tick cannot hit a boundary in both batches.
+//! the real run time.) A second batch shifts the halves by a quarter of a tick period, so the tick
+//! cannot hit a boundary in both batches.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,8 +17,8 @@ use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// Number of ticks in each batch.
 const TICKS: u32 = 16;
-/// Distance of the user share from one half: at least the first value if times are sampled, at most
-/// the second if they are measured.
+/// Limits for the distance of the user share from one half. At or above the first value, times are
+/// sampled. At or below the second, they are measured.
 const APART: (f64, f64) = (0.35, 0.15);
 
 /// Result of the test.
@@ -30,14 +30,14 @@ pub(super) struct Verdict {
     pub(super) ticks: u32,
 }
 
-/// Performs the test, which takes 32 ticks. `None` if the result is unclear: other threads were
-/// running, or the clocks do not reveal the tick.
+/// Runs the test, which takes 32 ticks. `None` if the result is unclear because other threads were
+/// running, or if the clocks do not reveal the tick.
 pub(super) fn run() -> Option<Verdict> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
         .ok()
         .filter(|&tick| tick > 1_000)?;
-    // A separate thread's times contain nothing but the test.
+    // A separate thread, so that its times contain nothing but the test.
     let batch = |shift: u64| {
         let thread = thread::Builder::new().spawn(move || share_of_user(tick, shift));
         thread.ok()?.join().ok()?
@@ -45,7 +45,7 @@ pub(super) fn run() -> Option<Verdict> {
     judge(batch(0)?, batch(tick / 4)?)
 }
 
-/// Compares the user shares of the two batches.
+/// Draws a conclusion from the user shares of the two batches.
 fn judge(first: f64, second: f64) -> Option<Verdict> {
     let apart = [first, second].map(|share| (share - 0.5).abs());
     let far = apart[0].max(apart[1]);
@@ -60,8 +60,8 @@ fn judge(first: f64, second: f64) -> Option<Verdict> {
     })
 }
 
-/// Spends half of each tick period in user mode, starting `shift` ns after the tick, and the rest
-/// in the kernel. Returns the user share that the kernel reports.
+/// Spends half of each tick period in user mode, starting `shift` ns after the tick, and the other
+/// half in the kernel. Returns the user share that the kernel reports.
 fn share_of_user(tick: u64, shift: u64) -> Option<f64> {
     let mut zeros = File::open("/dev/zero").ok()?;
     let mut page = vec![0; 64 << 10];

@@ -31,7 +31,7 @@ impl Proc {
                 found.extend(own.map(|socket| (socket.inode, socket)));
             }
         }
-        // Netlink describes only the running kernel.
+        // Netlink only describes the running kernel.
         if !found.is_empty() && self.root == Path::new("/") {
             let memory = diag::memory();
             for (inode, socket) in &mut found {
@@ -56,7 +56,7 @@ impl Proc {
     }
 }
 
-/// Parses a line of `/proc/net/udp`. Addresses, queues and ports are hexadecimal.
+/// Parses a line of `/proc/net/udp`. Addresses, queue lengths and ports are hexadecimal.
 fn socket(line: &str, pid: i32) -> Option<UdpSocket> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let (_, port) = words.get(1)?.rsplit_once(':')?;

@@ -5,7 +5,7 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::World;
 
-/// Whether this machine is real or a lab guest, with the limitation that applies to a guest.
+/// Whether this machine is real or a lab guest, with the limitation that applies to a lab guest.
 pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
     let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);

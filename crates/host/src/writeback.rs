@@ -1,4 +1,4 @@
-//! Data that the kernel writes from memory to swap and to servers.
+//! Data that the kernel writes to swap and to NFS servers.
 
 use nix::unistd::{SysconfVar, sysconf};
 use ticktax_model::machine::Writeback;
@@ -6,7 +6,7 @@ use ticktax_model::machine::Writeback;
 use super::Proc;
 
 impl Proc {
-    /// Reads `/proc/vmstat` and `/proc/self/mountstats`; `None` if the first cannot be read.
+    /// Reads `/proc/vmstat` and `/proc/self/mountstats`; `None` if `/proc/vmstat` cannot be read.
     pub(super) fn writeback(&self) -> Option<Writeback> {
         let vmstat = self.text("proc/vmstat")?;
         let mounts = self.text("proc/self/mountstats").unwrap_or_default();
@@ -31,12 +31,12 @@ fn writeback(vmstat: &str, mounts: &str, page_bytes: u64) -> Writeback {
         swapped_out_bytes: bytes("pswpout"),
         nfs_sent_bytes: nfs_sent(mounts),
         dirty_bytes: bytes("nr_dirty"),
-        // `nr_unstable` was a separate count until Linux 5.8, and is 0 since.
+        // `nr_unstable` was a separate count until Linux 5.8 and has been 0 since.
         writing_bytes: bytes("nr_writeback").saturating_add(bytes("nr_unstable")),
     }
 }
 
-/// Bytes sent to NFS servers: the sum of the sixth number in each mount's `bytes:` line.
+/// Bytes sent to NFS servers: the sum of the sixth number in every mount's `bytes:` line.
 fn nfs_sent(mounts: &str) -> Option<u64> {
     let sent = |line: &str| {
         let counts = line.trim_start().strip_prefix("bytes:")?;

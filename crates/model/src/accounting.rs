@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 use crate::machine::CpuTimes;
 use crate::{Cpu, CpuList, Nanos};
 
-/// The accounting check: `/proc/stat`, `/proc/PID/stat` and the figures that `top` derives from
-/// them, compared with ticktax's accounts.
+/// Result of the accounting check, which compares `/proc/stat`, `/proc/PID/stat` and the figures
+/// that `top` derives from them with ticktax's accounts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingStatement {
     /// How this kernel accounts CPU time.
     pub counting: Counting,
     /// Each CPU's line of `/proc/stat`, compared with its traced time.
     pub cpus: Vec<CpuCheck>,
-    /// The programs with the most CPU time, as traced or as reported by the kernel.
+    /// Programs with the most CPU time, whether traced or reported by the kernel.
     pub programs: Vec<ProgramCheck>,
     /// Number of programs not listed in `programs`.
     pub programs_left_out: u64,
-    /// Online CPUs that were not watched. If there are any, [`ProgramCheck::shown`] is missing,
-    /// because the kernel reports a program's time for all CPUs together.
+    /// Online CPUs that ticktax did not watch. If there are any, [`ProgramCheck::shown`] is
+    /// missing, because the kernel reports a program's time only as a total over all CPUs.
     #[serde(default)]
     pub unwatched: CpuList,
 }
 
-/// How a kernel accounts CPU time, as far as its configuration shows.
+/// How the kernel accounts CPU time, judging by its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counting {
-    /// Options in force, by their names in the kernel's configuration.
+    /// Accounting options in force, as named in the kernel's configuration.
     pub options: Vec<String>,
     /// How a CPU's user and system times are determined; `None` if the configuration is unknown.
     pub method: Option<Method>,
@@ -69,36 +69,37 @@ pub struct CpuCheck {
     pub shown_busy: Nanos,
     /// Busy share as `top` shows it: busy time divided by the sum of all columns, 0 to 1.
     pub shown_share: f64,
-    /// Part of [`CpuCheck::between`] that no column counts; negative if columns count time twice.
+    /// Part of [`CpuCheck::between`] missing from all columns; negative if columns count time
+    /// twice.
     #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
     /// Time covered by the accounts.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Busy time according to the accounts: programs, kernel threads, interrupts with their entry
-    /// and exit, and ticktax itself. At level `proc`, the time that the witness did not get. `None`
-    /// if unknown.
+    /// Busy time according to the accounts: programs, kernel threads, interrupts including their
+    /// entry and exit, and ticktax itself. At level `proc`, the time that the witness did not get.
+    /// `None` if unknown.
     #[serde(rename = "busy_ns")]
     pub busy: Option<Nanos>,
     /// `busy` as a share of [`CpuCheck::elapsed`], 0 to 1.
     pub busy_share: Option<f64>,
-    /// Time that no source explains: gaps, and threads whose context switches the kernel did not
-    /// report. It is not part of [`CpuCheck::busy`], although the CPU may have been busy.
+    /// Unexplained time: gaps, and threads whose context switches the kernel did not report. It is
+    /// not part of [`CpuCheck::busy`], although the CPU may have been busy.
     #[serde(default, rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// Time of interrupts, softirqs and NMIs according to the accounts, with their entry and exit.
+    /// Time of interrupts, softirqs and NMIs according to the accounts, including entry and exit.
     #[serde(rename = "interrupts_ns")]
     pub interrupts: Option<Nanos>,
-    /// Time in which neither the kernel nor a program ran, because the hypervisor or firmware held
-    /// the CPU.
+    /// Time in which the hypervisor or firmware held the CPU, so that neither the kernel nor a
+    /// program ran.
     #[serde(rename = "outside_ns")]
     pub outside: Option<Nanos>,
-    /// CPU time that was left for a lowest-priority thread, as measured by a witness that used all
-    /// of it.
+    /// CPU time left for a lowest-priority thread, measured by a witness that used all of it.
     pub left: Option<Left>,
     /// Number of ticks on this CPU.
     pub ticks: Option<u64>,
-    /// Causes of the difference, and programs shown too high or too low, largest effect first.
+    /// Causes of the difference, largest effect first. They include programs shown too high or too
+    /// low.
     pub causes: Vec<Bias>,
 }
 
@@ -108,8 +109,8 @@ impl CpuCheck {
         Some(self.shown_share - self.busy_share?)
     }
 
-    /// The part of [`CpuCheck::off`] that is certain: 0 if the unexplained time could account for
-    /// all of it.
+    /// The certain part of [`CpuCheck::off`]: 0 if the unexplained time could account for all of
+    /// it.
     pub fn surely_off(&self) -> Option<f64> {
         let off = self.off()?;
         let unexplained = self.unexplained.share_of(self.elapsed);
@@ -121,7 +122,7 @@ impl CpuCheck {
     }
 }
 
-/// CPU time that was available to a thread of the lowest priority, as that thread measured it.
+/// CPU time available to a lowest-priority thread, measured by that thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Left {
     /// Thread that took the measurement.
@@ -138,9 +139,9 @@ pub struct Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Witness {
-    /// The spin probe, measured by the time that its loop ran between gaps.
+    /// The spin probe. Its CPU time is the time that its loop ran between gaps.
     Spin,
-    /// The soaker, measured by its completed blocks of work, multiplied by the time per block.
+    /// The soaker. Its CPU time is the number of work blocks completed times the time per block.
     Soaker,
 }
 
@@ -154,7 +155,7 @@ pub struct Bias {
     /// received its samples. For all other kinds, the CPU's busy time is compared.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Program that causes the difference, if a program does.
+    /// Program that causes the difference; `None` if no program does.
     pub program: Option<String>,
     /// Process id of that program.
     pub pid: Option<i32>,
@@ -170,25 +171,25 @@ pub struct Bias {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasKind {
-    /// Sampling error of all threads except a probe's, together: the net effect on the CPU of
-    /// programs in phase with the tick and of chance.
+    /// Sampling error of all threads together, except probe threads: the net effect on the CPU of
+    /// chance and of programs in phase with the tick.
     Sampling,
-    /// A program's bursts stay at one phase of the tick, so samples hit it too rarely or too often,
-    /// by more than five standard deviations.
+    /// A program's bursts stay at one phase of the tick, so samples hit it too rarely or too often.
+    /// The deviation exceeds five standard deviations.
     TickPhase,
-    /// Ticks that were due while a task ran did not arrive, so no task was charged. Limited to the
-    /// amount by which the columns fall short of the tasks' time.
+    /// Ticks that were due while a task ran did not arrive, so no task was charged. The time is
+    /// limited to the amount by which the columns fall short of the tasks' time.
     TicksLost,
     /// The kernel did not report the context switches of some threads that ran. The columns include
     /// these threads' time, but no account does.
     NotReported,
-    /// Interrupts are not measured. Their time is in the columns of the context that they
-    /// interrupted, or in none if that was idle time or a probe.
+    /// Interrupts are not measured. The columns charge their time to the interrupted context, or to
+    /// none if that was idle time or a probe.
     InterruptsNotMeasured,
     /// The hypervisor took CPU time that its steal clock did not report.
     StolenSilently,
-    /// The hypervisor's steal clock reports more time than ticktax saw. The accounts attribute the
-    /// rest to the threads that were current.
+    /// The hypervisor's steal clock reports more time than ticktax saw. The accounts charge the
+    /// excess to the threads that were running.
     StolenUnseen,
 }
 
@@ -202,20 +203,20 @@ pub struct ProgramCheck {
     /// CPU time according to the accounts, without interrupts; `None` at level `proc`.
     #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
-    /// Time on a CPU, including interrupts in that time.
+    /// Time on a CPU, including interrupts that arrived during that time.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
-    /// CPU time in `/proc/PID/stat`, which `top` shows; `None` if it could not be read at both
-    /// ends.
+    /// CPU time in `/proc/PID/stat`, which `top` shows; `None` unless it was read at both the start
+    /// and the end.
     #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
-    /// CPU time estimated from one sample per tick, as a CPU's columns count it. Kernels that do
-    /// not scale a program's own times count those the same way. For CPUs whose columns are
-    /// measured, the program's actual time there is used. `None` if the ticks' times are unknown or
-    /// no CPU is sampled.
+    /// CPU time estimated from one sample per tick, as the CPU columns count it. Kernels that do
+    /// not scale a program's own times count those the same way. On CPUs with measured columns, the
+    /// program's actual time is used instead. `None` if the times of the ticks are unknown or no
+    /// CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
     /// Minimum deviation of `sampled` from the value expected by chance, in standard deviations.
-    /// Ticks that did not arrive count as if they had.
+    /// Missing ticks count as if they had arrived.
     pub deviations: Option<f64>,
 }

@@ -8,8 +8,8 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
 use crate::{CpuList, Nanos};
 
-/// A recommended action and the measurement that supports it. Its `id` is stable. Wording and
-/// commands are up to the report.
+/// A recommended action and the measurement that supports it. Its `id` is stable. The report
+/// chooses the wording and the commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Advice {
@@ -22,7 +22,7 @@ pub enum Advice {
         /// Period of the threads that used most of the program's time, in ns.
         #[serde(rename = "period_ns")]
         period: f64,
-        /// Timer function that starts these periodic threads, if the kernel reported it.
+        /// Timer function that starts these threads, if the kernel reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer: Option<String>,
         /// Scheduling policy, if not the default.
@@ -30,7 +30,7 @@ pub enum Advice {
         policy: Option<SpecialPolicy>,
         /// CPUs on which the periodic threads ran.
         cpus: CpuList,
-        /// CPUs to move the program to: online, not isolated, and without long waits of the watched
+        /// CPUs to move the program to: online, not isolated, and without long waits by the watched
         /// program; `None` if no CPU qualifies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
@@ -58,7 +58,7 @@ pub enum Advice {
     OwnThreads {
         /// Number of the watched program's threads, including those that exited.
         threads: u64,
-        /// Time that one of these threads waited while another ran.
+        /// Time during which one of these threads waited while another ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of all run-queue waits, 0 to 1.
@@ -101,7 +101,7 @@ pub enum Advice {
         pid: i32,
         /// Scheduling policy.
         policy: SpecialPolicy,
-        /// Period in ns of the process's costliest periodic threads, if a timer was seen to start
+        /// Period, in ns, of the process's costliest periodic threads, if a timer was seen to start
         /// them.
         #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
         period: Option<f64>,
@@ -113,7 +113,7 @@ pub enum Advice {
         time: Nanos,
         /// Program that waited longest behind the real-time process.
         waiter: String,
-        /// A process of the waiting program that still existed at the end of the recording.
+        /// A process of the waiting program that was still alive at the end of the recording.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiter_pid: Option<i32>,
         /// Whether the real-time process has exited.
@@ -125,8 +125,8 @@ pub enum Advice {
         /// The threads, and the limit that held them back.
         #[serde(flatten)]
         held: RealTimeHeld,
-        /// Whether others waited even longer behind these threads, so that the limit served its
-        /// purpose.
+        /// Whether other threads waited even longer behind these threads. If so, the limit served
+        /// its purpose.
         #[serde(default, skip_serializing_if = "is_false")]
         costly: bool,
     },
@@ -167,8 +167,8 @@ pub enum Advice {
         /// `time` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// Threads demanded more CPU time than the machine has: time running plus time waiting exceeds
-    /// the time of all CPUs.
+    /// Threads demanded more CPU time than the machine has: their running and waiting times add up
+    /// to more than the time of all CPUs.
     Overbooked {
         /// Number of CPUs.
         cpus: u64,
@@ -179,13 +179,13 @@ pub enum Advice {
         most: CrowdingProgram,
         /// That program's time as a share of the demand of all threads, 0 to 1.
         share: f64,
-        /// Whether waits are unknown, so that the demand comes from samples of the run queue. In
-        /// that case `most` is the program that ran longest, with its running time, and `share`
-        /// refers to the running time of all threads.
+        /// Whether waits are unknown, so that the demand is estimated from samples of the run
+        /// queue. If so, `most` is the program that ran longest, with its running time, and `share`
+        /// is its share of all threads' running time.
         #[serde(default, skip_serializing_if = "is_false")]
         sampled: bool,
     },
-    /// The CPUs were busy nearly all of the time.
+    /// The CPUs were busy nearly all the time.
     CpusFull {
         /// Busy time as a share of the time of all CPUs, 0 to 1.
         busy_share: f64,
@@ -199,7 +199,7 @@ pub enum Advice {
     KernelWork {
         /// Name of the interrupt, softirq or kernel thread.
         name: String,
-        /// Part of this work that used the most time, if the work has parts.
+        /// The most expensive part of this work, if the work has parts.
         part: Option<String>,
         /// Time of `part` as a share of `time`, 0 to 1; 0 without parts.
         #[serde(default)]
@@ -219,7 +219,7 @@ pub enum Advice {
         title: String,
         /// Recommended action.
         remedy: String,
-        /// A setting that fixes the problem or shows what fixing it gains.
+        /// A setting that fixes the problem or shows what a fix would gain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proposal: Option<KnobProposal>,
     },
@@ -230,22 +230,22 @@ pub enum Advice {
     },
 }
 
-/// Processes of a program that a higher nice value would not slow down.
+/// Processes of a program that raising their nice value would not slow down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
     /// Processes that had exited when the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<i32>,
-    /// Other processes that spent most of their time in real-time threads, which run ahead of all
-    /// ordinary ones.
+    /// Other processes that spent most of their time in real-time threads, which run before
+    /// ordinary threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<i32>,
     /// Remaining processes whose threads are all at the lowest priority already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lowest: Vec<i32>,
-    /// Remaining processes not known to share a session with the program that should gain: they are
-    /// in another session, in a cgroup with a separate share, or in an unknown session. The kernel
-    /// divides CPU time between sessions first.
+    /// Remaining processes not known to share a session with the program that should benefit: their
+    /// session is another one or unknown, or their cgroup has its own share. The kernel divides CPU
+    /// time between sessions first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<i32>,
 }
@@ -258,7 +258,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A program that others wait behind, with all its processes.
+/// A program that other threads wait behind, with all its processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrowdingProgram {
     /// Program name.
@@ -266,12 +266,12 @@ pub struct CrowdingProgram {
     /// Process ids of the program.
     pub pids: Vec<i32>,
     /// One process from each of the program's autogroups. Empty if one of these autogroups also
-    /// contains the watched program or, if no program is watched, the other program that waited
-    /// most. The kernel divides CPU time between autogroups first, so a nice value has no effect
+    /// contains the watched program (or, if no program is watched, the other program that waited
+    /// most). The kernel divides CPU time between autogroups first, so a nice value has no effect
     /// outside its autogroup.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
-    /// Processes that a higher nice value would not slow down.
+    /// Processes that raising their nice value would not slow down.
     #[serde(flatten)]
     pub standing: Standing,
     /// Time that the program ran: while the watched program waited, or in total.

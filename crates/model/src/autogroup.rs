@@ -1,5 +1,5 @@
-//! The kernel's automatic groups (`CONFIG_SCHED_AUTOGROUP`), one per session. The kernel shares CPU
-//! time between groups first, then between the threads within each group.
+//! The scheduler's automatic groups (`CONFIG_SCHED_AUTOGROUP`), one per session. The kernel divides
+//! CPU time between the groups first, then between the threads of each group.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Autogroup {
     /// Number of the autogroup, as in `/proc/PID/autogroup`.
     pub number: u32,
-    /// Nice value of the autogroup, -20 to 19. It sets the weight of the whole group.
+    /// Nice value of the autogroup, -20 to 19. It sets the weight of the entire group.
     pub nice: i8,
 }
 

@@ -11,25 +11,24 @@ use crate::limitation::Limitation;
 use crate::recording::ProbeKind;
 use crate::{CpuList, Lengths, Nanos};
 
-/// The periodic sources of a recording, and the extent of the search for them.
+/// The periodic sources in a recording, and the extent of the search for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
-    /// Periodic sources, largest cost first. A source's cost is its self time, or the time of the
-    /// probe gaps that contain its events. The probe may have yielded those gaps to programs.
+    /// Periodic sources, costliest first. A source's cost is its self time or the time of the probe
+    /// gaps that contain its events. Programs may have run in those gaps after the probe yielded.
     pub beats: Vec<BeatLine>,
     /// Number of sources with enough events to be searched.
     pub searched: u64,
     /// Time over which sources were observed. Periods up to a quarter of it can be found.
     #[serde(rename = "window_ns")]
     pub window: Nanos,
-    /// Probability that any of the listed sources is due to chance. Each one had to pass this limit
-    /// divided by the number of sources searched.
+    /// Probability that any of the listed sources is due to chance. Each source had to stay below
+    /// this limit divided by the number of sources searched.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
     /// Limitations of the search.
     pub unknown: Vec<Limitation>,
-    /// Periods that stand out among the events of the sampled sources; `None` if no source was
-    /// sampled.
+    /// Periods that stand out among the sampled sources' events; `None` if no source was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spectrum: Option<PeriodSpectrum>,
 }
@@ -44,11 +43,11 @@ pub enum BeatKind {
     Work,
     /// A thread.
     Thread,
-    /// Intervals in which a thread was off its CPU for one reason.
+    /// Intervals in which a thread was off its CPU for the same reason.
     OffCpu,
     /// The starts of threads with the same name.
     Starts,
-    /// A probe's gaps that no source explains.
+    /// Probe gaps that no source explains.
     Gaps,
 }
 
@@ -64,14 +63,14 @@ pub struct Periodicity {
     /// Upper end of the 95 % interval of the period, in ns.
     #[serde(rename = "period_high_ns")]
     pub high: f64,
-    /// Upper bound of the probability that chance produces as strong a period.
+    /// Upper bound on the probability that chance alone produces a period this strong.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
-    /// Number of periods that contain an event.
+    /// Number of observed periods that contain an event.
     pub seen: u64,
-    /// Number of periods that the observation covers.
+    /// Number of periods in the observed time.
     pub expected: u64,
-    /// Standard deviation of the events from the period's grid; if `rearmed`, standard deviation of
+    /// Standard deviation of the events from the period's grid. If `rearmed`, standard deviation of
     /// the intervals between events.
     #[serde(rename = "jitter_ns")]
     pub jitter: Nanos,
@@ -103,11 +102,11 @@ pub struct BeatLine {
     /// probability covers all sources searched.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// Phase: due time of the first event, relative to the start of the observation.
+    /// Phase: time when the first event was due, relative to the start of the observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
     /// Start and end of the time in which the source was periodic, relative to the start of the
-    /// observation; `None` if it was periodic throughout.
+    /// observation; `None` if it was periodic the entire time.
     #[serde(default, rename = "during_ns")]
     pub during: Option<(Nanos, Nanos)>,
     /// Events per period.
@@ -116,22 +115,22 @@ pub struct BeatLine {
     /// Lengths of the source's events.
     #[serde(flatten)]
     pub lengths: Lengths,
-    /// Time of the events as a share of the time of `cpus`.
+    /// Total time of the events as a share of the time of `cpus`.
     pub share: f64,
     /// Chain of causes, from the first cause to the source itself. Each step woke, queued or raised
-    /// the next in at least four of five cases. Empty if the kernel reported no such edges.
+    /// the next at least 80 % of the time. Empty if the kernel reported no such edges.
     pub chain: Vec<String>,
     /// Evidence that the source follows the kernel's tick, for recordings without wake-ups.
     #[serde(default)]
     pub follows_tick: Option<FollowsTick>,
-    /// Probe gaps that the source explains. If the source consists of unexplained gaps, those gaps.
+    /// Probe gaps that the source explains, or its own gaps if it consists of unexplained gaps.
     pub gaps: Option<BeatGaps>,
-    /// Activities that ran in most of the gaps, if no periodic source explains the gaps.
+    /// Activities that ran in most of the gaps, if the gaps have no periodic cause.
     #[serde(default)]
     pub held: Vec<String>,
     /// The two periodic sources whose coincidence produces this period, if any.
     pub alias: Option<AliasLine>,
-    /// For gaps that no source explains: sources on the same CPU with the same period.
+    /// Sources on the same CPU that have the same period; only for gaps that no source explains.
     #[serde(default)]
     pub same_period: Vec<SamePeriod>,
     /// Likely cause of gaps in which the kernel ran nothing, if every kernel entry was watched.
@@ -144,7 +143,7 @@ pub struct BeatLine {
 }
 
 /// Evidence that a periodic source follows the kernel's tick: its events start just after ticks
-/// rather than half a tick later. No other interrupt or thread in the recording's rows could be the
+/// rather than half a tick later, and no other interrupt or thread in the recording could be the
 /// cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FollowsTick {

@@ -1,9 +1,9 @@
-//! Cases: published investigations, the figures derived from them, and the results of a model.
+//! Cases: published investigations, with the figures derived from them and a model's results.
 //!
-//! Three kinds of number are shown side by side and never mixed:
-//! - *published*: quoted from the source, in its words and precision;
-//! - *derived*: computed from published numbers by a formula that is shown;
-//! - *model*: produced by ticktax's model, with constants that were fitted or assumed.
+//! Three kinds of number appear side by side and are never mixed:
+//! - *published*: quoted from the source, with its wording and precision;
+//! - *derived*: computed from published numbers by a formula shown next to it;
+//! - *model*: produced by ticktax's model, whose constants are fitted or assumed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ mod sheet;
 pub use fit::{CaseFit, FitOutcome, Sensitivity, SensitivityPoint};
 pub use sheet::{CaseSheet, Constant, PublishedRow, PublishedSeries};
 
-/// A range of numbers. Both ends are equal for a single number; an end is `None` if it is open.
+/// A range of numbers. The ends are equal for a single number. `None` marks an open end.
 pub type Ends = [Option<f64>; 2];
 
 /// Identification of a case.
@@ -26,7 +26,7 @@ pub struct CaseHead {
     pub title: String,
     /// Place and date of publication.
     pub source: String,
-    /// Mechanism behind the effect, as far as the model covers it.
+    /// Mechanism behind the effect, to the extent that the model covers it.
     pub mechanism: String,
 }
 
@@ -46,7 +46,7 @@ pub struct CaseTitle {
     pub title: String,
 }
 
-/// A remark and the reason for it.
+/// A remark with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remark {
@@ -62,7 +62,7 @@ pub struct Remark {
 pub enum RowKind {
     /// The model was fitted to this row, so it is not a prediction.
     Fit,
-    /// The model was not fitted to this row, and there is a number to compare with.
+    /// The model was not fitted to this row, and a published number exists for comparison.
     Predicted,
     /// No number was published, or the model produces none.
     NotComparable,
@@ -88,7 +88,7 @@ pub struct Line {
     pub unit: String,
     /// Label of the row within the series.
     pub at: String,
-    /// Published text, in the source's words.
+    /// Published text, quoted verbatim.
     pub quote: Option<String>,
     /// Published number.
     pub published: Option<Ends>,
@@ -98,14 +98,14 @@ pub struct Line {
     pub modelled: Option<f64>,
     /// How the model's result relates to the published figure.
     pub kind: RowKind,
-    /// Deviation of the model from the derived number or, without one, from the published number; 0
-    /// within a range.
+    /// Deviation of the model from the derived number, or from the published number if nothing was
+    /// derived. 0 if the result lies within a range.
     pub residual: Option<f64>,
-    /// Largest acceptable deviation.
+    /// Largest allowed deviation.
     pub allowed: f64,
-    /// Why the model misses this row, if the miss is known.
+    /// Known reason why the model misses this row, if it does.
     pub fails: Option<String>,
-    /// Free-parameter values that would be required to meet this row, such as `steps = 31`.
+    /// Free-parameter values that the model would need to match this row, such as `steps = 31`.
     pub only_with: Vec<String>,
 }
 
@@ -113,22 +113,21 @@ impl Line {
     /// Whether the model is close enough; `None` if there is nothing to compare.
     pub fn met(&self) -> Option<bool> {
         let value = self.modelled.unwrap_or_default();
-        // Tolerates rounding errors in the 12th digit: they are not the model's.
+        // Tolerates rounding errors in the 12th digit, which are not the model's fault.
         let limit = self.allowed + 1e-12 * value.abs();
         Some(self.residual?.abs() <= limit)
     }
 
-    /// Whether the result is what the case's file expects: close enough, or a known miss.
+    /// Whether the result is as the case's file expects: close enough, or a known miss.
     pub fn as_expected(&self) -> bool {
         self.met().is_none_or(|met| met != self.fails.is_some())
     }
 }
 
-/// A measured row that was added to a table of the case. It is neither published nor derived nor a
-/// model result.
+/// A measured row added to a table of the case. It is not published, derived or modelled.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredRow {
-    /// Series that the row extends. The row has the unit of that series.
+    /// Series that the row extends. The row uses the unit of that series.
     pub series: String,
     /// Label of the row.
     pub at: String,
@@ -139,9 +138,9 @@ pub struct MeasuredRow {
 /// Remarks on a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseNotes {
-    /// Figures that the model does not reproduce, and why.
+    /// Figures that the model does not reproduce, with the reasons.
     pub not_reproduced: Vec<Remark>,
-    /// Contradictions or gaps in the source that the source does not resolve.
+    /// Contradictions or gaps that the source leaves unresolved.
     pub oddities: Vec<Remark>,
 }
 

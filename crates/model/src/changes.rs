@@ -9,7 +9,7 @@ use crate::recording::{Level, World};
 use crate::statement::Class;
 use crate::{Cpu, Nanos};
 
-/// The changes from a first recording to a second one.
+/// The changes between a first recording and a second one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeStatement {
     /// Version of ticktax that wrote the document.
@@ -21,14 +21,14 @@ pub struct ChangeStatement {
     /// Probability that at least one change marked as certain is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// Accounts that occur in either recording, largest change first, as shares of the time of all
-    /// CPUs. Processes with the same name share one account.
+    /// Accounts that occur in at least one recording, as shares of the time of all CPUs, largest
+    /// change first. Processes with the same name share one account.
     pub accounts: Vec<AccountChange>,
-    /// Periodic sources that only one recording has, or whose period changed.
+    /// Periodic sources that are only in one recording, or whose period changed.
     pub beats: Vec<BeatChange>,
-    /// Number of periodic sources with the same period in both.
+    /// Number of periodic sources that have the same period in both recordings.
     pub beats_kept: u64,
-    /// Measures of the program that the analysis is about, if both recordings have one.
+    /// Measures of the analysed program, if both recordings have one.
     pub program: Vec<MeasureChange>,
     /// Measures of the tick.
     pub tick: Vec<MeasureChange>,
@@ -39,13 +39,13 @@ pub struct ChangeStatement {
 pub struct ComparedRecording {
     /// File.
     pub file: String,
-    /// Whether it comes from a real machine, a virtual lab or the simulator.
+    /// Whether the recording comes from a real machine, a virtual lab or the simulator.
     pub world: World,
-    /// Capability level: how much could be observed.
+    /// Capability level, which limits what could be observed.
     pub level: Level,
     /// Machine.
     pub machine: Machine,
-    /// Start, in seconds since 1970 by the wall clock.
+    /// Wall-clock start time, in seconds since 1970.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
     /// Length in wall-clock time.
@@ -53,34 +53,34 @@ pub struct ComparedRecording {
     pub elapsed: Nanos,
     /// CPUs.
     pub cpus: Vec<Cpu>,
-    /// Name of the program that the analysis is about.
+    /// Name of the analysed program.
     pub program: Option<String>,
     /// Number of equal parts into which the recording was divided to compute confidence intervals;
-    /// `None` for a statement, which has only sums.
+    /// `None` for a statement, which contains only sums.
     pub blocks: Option<u64>,
     /// Whether the recording's file lacks checksums, so that damage would go unnoticed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_verified: bool,
 }
 
-/// One number, with its values in both recordings.
+/// One number, with its value in each recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Value in the first recording; `None` if it was not measured there.
     pub first: Option<f64>,
     /// Value in the second recording; `None` if it was not measured there.
     pub second: Option<f64>,
-    /// Lower end of the 95 % interval of second − first.
+    /// Lower end of the 95 % confidence interval of second − first.
     pub difference_low: Option<f64>,
-    /// Upper end of the 95 % interval of second − first.
+    /// Upper end of the 95 % confidence interval of second − first.
     pub difference_high: Option<f64>,
     /// Whether the change exceeds chance, corrected for the number of values compared; `None`
-    /// without an interval.
+    /// without a confidence interval.
     pub certain: Option<bool>,
 }
 
 impl Change {
-    /// Second − first; `None` if either is missing.
+    /// Second − first; `None` if either value is missing.
     pub fn difference(&self) -> Option<f64> {
         Some(self.second? - self.first?)
     }
@@ -99,7 +99,7 @@ pub struct AccountChange {
     pub rate_hz: Change,
 }
 
-/// A periodic source that only one recording has, or whose period changed.
+/// A periodic source that is only in one recording, or whose period changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatChange {
     /// The source in the first recording.
@@ -114,11 +114,11 @@ pub struct BeatChange {
 pub enum ChangeMeasure {
     /// Share of the program's runnable time that it spent waiting for a CPU.
     WaitedShare,
-    /// Time that its threads waited for a CPU, per second of wall-clock time.
+    /// Time that the program's threads waited for a CPU, per second of wall-clock time.
     WaitedPerSecond,
-    /// Share of the program's runnable time in which its quota throttled it.
+    /// Share of the program's runnable time in which its CPU quota throttled it.
     ThrottledShare,
-    /// Share of the program's runnable time in which it ran.
+    /// Share of the program's runnable time in which it was running.
     RanShare,
     /// Median wake-up latency.
     LatencyMedianNs,
@@ -126,7 +126,7 @@ pub enum ChangeMeasure {
     LatencyP99Ns,
     /// Maximum wake-up latency.
     LatencyMaxNs,
-    /// Frames per second of the program's loop.
+    /// Frame rate of the program's loop.
     RateFps,
     /// Frame periods in which no frame started, per minute.
     DroppedPerMinute,

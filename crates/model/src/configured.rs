@@ -1,7 +1,7 @@
-//! A machine's configuration, for comparison with its actual state.
+//! A machine's configuration, for comparison with the settings in effect.
 //!
-//! This module draws no conclusions. It holds the facts from which findings are derived, as far as
-//! they could be read.
+//! This module draws no conclusions. It contains the facts from which findings are derived, to the
+//! extent that they could be read.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::{Cpu, CpuList};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Configured {
-    /// Unit in which the kernel reports CPU time to programs (`USER_HZ`), in Hz.
+    /// Resolution of the CPU times that the kernel reports to programs (`USER_HZ`), in Hz.
     pub user_hz: Option<u32>,
-    /// Kernel build options that concern time, by name without `CONFIG_`. Options that are not set
-    /// are omitted. Empty if the build configuration is not available.
+    /// Kernel build options that affect timekeeping, by name without `CONFIG_`. Options that are
+    /// not set are omitted. Empty if the build configuration is not available.
     pub build: BTreeMap<String, String>,
-    /// Contents of short files, most of them below `/proc/sys` and `/sys`, by path without the
-    /// leading slash.
+    /// Contents of short files, most of them below `/proc/sys` and `/sys`. The key is the path
+    /// without its leading slash.
     pub files: BTreeMap<String, String>,
     /// `/proc/timer_list`, which only root can read.
     pub timers: Option<TimerList>,
@@ -31,15 +31,15 @@ pub struct Configured {
     pub sysctl: Vec<SysctlSetting>,
     /// Lines of `fstab`, with the file systems that are actually mounted.
     pub fstab: Vec<FstabLine>,
-    /// Mounted file systems that keep data and have no line in `fstab`; at most 64.
+    /// Mounted file systems that store data but have no line in `fstab`; at most 64.
     pub other_mounts: Vec<OtherMount>,
-    /// Write cache of each SCSI or ATA disk, as the kernel and the disk report it.
+    /// Write cache of each SCSI or ATA disk, as reported by the kernel and by the disk.
     pub write_caches: Vec<WriteCache>,
     /// Programs whose fsync does nothing, according to `/proc`.
     pub fsync_off: Vec<FsyncOff>,
     /// Frequency scaling of CPUs.
     pub frequency: Vec<FrequencyPolicy>,
-    /// Limit on the wake-up latency of CPUs.
+    /// Limit on CPU wake-up latency.
     pub wake_latency: Option<WakeLatency>,
     /// Receive queues of network devices whose packets are steered to other CPUs (RPS), in this
     /// network namespace.
@@ -48,17 +48,17 @@ pub struct Configured {
     /// Network devices with offloads that are available but off, in this network namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offloads_off: Vec<DeviceOffloads>,
-    /// CPUs that device interrupts are routed to, by interrupt number. Read only if CPUs are
-    /// isolated or there are few interrupts.
+    /// CPUs that device interrupts are routed to, by interrupt number. Only read if CPUs are
+    /// isolated or the machine has few interrupts.
     pub interrupt_cpus: BTreeMap<String, String>,
-    /// Whether `irqbalance` runs; `None` if unchecked.
+    /// Whether `irqbalance` is running; `None` if unchecked.
     pub irqbalance: Option<bool>,
     /// Settings that could not be read, with the reason.
     pub unread: Vec<Limitation>,
 }
 
 impl Configured {
-    /// CPUs that are isolated, or whose tick stops while they are busy.
+    /// CPUs that are isolated, and CPUs whose tick stops while they are busy.
     pub fn set_apart(&self) -> CpuList {
         let files = [
             "sys/devices/system/cpu/isolated",
@@ -72,12 +72,12 @@ impl Configured {
         cpus.into_iter().collect()
     }
 
-    /// The contents of a file, if it was read.
+    /// The contents of the file at `path`, if it was read.
     pub fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
-    /// Whether an option is built in; `None` if the build configuration is unknown.
+    /// Whether `option` is built in; `None` if the build configuration is unknown.
     pub fn built(&self, option: &str) -> Option<bool> {
         let value = self.build.get(option).map(String::as_str);
         (!self.build.is_empty()).then_some(value == Some("y"))
@@ -111,9 +111,9 @@ pub struct KernelLog {
 pub struct SysctlSetting {
     /// Name, such as `net.core.rmem_max`.
     pub key: String,
-    /// Configured value: the one that is set last.
+    /// Configured value; if several files set it, the one set last.
     pub value: String,
-    /// Values in other files that some loaders would give precedence.
+    /// Values from other files, which some loaders would prefer.
     pub others: Vec<String>,
     /// File and line that set the value.
     pub place: String,
@@ -143,11 +143,11 @@ pub struct Mounted {
     pub device: String,
     /// File system type.
     pub kind: String,
-    /// Options in force, including those that the file system reports elsewhere.
+    /// Mount options in force, including those that the file system reports elsewhere.
     pub options: Vec<String>,
 }
 
-/// A file system mounted without a line in `fstab`: by hand, by a program or by systemd.
+/// A file system mounted without a line in `fstab`, whether by hand, by a program or by systemd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherMount {
     /// Mount point.
@@ -189,7 +189,7 @@ pub enum FsyncOffBy {
     Argument(String),
 }
 
-/// Frequency scaling of the CPUs of one policy.
+/// Frequency scaling of the CPUs that share one policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrequencyPolicy {
     /// CPUs.
@@ -232,7 +232,7 @@ pub enum Offload {
     Checksum,
     /// Segmentation of TCP data.
     Segmentation,
-    /// Segmentation in software at the last step before the device.
+    /// Software segmentation, done as the last step before the device.
     GenericSegmentation,
     /// Checksums of received packets.
     ReceiveChecksum,
@@ -261,12 +261,12 @@ impl Offload {
         }
     }
 
-    /// Whether the offload concerns received packets.
+    /// Whether the offload applies to received packets.
     pub const fn is_of_received(self) -> bool {
         matches!(self, Self::ReceiveChecksum | Self::GenericReceive)
     }
 
-    /// Alternative kernel features that provide the offload.
+    /// Kernel features that provide the offload; any of them is enough.
     pub const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Checksum => &[
@@ -282,12 +282,12 @@ impl Offload {
     }
 }
 
-/// The limit in `/dev/cpu_dma_latency`.
+/// The latency limit in `/dev/cpu_dma_latency`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLatency {
     /// Limit in force, in µs.
     #[serde(rename = "latency_us")]
     pub micros: u32,
-    /// Programs known to have the file open: name and process id.
+    /// Programs known to have the file open, each as name and process id.
     pub holders: Vec<String>,
 }

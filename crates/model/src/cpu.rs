@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A logical CPU, by its number in the kernel.
+/// A logical CPU, identified by its kernel number.
 ///
-/// Deserializing rejects numbers that no kernel can have, because analyses keep lists indexed by
-/// CPU number.
+/// Deserialization rejects numbers that no kernel can have, because analyses index lists by CPU
+/// number.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -52,7 +52,7 @@ impl fmt::Display for Cpu {
 #[schemars(with = "String")]
 pub struct CpuList(Vec<Cpu>);
 
-/// A text that is not a CPU list.
+/// Error for text that is not a CPU list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{part}` is not a CPU list: write numbers and ranges, such as 0-3,8")]
 pub struct CpuListError {
@@ -63,12 +63,12 @@ impl CpuList {
     /// Largest CPU number accepted. The kernel's limit on x86-64 is 8192 CPUs (`NR_CPUS`).
     pub const MAX_CPU: u32 = 8191;
 
-    /// The CPUs 0 to `count - 1`.
+    /// CPUs 0 to `count - 1`.
     pub fn first(count: u32) -> Self {
         (0..count).map(Cpu).collect()
     }
 
-    /// The CPUs, ascending, each once.
+    /// The CPUs, in ascending order and without duplicates.
     pub fn iter(&self) -> impl Iterator<Item = Cpu> + '_ {
         self.0.iter().copied()
     }
@@ -88,7 +88,7 @@ impl CpuList {
         self.0.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs with a noun, for sentences: `CPU 3`, `CPUs 1-3`.
+    /// The CPUs preceded by a noun, for use in sentences: `CPU 3`, `CPUs 1-3`.
     pub fn named(&self) -> String {
         let noun = if self.len() == 1 { "CPU" } else { "CPUs" };
         format!("{noun} {self}")

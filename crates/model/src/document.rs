@@ -1,14 +1,14 @@
 //! Documents: the results that verbs return and `report` renders.
 //!
-//! To add one, write a module with its type, add a line to [`each_document`](crate::each_document),
-//! and add a page in `report`. JSON, the schema, `ticktax schema` and the row in
-//! `docs/reference/documents.md` follow from that line.
+//! To add a document, write a module with its type, add a line to
+//! [`each_document`](crate::each_document), and add a page in `report`. The JSON, the schema,
+//! `ticktax schema` and the row in `docs/reference/documents.md` are generated from that line.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Version of the JSON of all documents. Adding a field keeps the version. Renaming or removing a
-/// field, or changing its meaning, requires a new one.
+/// Version of the JSON format of all documents. Adding a field does not change the version.
+/// Renaming or removing a field, or changing its meaning, requires a new one.
 pub const DOCUMENT_VERSION: u32 = 3;
 
 /// Declares [`Document`] and [`DocumentKind`] from the list of documents.

@@ -1,9 +1,8 @@
-//! Facts: the CPU accounts and other observations of an agent, as Parquet files that can be queried
+//! Facts: an agent's CPU accounts and other observations, as Parquet files that can be queried
 //! across many machines.
 //!
-//! `docs/reference/data.md` describes the tables and their columns. Each file is written in one
-//! go and sorted. That keeps files small and lets queries for one name or one time skip most of a
-//! file.
+//! `docs/reference/data.md` describes the tables and their columns. Each file is sorted and written
+//! in one go. This keeps files small, and a query for one name or one time can skip most of a file.
 
 mod rows;
 mod table;
@@ -57,13 +56,13 @@ impl fmt::Display for WindowLength {
 pub struct Window {
     /// Nominal length.
     pub kind: WindowLength,
-    /// Start, in ms since 1970 by the wall clock at that time.
+    /// Wall-clock start time, in ms since 1970.
     pub begin_unix_ms: i64,
     /// Actual length, by the monotonic clock. An agent's first and last windows are shorter than
     /// nominal.
     pub length: Nanos,
     /// CPU time by account.
     pub accounts: AccountSums,
-    /// The tick's timer function, by CPU.
+    /// CPU time of the tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,
 }

@@ -1,5 +1,5 @@
-//! Findings: settings that are configured but not in effect, or in effect but not configured, and
-//! what to do about them.
+//! Findings: settings that are configured but not in effect, or in effect but not configured, with
+//! advice on what to do about them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::knob::KnobProposal;
 use crate::statement::Account;
 use crate::{Moment, Nanos};
 
-/// A verdict that a person can act on.
+/// A verdict that the user can act on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Rule that produced the finding, such as `sysctl-not-in-effect`.
@@ -29,8 +29,8 @@ pub struct Finding {
     pub cost: Option<Cost>,
     /// Recommended action.
     pub remedy: String,
-    /// A setting that fixes the problem or shows what fixing it gains; `None` if no run-time
-    /// setting does.
+    /// A setting that fixes the problem or shows what a fix would gain; `None` if no run-time
+    /// setting does either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<KnobProposal>,
 }
@@ -43,7 +43,7 @@ pub struct Cost {
     /// CPU time lost during the recording, if it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
-    /// Longest interval behind the cost, if the recording has a row for it.
+    /// Longest interval that contributes to the cost, if the recording has a row for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
 }
@@ -54,7 +54,7 @@ impl Cost {
         Some(Self::of(what, None))
     }
 
-    /// A cost in CPU time, if that was measured.
+    /// A cost in CPU time, if it was measured.
     pub fn of(what: impl Into<String>, time: Option<Nanos>) -> Self {
         Self {
             what: what.into(),
@@ -63,7 +63,7 @@ impl Cost {
         }
     }
 
-    /// A cost equal to the time of an account, if there is one.
+    /// A cost equal to the CPU time of `account`, if there is one.
     pub fn of_account(what: impl Into<String>, account: Option<&Account>) -> Self {
         Self {
             longest: account.and_then(|account| account.longest),
@@ -87,7 +87,7 @@ impl Cost {
 pub enum Confidence {
     /// Other explanations exist.
     Possible,
-    /// Other explanations are far-fetched.
+    /// Other explanations are unlikely.
     Likely,
     /// Both values were read from the kernel or measured beyond doubt.
     Certain,
@@ -101,7 +101,7 @@ pub enum Confidence {
 pub enum Severity {
     /// Information only.
     Note,
-    /// A requested setting or service is not provided.
+    /// A requested setting or service is not in effect.
     Warning,
     /// The problem costs time or loses data now.
     Serious,

@@ -3,13 +3,13 @@
 use crate::Nanos;
 use crate::statement::Account;
 
-/// Sums over the rows received so far. A row arrives when its interval ends, so intervals in
-/// progress are missing. Corrections that move time between accounts have not been made yet.
+/// Sums over the rows received so far. A row arrives only when its interval ends, so intervals in
+/// progress are missing. Corrections that move time between accounts are not included yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Glance {
     /// All accounts, unordered.
     pub accounts: Vec<Account>,
-    /// The program that the analysis is about.
+    /// The analysed program.
     pub program: Option<ProgramGlance>,
 }
 
@@ -22,6 +22,7 @@ pub struct ProgramGlance {
     pub waited: Nanos,
     /// Longest of these waits.
     pub longest: Nanos,
-    /// Programs that ran during these waits, in descending order of the waiting they caused.
+    /// Programs that ran during these waits, with the waiting that each caused, in descending
+    /// order.
     pub behind: Vec<(String, Nanos)>,
 }

@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-/// Whether the character is invisible but can change what a reader sees. This covers control
-/// characters, bidirectional controls, and characters without width (Unicode's
-/// `Default_Ignorable_Code_Point`).
+/// Whether `c` is invisible but can change how the text appears. This covers control characters,
+/// bidirectional controls and zero-width characters (Unicode's `Default_Ignorable_Code_Point`).
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -15,7 +14,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1_d173}'..='\u{1_d17a}' | '\u{e_0000}'..='\u{e_0fff}')
 }
 
-/// Escapes the hidden characters of JSON text. They only occur within strings.
+/// Escapes the hidden characters in `json`. In valid JSON they only occur within strings.
 pub fn escape_in_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

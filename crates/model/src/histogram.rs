@@ -1,4 +1,4 @@
-//! Log-linear histograms with four equal steps per octave, the layout that the BPF programs fill.
+//! Log-linear histograms with four equal steps per octave, laid out as the BPF programs fill them.
 
 mod blob;
 
@@ -9,8 +9,8 @@ use crate::Nanos;
 
 pub use blob::BlobError;
 
-/// Base-2 logarithm of the steps per octave. A value is known to a quarter of its octave, ±11 % at
-/// the middle.
+/// Base-2 logarithm of the steps per octave. Four steps resolve a value to a quarter of its octave,
+/// ±11 % at the middle.
 const STEPS_BITS: u32 = 2;
 const STEPS: usize = 1 << STEPS_BITS;
 
@@ -35,7 +35,7 @@ impl Histogram {
     /// Number of buckets. Must match `record.h`.
     pub const BUCKETS: usize = 140;
 
-    /// The bucket of a duration. Negative durations fall into the first.
+    /// The bucket for a duration. Negative durations fall into the first bucket.
     pub fn bucket(length: Nanos) -> usize {
         let value = length.0.max(0).unsigned_abs();
         if value < STEPS as u64 {
@@ -81,7 +81,7 @@ impl Histogram {
         }
     }
 
-    /// The counts added since `before`, an earlier state of this histogram.
+    /// The counts added since `before`, which is an earlier state of this histogram.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let counts = self.counts.iter().zip(&before.counts);
@@ -99,7 +99,8 @@ impl Histogram {
             .fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// The quantile `q` (0 to 1), as the middle of its bucket; `None` if the histogram is empty.
+    /// The `q`-quantile (`q` from 0 to 1), as the middle of its bucket; `None` if the histogram is
+    /// empty.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let total = self.total();
         if total == 0 {

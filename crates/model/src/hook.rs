@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! hooks {
     ($($(#[$doc:meta])* $hook:ident = $name:literal,)*) => {
         /// A place in the kernel that the tracer watches: a tracepoint, a pair of tracepoints that
-        /// mark the start and end of an activity, or the entry and return of a function.
+        /// mark the start and end of an activity, or a function's entry and return.
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
         )]
@@ -20,8 +20,8 @@ macro_rules! hooks {
             /// All hooks.
             pub const ALL: &'static [Self] = &[$(Self::$hook,)*];
 
-            /// Name in recordings and JSON: that of the tracepoint, or the common part of a pair's
-            /// names.
+            /// Name in recordings and JSON: the tracepoint's name, or the part that a pair's names
+            /// have in common.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$hook => $name,)*
@@ -40,7 +40,7 @@ hooks! {
     LocalTimer = "local_timer",
     /// Reschedule interrupts from other CPUs.
     Reschedule = "reschedule",
-    /// Function-call interrupts sent to several CPUs.
+    /// Function-call interrupts sent to several CPUs at once.
     CallFunction = "call_function",
     /// Function-call interrupts sent to one CPU.
     CallFunctionSingle = "call_function_single",
@@ -76,11 +76,11 @@ hooks! {
     DirectReclaim = "direct_reclaim",
     /// Reclaim caused by a memory cgroup's limit.
     MemcgReclaim = "memcg_reclaim",
-    /// Wake-ups, seen from the waker.
+    /// Wake-ups, seen from the waking thread.
     SchedWaking = "sched_waking",
-    /// Work items being queued, with the thread that queues them.
+    /// Work items being queued, including the thread that queues them.
     WorkqueueQueueWork = "workqueue_queue_work",
-    /// Softirqs being raised, with the context that raises them.
+    /// Softirqs being raised, including the context that raises them.
     SoftirqRaise = "softirq_raise",
     /// Wake-ups, seen from the thread that becomes runnable.
     SchedWakeup = "sched_wakeup",

@@ -1,4 +1,4 @@
-//! Incidents: rare delays that a flight recorder caught, with their analysis, and the index of a
+//! Incidents: rare delays caught by a flight recorder, with their analysis, and the index of a
 //! directory of incidents.
 
 use schemars::JsonSchema;
@@ -20,54 +20,54 @@ pub use trigger::{
 /// The analysis of the rows around a trigger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Incident {
-    /// Time of detection, in ms since 1970 by the wall clock. A delay that was too long ended at
-    /// this time or was still going on.
+    /// When the incident was detected, in ms since 1970 by the wall clock. The excessive delay had
+    /// just ended or was still going on.
     pub at_unix_ms: i64,
     /// Kind of delay. If several triggers fired, the kind of the longest delay.
     pub kind: TriggerKind,
     /// Thread that was delayed. For [`TriggerKind::Stretch`], the first thread that the stretch
     /// delayed, if known.
     pub thread: Option<IncidentThread>,
-    /// CPU on which the delay was detected: where the thread then ran, or where the stretch
+    /// CPU on which the delay was detected: the CPU on which the thread then ran or the stretch
     /// occurred.
     pub cpu: Option<Cpu>,
-    /// CPU that the thread waited for first, if the rows show that it differs from `cpu`.
+    /// First CPU that the thread waited for, if the rows show that it is not `cpu`.
     pub waited_on: Option<Cpu>,
     /// Length of the delay; 0 for a signal or mark.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile of the last hour's values that the delay exceeded, if the trigger was defined
-    /// that way.
+    /// Percentile of the last hour's values that the delay exceeded, if the trigger's threshold is
+    /// a percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
     /// Activities that ran on the CPU during the delay, largest self time first. Empty if the
     /// thread was not runnable.
     pub ran: Vec<RanInstead>,
-    /// Self time of activities not listed in `ran`.
+    /// Total self time of activities not listed in `ran`.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// Part of the delay during which no row shows what the CPU did.
+    /// Part of the delay in which the CPU's activity is unknown, because no row covers it.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
-    /// For a frame that started late: time in which its thread was not runnable because it was
-    /// asleep, blocked or throttled.
+    /// For a frame that started late: how long its thread was not runnable because it was asleep,
+    /// blocked or throttled.
     #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub asleep: Nanos,
-    /// For a frame that started late: time after the due time in which its thread was still working
-    /// on the previous frame, on a CPU or preempted.
+    /// For a frame that started late: how long after the due time its thread kept working on the
+    /// previous frame, whether running or preempted.
     #[serde(rename = "overran_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub overran: Nanos,
-    /// Source that woke the thread: before its wait or, if it was blocked, at the end of the delay.
-    /// `None` if no wake-up was observed.
+    /// Source that woke the thread, either before its wait or, if it was blocked, at the end of the
+    /// delay. `None` if no wake-up was observed.
     pub woken_by: Option<String>,
     /// Chain of causes that led to the first element of `ran` or, for a blocked thread, to its
-    /// wake-up. It starts at the first cause, and each step woke, queued or raised the next. Empty
-    /// if no such edge was observed.
+    /// wake-up. It begins with the first cause. Each step woke, queued or raised the next. Empty if
+    /// no such edge was observed.
     pub chain: Vec<String>,
     /// Text of a mark.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
-    /// Number of triggers that fired, all within a few seconds.
+    /// Number of triggers that fired, all within a few seconds of each other.
     pub triggers: u64,
     /// Number of events lost in the recording.
     pub events_lost: u64,
@@ -78,7 +78,7 @@ pub struct Incident {
 pub struct IncidentThread {
     /// Thread name.
     pub name: String,
-    /// Name of its program; for a kernel thread, the thread's name.
+    /// Name of the thread's program, or the thread's own name if it is a kernel thread.
     pub program: String,
     /// Process id; 0 if unknown.
     pub pid: i32,
@@ -95,7 +95,7 @@ pub struct RanInstead {
     pub kind: Kind,
     /// Process ids, if the activity is a program.
     pub pids: Vec<i32>,
-    /// Self time: excludes interruptions.
+    /// Self time, which excludes interruptions.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
@@ -109,10 +109,10 @@ pub struct RanInstead {
 pub struct Signature {
     /// Kind of delay.
     pub kind: TriggerKind,
-    /// Program that was delayed; empty if no program was.
+    /// Program that was delayed; empty if no program was delayed.
     pub program: String,
-    /// Main cause: the activity that used most of the time, or that woke a blocked thread; empty if
-    /// unknown or if the CPU was idle.
+    /// Main cause: the activity that used the most time or, for a blocked thread, its waker. Empty
+    /// if the cause is unknown or the CPU was idle.
     pub by: String,
 }
 
@@ -140,10 +140,10 @@ impl Incident {
         }
     }
 
-    /// The signature for grouping it with similar incidents.
+    /// The signature for grouping the incident with similar ones.
     pub fn signature(&self) -> Signature {
-        // An idle CPU delays nobody. If a frame's thread slept for longer than the activity ran,
-        // the activity is not the reason that the frame was late.
+        // An idle CPU delays nobody. If a frame's thread slept longer than the activity ran, the
+        // activity did not make the frame late.
         let to_blame = |ran: &&RanInstead| ran.kind != Kind::Idle && ran.time >= self.asleep;
         let first = self.ran.first().filter(to_blame);
         let first = first.map(|ran| ran.name.clone());
@@ -167,22 +167,22 @@ impl Incident {
 pub struct IncidentList {
     /// Directory.
     pub folder: String,
-    /// Start of the listed period, in ms since 1970, if it was restricted.
+    /// Start of the listed period, in ms since 1970; `None` if all incidents are listed.
     pub since_unix_ms: Option<i64>,
-    /// Total time that recorders watched.
+    /// Total time that recorders were watching.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Groups, rarest first. They are ranked by frequency in steps of a factor of two and, within a
-    /// step, by total time.
+    /// Groups, rarest first. They are ranked by frequency in steps of a factor of two, and by total
+    /// time within a step.
     pub groups: Vec<IncidentGroup>,
     /// Number of groups with enough incidents to be searched for a period.
     pub searched: u64,
-    /// Probability that any of the periods is due to chance.
+    /// Probability that at least one of the periods is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
     /// Incidents and recordings that were not kept, by reason.
     pub not_kept: Vec<NotKept>,
-    /// Number of incidents that were found in recordings but are missing from the index.
+    /// Number of incidents found in recordings but missing from the index.
     pub found_again: u64,
     /// Number of unreadable lines in the index.
     pub damaged: u64,
@@ -214,20 +214,20 @@ pub struct IncidentGroup {
     /// [`MAX_TIMES`](Self::MAX_TIMES) are listed.
     #[serde(default)]
     pub at_unix_ms: Vec<i64>,
-    /// Chain of causes, if it is the same in all incidents in which it is known.
+    /// Chain of causes, if all incidents with a known chain have the same one.
     pub chain: Vec<String>,
-    /// Number of incidents in which the chain is known.
+    /// Number of incidents with a known chain.
     pub chain_count: u64,
-    /// Periods of the incidents, most certain first.
+    /// Periods at which the incidents recur, most certain first.
     pub beats: Vec<Periodicity>,
 }
 
 impl IncidentGroup {
-    /// Maximum number of times listed per group.
+    /// Maximum number of incident times listed per group.
     pub const MAX_TIMES: usize = 256;
 }
 
-/// Things that were not kept for one reason.
+/// Number of things not kept for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotKept {
     /// Reason why they were not kept.
@@ -236,7 +236,7 @@ pub struct NotKept {
     pub count: u64,
 }
 
-/// One incident and the group that it belongs to.
+/// One incident, with its place among similar incidents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentSheet {
     /// Incident.
@@ -250,6 +250,6 @@ pub struct IncidentSheet {
     pub alike: u64,
     /// Time of the first similar incident, in ms since 1970.
     pub first_unix_ms: i64,
-    /// Most certain period of the similar incidents, if this one belongs to it.
+    /// Most certain period of the similar incidents, if this incident fits it.
     pub beat: Option<Periodicity>,
 }

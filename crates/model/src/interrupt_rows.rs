@@ -1,29 +1,29 @@
-//! Parses the descriptions in rows of `/proc/interrupts`.
+//! Parses descriptions of interrupts in `/proc/interrupts`.
 //!
 //! The text after the counts has the form `CONTROLLER NUMBER DEVICES` on every architecture, with
-//! the trigger type between number and devices (`show_interrupts`, `kernel/irq/proc.c`). The
-//! exception is rows specific to an architecture, whose description is a sentence.
+//! the trigger type between number and devices (`show_interrupts`, `kernel/irq/proc.c`). Only rows
+//! specific to an architecture differ: their description is a sentence.
 
 use std::borrow::Cow;
 
 use crate::kernel_words::LOCAL_TIMER;
 
-/// Label of the local timer's row on x86. On architectures where the timer is an ordinary interrupt
-/// line, recordings give its row the same label.
+/// Label of the local timer's row on x86. Recordings use it on every architecture, even if the
+/// timer is an ordinary interrupt line there.
 pub const LOCAL_TIMER_ROW: &str = "LOC";
 
 /// Device name of the local timer on arm64 (`drivers/clocksource/arm_arch_timer.c`).
 const ARM_TIMER: &str = "arch_timer";
 
-/// The devices on an interrupt line, parsed from the description in its row. Returns the
-/// description unchanged if it names no device. The local timer is always called `local_timer`,
-/// even if it is an ordinary line.
+/// The devices on an interrupt line, parsed from the `description` in its row. Returns
+/// `description` unchanged if it names no device. The local timer is always called `local_timer`,
+/// even if it is an ordinary interrupt line.
 pub fn devices(description: &str) -> Cow<'_, str> {
     let words: Vec<&str> = description.split_ascii_whitespace().collect();
     let number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let triggered = |word: &&str| ["Level", "Edge"].contains(word) || word.starts_with('-');
     let rest = match words.get(1).filter(|word| number(word)) {
-        // arm64 and others write `27 Level`, x86 `4-edge`.
+        // arm64 and others write `27 Level`; x86 writes `4-edge`.
         Some(_) => {
             let from = words.iter().skip(2).take_while(|word| triggered(word));
             &words[2 + from.count()..]
@@ -37,9 +37,9 @@ pub fn devices(description: &str) -> Cow<'_, str> {
     }
 }
 
-/// Name of an inter-processor interrupt, from the description in its row. Architectures such as
-/// arm64 list these in `/proc/interrupts` (`ipi_types`, `arch/arm64/kernel/smp.c`). The name is
-/// that of the equivalent tracepoint on other architectures, if there is one.
+/// Name of an inter-processor interrupt, from the `description` in its row. Architectures such as
+/// arm64 list these in `/proc/interrupts` (`ipi_types`, `arch/arm64/kernel/smp.c`). If other
+/// architectures have an equivalent tracepoint, its name is used.
 pub fn between_cpus(description: &str) -> String {
     match description {
         "Rescheduling interrupts" => "reschedule".to_owned(),

@@ -1,10 +1,10 @@
-//! Names that recordings use for kernel activities. Both writers and readers take them from here,
-//! because the analysis depends on the exact words.
+//! Names that recordings use for kernel activities. Writers and readers share them, because the
+//! analysis depends on the exact words.
 
 /// Name of the local timer interrupt.
 pub const LOCAL_TIMER: &str = "local_timer";
 
-/// Name of an interrupt without a tracepoint that ran high-resolution timers. It is a hypervisor's
+/// Name of an interrupt that has no tracepoint but ran high-resolution timers. It is a hypervisor's
 /// timer and usually carries the tick.
 pub const UNTRACED_TIMER: &str = "untraced_timer";
 
@@ -12,7 +12,7 @@ pub const UNTRACED_TIMER: &str = "untraced_timer";
 /// not report the context switch to it.
 pub const UNREPORTED: &str = "unreported thread";
 
-/// Name of the account that collects sources once a table of sums is full.
+/// Name of the account that collects all further sources once a table of sums is full.
 pub const OTHERS: &str = "others";
 
 /// Name of the softirq that runs timer-wheel timers.
@@ -33,14 +33,14 @@ pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 /// Timer function that wakes a sleeping thread.
 pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 
-/// Timer functions that refill a cgroup's quota: the first at each period, the second with the time
-/// that other CPUs returned.
+/// Timer functions that refill a cgroup's quota: the first at the start of each period, the second
+/// with unused time returned by other CPUs.
 pub const QUOTA_FUNCTIONS: [&str; 2] = ["sched_cfs_period_timer", "sched_cfs_slack_timer"];
 
 /// Timer function that makes a CPU's fair server run ordinary threads ahead of real-time ones.
 pub const SERVER_FUNCTION: &str = "dl_task_timer";
 
-/// Name prefix of kernel workers. Their time is attributed to their work items.
+/// Name prefix of kernel workers. Their time is charged to their work items.
 const WORKER: &str = "kworker";
 
 /// Whether `name` is a kernel worker.
@@ -56,13 +56,13 @@ pub fn is_bound_worker(name: &str) -> bool {
     pool.is_some_and(|pool| pool.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Work that a CPU does on behalf of a thread other than running it. Stored as the detail of a
+/// Work that a CPU does on behalf of a thread, other than running it. Stored as the detail of a
 /// [`Kind::Task`](crate::Kind::Task) row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskDetail {
     /// Serving a page fault.
     PageFault,
-    /// Reclaiming memory, for the machine or for the limit of a memory cgroup.
+    /// Reclaiming memory, because the machine is short of it or a memory cgroup reached its limit.
     Reclaim,
 }
 

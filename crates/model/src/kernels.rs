@@ -1,5 +1,5 @@
-//! Real kernels in the lab: the available kernels, paced loops on them compared with the model, and
-//! published investigations repeated on them.
+//! Real kernels in the lab: which ones are available, paced loops on them compared with the model,
+//! and published investigations repeated on them.
 
 mod built;
 mod comparison;
@@ -31,10 +31,10 @@ pub enum GuestClock {
 }
 
 impl GuestClock {
-    /// Prefix of the word for an instruction-counting clock; the shift follows it.
+    /// Prefix of the word for an instruction-counting clock. The shift follows the prefix.
     const COUNTED: &str = "icount:";
 
-    /// A clock that advances by 2 to the power of `shift` ns per instruction: 0 to 10, as in QEMU.
+    /// A clock that advances by 2^`shift` ns per instruction. As in QEMU, `shift` is 0 to 10.
     pub const fn counted(shift: u8) -> Self {
         let shift = if shift > 10 { 10 } else { shift };
         Self::Instructions {
@@ -42,14 +42,14 @@ impl GuestClock {
         }
     }
 
-    /// The word in [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER) that tells a guest about a
-    /// clock from [`counted`](Self::counted) with this `shift`.
+    /// The word in [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER) that announces a clock made by
+    /// [`counted`](Self::counted) with this `shift` to the guest.
     pub fn counted_word(shift: u8) -> String {
         format!("{}{shift}", Self::COUNTED)
     }
 
     /// The clock that `word` stands for. Any word not produced by
-    /// [`counted_word`](Self::counted_word) means the host's clock.
+    /// [`counted_word`](Self::counted_word) stands for the host's clock.
     pub fn of_word(word: &str) -> Self {
         let shift = word.strip_prefix(Self::COUNTED);
         let shift = shift.and_then(|shift| shift.parse().ok());
@@ -57,7 +57,7 @@ impl GuestClock {
     }
 }
 
-/// One quantity at several tick rates, under one set of boot parameters.
+/// One quantity at several tick rates, with the same boot parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTable {
     /// Name of the quantity.
@@ -70,14 +70,14 @@ pub struct KernelTable {
     pub kernel_unit: String,
     /// Short description of the expectation.
     pub expectation: String,
-    /// Largest acceptable deviation of a kernel from the expectation; `None` if the table is not
+    /// Largest allowed deviation of a kernel from the expectation; `None` if the table is not
     /// judged.
     pub allowed: Option<Allowance>,
     /// Rows, by tick rate.
     pub rows: Vec<KernelRow>,
 }
 
-/// Largest acceptable deviation of a figure.
+/// Largest allowed deviation of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Allowance {
@@ -87,25 +87,26 @@ pub enum Allowance {
     Share(f64),
 }
 
-/// The figures at one tick rate.
+/// The published, modelled, expected and measured figures at one tick rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelRow {
     /// Tick rate, in Hz.
     pub hz: u32,
-    /// Published range; both ends are equal for a single number.
+    /// Published range. Both ends are equal for a single number.
     pub published: Option<(f64, f64)>,
-    /// Result of the case's model for the machine in the publication.
+    /// Result of the case's model for the publication's machine.
     pub modelled: Option<f64>,
     /// Range expected of this kernel.
     pub expected: Option<(f64, f64)>,
-    /// Whether the expectation was calibrated with this row, so that it is not a prediction.
+    /// Whether the expectation was calibrated with this row. If so, it is not a prediction.
     pub fit: bool,
     /// Figure measured on the kernel.
     pub kernel: f64,
 }
 
 impl KernelRow {
-    /// Distance of the kernel's figure from the expected range: 0 within it, negative below it.
+    /// Distance of the kernel's figure from the expected range: 0 inside the range, negative below
+    /// it.
     pub fn off(&self) -> Option<f64> {
         let (min, max) = self
             .expected
@@ -115,7 +116,7 @@ impl KernelRow {
 }
 
 impl KernelTable {
-    /// Whether `row` is close enough to the expectation; `None` if it is not judged.
+    /// Whether `row` is close enough to the expectation; `None` if the row is not judged.
     pub fn met(&self, row: &KernelRow) -> Option<bool> {
         let max = match self.allowed? {
             Allowance::Of(max) => max,
@@ -130,7 +131,7 @@ impl KernelTable {
 pub struct KernelsStatement {
     /// Case.
     pub head: CaseHead,
-    /// Release of the kernels.
+    /// Kernel release.
     pub release: Option<String>,
     /// Clock of the guests.
     pub clock: GuestClock,
@@ -141,8 +142,8 @@ pub struct KernelsStatement {
 }
 
 impl KernelsStatement {
-    /// Number of judged rows that are close enough, and the number of judged rows. Calibration rows
-    /// are excluded, because they agree by construction.
+    /// Number of judged rows that are close enough, and total number of judged rows. Calibration
+    /// rows are excluded, because they agree by construction.
     pub fn met(&self) -> (usize, usize) {
         let rows = self.tables.iter().flat_map(|table| {
             let rows = table.rows.iter().filter(|row| !row.fit);

@@ -55,15 +55,15 @@ impl KnobScope {
     }
 }
 
-/// Possible damage from changing a setting.
+/// Damage that changing a setting can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnobRisk {
     /// Read-only.
     ReadOnly,
-    /// Only speed and latency change.
+    /// Changes affect only speed and latency.
     Safe,
-    /// Some values can slow down other programs or make them fail.
+    /// Some values can slow down other programs or break them.
     Careful,
     /// Some values can hang the machine or lock out its administrator.
     Dangerous,
@@ -84,7 +84,7 @@ impl KnobRisk {
 /// A list of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobList {
-    /// Search word, if the list contains only matching settings.
+    /// Search word, if only matching settings are listed.
     pub of: Option<String>,
     /// Total number of known settings.
     pub known: u64,
@@ -99,7 +99,7 @@ pub struct KnobLine {
     pub id: String,
     /// Kind of object that the setting belongs to.
     pub scope: KnobScope,
-    /// Possible damage from changing the setting.
+    /// Damage that changing the setting can cause.
     pub risk: KnobRisk,
     /// Effect of the setting.
     pub about: String,
@@ -118,21 +118,21 @@ pub struct KnobSheet {
     pub unit: Option<String>,
     /// Allowed values.
     pub values: String,
-    /// Possible damage from changing the setting.
+    /// Damage that changing the setting can cause.
     pub risk: KnobRisk,
-    /// Reason for the risk, if there is a risk.
+    /// Why the setting is risky, if it is.
     pub risk_reason: Option<String>,
     /// Effect of the setting.
     pub about: String,
     /// Benefits and costs of changing the setting.
     pub trades: String,
-    /// Kernels that have the setting.
+    /// Kernels that provide the setting.
     pub kernels: String,
     /// Kernel documentation that describes the setting.
     pub source: String,
     /// Settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
-    /// Time that a trial waits after a change before it measures.
+    /// Time that a trial waits after a change before it starts to measure.
     #[serde(rename = "settle_ns", default)]
     pub settle: Nanos,
 }
@@ -170,14 +170,14 @@ pub struct UndoStatement {
     pub damaged_lines: u64,
     /// Copy of the unreadable end of the journal, which was cut off.
     pub damaged_copy: Option<String>,
-    /// Settings that had not been restored yet, in the order of processing.
+    /// Settings that had not been restored yet, in the order in which they were processed.
     pub settings: Vec<UndoneSetting>,
-    /// Why the journal could not be written, if it could not.
+    /// Why the journal could not be written, if that failed.
     pub journal_problem: Option<String>,
 }
 
 impl UndoStatement {
-    /// Keeps the error of a failed journal write, if it is the first one.
+    /// Stores the error of a failed journal write, unless an earlier error is already stored.
     pub fn keep_problem<T>(&mut self, noted: Result<T, impl ToString>) {
         if let Err(error) = noted {
             self.journal_problem
@@ -185,14 +185,14 @@ impl UndoStatement {
         }
     }
 
-    /// Whether every setting is settled, so another undo would have nothing to do.
+    /// Whether every setting is settled, so that another undo would find nothing to do.
     pub fn is_complete(&self) -> bool {
         let mut settings = self.settings.iter();
         settings.all(|setting| !setting.outcome.is_pending()) && self.journal_problem.is_none()
     }
 
-    /// Whether every change is known to be restored. Nothing is known about settings in damaged
-    /// journal lines.
+    /// Whether every change is known to have been restored. Settings in damaged journal lines are
+    /// unknown.
     pub fn is_certain(&self) -> bool {
         self.is_complete() && self.damaged_lines == 0
     }
@@ -207,7 +207,7 @@ pub struct UndoneSetting {
     pub target: String,
     /// Value before the change.
     pub original: String,
-    /// Value found by the undo; `None` if it could not be read.
+    /// Value found when the setting was restored; `None` if it could not be read.
     pub found: Option<String>,
     /// Result of restoring the setting.
     pub outcome: UndoOutcome,
@@ -221,18 +221,18 @@ pub struct UndoneSetting {
 pub enum UndoOutcome {
     /// The original value was restored.
     Restored,
-    /// The original value was restored. The value before that was never read back, because the
+    /// The original value was restored. The value that it replaced was never read back, because the
     /// invocation that wrote it was killed.
     RestoredUnread,
     /// The setting already had its original value.
     Already,
-    /// The setting ended with the process that held it.
+    /// The setting vanished when the process that held it exited.
     Released,
-    /// Another program has changed the setting since, so it was left alone.
+    /// Another program has changed the setting in the meantime, so it was left alone.
     Foreign,
-    /// The object no longer exists, and neither does the setting.
+    /// The object, and the setting with it, no longer exists.
     Gone,
-    /// The machine has rebooted since, which reset the setting.
+    /// The machine has rebooted in the meantime, which reset the setting.
     Rebooted,
     /// The setting's CPU is offline. The setting can be restored once the CPU is online.
     Offline,

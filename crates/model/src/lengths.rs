@@ -5,15 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Number and lengths of intervals. The lengths are `None` for sources that report only total time.
+/// Number and lengths of intervals. The lengths are `None` for sources that report only their total
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Intervals {
-    /// Number of intervals; 0 if the source reports only total time.
+    /// Number of intervals; 0 if the source reports only its total time.
     pub count: u64,
     /// Median wall-clock length.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// 99th percentile of the length; `None` below 299 intervals, which are too few to bound it.
+    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, too few to
+    /// bound it.
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// Longest wall-clock length.
@@ -21,13 +23,14 @@ pub struct Intervals {
     pub max: Option<Nanos>,
 }
 
-/// Lengths of intervals, when there is at least one.
+/// Lengths of one or more intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lengths {
     /// Median length.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile of the length; `None` below 299 intervals, which are too few to bound it.
+    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, too few to
+    /// bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// Longest length.
@@ -36,7 +39,7 @@ pub struct Lengths {
 }
 
 impl Intervals {
-    /// The lengths; `None` if there were no intervals or only their total time is known.
+    /// The lengths; `None` if there were no intervals or if only their total time is known.
     pub fn lengths(&self) -> Option<Lengths> {
         Some(Lengths {
             median: self.median?,
@@ -47,7 +50,7 @@ impl Intervals {
 }
 
 impl Lengths {
-    /// Combines these lengths with the number of intervals, `count`.
+    /// Combines these lengths with `count`, the number of intervals.
     pub fn of(self, count: u64) -> Intervals {
         Intervals {
             count,
@@ -57,8 +60,8 @@ impl Lengths {
         }
     }
 
-    /// The larger of each figure. This is an upper bound for the union of two sets of intervals
-    /// when only each set's figures are known.
+    /// The larger value of each figure. This is an upper bound for the union of two sets of
+    /// intervals if only the figures of each set are known.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {
         Self {

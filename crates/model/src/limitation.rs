@@ -1,4 +1,4 @@
-//! Limitations, as types: what an observer could not see. `ticktax-report` puts them into words.
+//! Typed limitations: what an observer could not see. `ticktax-report` turns them into text.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use crate::hook::Hook;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Something that could not be observed, or not in the way that was requested. The `id` in
-/// recordings and JSON is stable, so programs can rely on it.
+/// Something that could not be observed, or not in the requested way. The `id` in recordings and
+/// JSON is stable, so programs can rely on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Limitation {
@@ -18,7 +18,7 @@ pub enum Limitation {
     KernelNotTraced {
         /// Error from the tracer.
         message: String,
-        /// Whether root could trace. If so, the user lacks privileges.
+        /// Whether root could have traced. If so, the user lacks privileges.
         #[serde(default)]
         needs_root: bool,
     },
@@ -26,7 +26,7 @@ pub enum Limitation {
     HookMissing {
         /// Hook that could not be attached.
         hook: Hook,
-        /// Reason why it is not attached.
+        /// Why it could not be attached.
         reason: HookMissing,
     },
     /// `/proc/kallsyms` shows no addresses, so functions have no names.
@@ -37,10 +37,10 @@ pub enum Limitation {
         paths: Vec<String>,
         /// Number of files not listed in `paths`.
         more: u64,
-        /// Reason why they could not be read.
+        /// Why they could not be read.
         reason: Unreadable,
     },
-    /// CPUs went offline during the recording. Their accounts end with the last event there.
+    /// CPUs went offline during the recording. Their accounts end with their last event.
     CpusWentOffline {
         /// CPUs that went offline.
         cpus: CpuList,
@@ -67,22 +67,23 @@ pub enum Limitation {
         /// CPUs without a probe.
         cpus: CpuList,
     },
-    /// A probe runs under a different scheduling policy than it requested.
+    /// A probe runs under a different scheduling policy from the one that it requested.
     ProbePolicyRefused {
         /// CPU of the probe.
         cpu: Cpu,
         /// Requested and granted policy.
         policy: PolicyGrant,
     },
-    /// Other accounts include the hypervisor's time and the time of kernel entry and exit.
+    /// The accounts include the hypervisor's time and the time of kernel entry and exit, which
+    /// could not be separated.
     OutsideNotSeparated {
-        /// Why there are no gaps, which would show that time separately.
+        /// Why no gaps were recorded, which would show that time separately.
         reason: NoGaps,
     },
-    /// Intervals were only summed, so no single program could be followed.
+    /// Only sums of intervals were recorded, so no single program could be followed.
     ProgramNotFollowed,
-    /// Some threads were not followed. Their off-CPU time is derived from when they ran and when
-    /// they were woken.
+    /// Some threads were not followed. Their off-CPU time is derived from their run times and
+    /// wake-ups.
     WaitsDerived {
         /// Number of threads.
         threads: u64,
@@ -102,22 +103,22 @@ pub enum Limitation {
         watched: Nanos,
     },
     /// Part of an incident's history was overwritten in the flight recorder's ring buffer before it
-    /// could be kept.
+    /// could be saved.
     RingTooShort {
-        /// Requested history before the trigger.
+        /// Requested length of history before the trigger.
         #[serde(rename = "asked_ns")]
         asked: Nanos,
-        /// Length of the history in the busiest CPU's ring buffer.
+        /// Length of history in the busiest CPU's ring buffer.
         #[serde(rename = "reached_ns")]
         reached: Nanos,
     },
-    /// The window of an incident ended early because its records reached the flight recorder's
-    /// memory limit.
+    /// An incident's window ended early because its records reached the flight recorder's memory
+    /// limit.
     WindowCutShort {
         /// Requested length of the window.
         #[serde(rename = "asked_ns")]
         asked: Nanos,
-        /// Length of the window that was kept.
+        /// Length of the window that was saved.
         #[serde(rename = "kept_ns")]
         kept: Nanos,
     },
@@ -127,7 +128,7 @@ pub enum Limitation {
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
-    /// The time of day was set.
+    /// The time of day was changed.
     ClockSet {
         /// Size of the step; negative if the clock was set back.
         #[serde(rename = "by_ns")]
@@ -142,12 +143,12 @@ pub enum Limitation {
         /// Number of interrupts.
         count: u64,
     },
-    /// Context switches occurred without their `sched_switch` event.
+    /// Context switches occurred without a `sched_switch` event.
     SwitchesMissed {
-        /// Number of times that a thread was found running without a switch to it.
+        /// Number of times that a thread was found running although no switch to it was reported.
         count: u64,
     },
-    /// According to the scheduler, a process ran, but no event mentions it.
+    /// A process ran according to the scheduler, but no event mentions it.
     ProcessNotTraced {
         /// Process name.
         name: String,
@@ -157,7 +158,7 @@ pub enum Limitation {
         #[serde(rename = "ran_ns")]
         ran: Nanos,
     },
-    /// According to the scheduler, a process ran longer than its events show.
+    /// A process ran longer according to the scheduler than its events show.
     ProcessTracedInPart {
         /// Process name.
         name: String,
@@ -166,12 +167,12 @@ pub enum Limitation {
         /// CPU time according to the scheduler.
         #[serde(rename = "ran_ns")]
         ran: Nanos,
-        /// Minimum CPU time missing from the events. It is unexplained, or charged to the threads
-        /// that ran before the process.
+        /// Minimum CPU time missing from the events. It is either unexplained or charged to the
+        /// threads that ran before the process.
         #[serde(rename = "missing_ns")]
         missing: Nanos,
     },
-    /// The kernel counted more context switches than it reported, and not all of the resulting gaps
+    /// The kernel counted more context switches than it reported. Not all of the resulting gaps
     /// were found.
     SwitchesUnreported {
         /// Minimum number of missing switches.
@@ -182,12 +183,12 @@ pub enum Limitation {
         /// Number of interrupts and softirqs.
         count: u64,
     },
-    /// Exit events without their entry, or entries nested too deeply.
+    /// Exit events without an entry event, or entries nested too deeply.
     BordersMissed {
         /// Number of events.
         count: u64,
     },
-    /// The table of sums had no room for the sources of some intervals.
+    /// The table of sums was full, so the sources of some intervals are not known.
     SourcesFolded {
         /// Number of intervals.
         intervals: u64,
@@ -200,9 +201,9 @@ pub enum Limitation {
     },
     /// The recording comes from a guest that uses the host's clock.
     HostTime,
-    /// A paced process switched contexts more often than fits into memory.
+    /// A paced process had more context switches than fit into memory.
     FollowingCutShort {
-        /// Time after which the process was no longer followed.
+        /// Time after which the process was not followed any more.
         #[serde(rename = "after_ns")]
         after: Nanos,
     },
@@ -211,8 +212,8 @@ pub enum Limitation {
         /// Number of lost events.
         events: u64,
     },
-    /// Only part of a recording is shown. Counters of the whole recording do not apply to the part.
-    /// Numbers in the other limitations refer to the whole recording.
+    /// Only part of a recording is shown. Counters of the entire recording do not apply to the
+    /// part. The numbers in all other limitations refer to the entire recording.
     PartOfRecording {
         /// Start of the part, relative to the start of the recording.
         #[serde(rename = "from_ns")]
@@ -221,41 +222,42 @@ pub enum Limitation {
         #[serde(rename = "to_ns")]
         to: Nanos,
     },
-    /// For some probe gaps, the times of the activities inside are unknown.
+    /// The contents of some probe gaps are unknown: activities inside them have no times.
     GapContentsUnknown {
-        /// CPUs of these gaps.
+        /// CPUs on which these gaps occurred.
         cpus: CpuList,
     },
-    /// The kernel's CPU-time counters were not read at both ends of the recording.
+    /// The kernel's CPU-time counters were not read at both the start and the end of the recording.
     CountersUnread {
         /// CPUs whose counters were not read.
         cpus: CpuList,
     },
-    /// Rows that sum intervals over windows have no times from which to find a period. When sums
-    /// are kept, only long intervals and gaps have times.
+    /// Rows that sum intervals over windows have no times from which to find a period. If a
+    /// recording contains sums, only long intervals and gaps have times.
     BeatTimesSummed {
         /// Number of such rows.
         rows: u64,
     },
-    /// In some windows even long intervals were summed, because there was no room for their times.
+    /// In some windows there was no room for the times of long intervals, so these were summed as
+    /// well.
     BeatLongTimesSummed {
         /// Number of windows, over all sources.
         windows: u64,
-        /// Sources that had too many such windows to be searched.
+        /// Sources that had too many such windows, so that they were not searched.
         sources: u64,
-        /// Maximum number of such windows for a source that is searched.
+        /// Maximum number of such windows in a source that is still searched.
         #[serde(default = "default_max_windows")]
         max_windows: u64,
     },
-    /// Only gaps were recorded, so periodic sources have no names.
+    /// Only gaps were recorded, so the names of periodic sources are unknown.
     BeatSourcesUnnamed,
-    /// No source has enough events to find a period.
+    /// All sources have too few events to find a period.
     BeatsTooFewEvents {
         /// Number of events needed.
         #[serde(default = "default_min_events")]
         min_events: u64,
     },
-    /// Periods above a limit are too long for the recording.
+    /// The recording is too short to find periods above a limit.
     BeatPeriodsTooLong {
         /// Longest period that can be found.
         #[serde(rename = "over_ns")]
@@ -268,14 +270,15 @@ pub enum Limitation {
         /// Number of events needed.
         min_events: u64,
     },
-    /// Some sources did not fit into memory.
+    /// Some sources did not fit into memory, so they were not searched.
     BeatSourcesLeftOut {
         /// Number of sources that did not fit.
         sources: u64,
         /// Number of sources that fit.
         max: u64,
     },
-    /// Some sources have more events than fit into memory.
+    /// Some sources have more events than fit into memory. The rest of their events were not
+    /// searched.
     BeatSourcesCutShort {
         /// Number of sources whose events were cut short.
         sources: u64,
@@ -289,7 +292,7 @@ pub enum Limitation {
     },
     /// Nothing was recorded during some periods.
     RecordingHoles {
-        /// CPU with these holes.
+        /// CPU on which nothing was recorded.
         cpu: Cpu,
         /// Minimum total length of the holes.
         #[serde(rename = "time_ns")]
@@ -297,7 +300,7 @@ pub enum Limitation {
         /// Number of holes.
         holes: u64,
     },
-    /// Events of threads that move between CPUs arrived too late to be sorted.
+    /// Events of threads that move between CPUs arrived too late to be sorted in.
     BeatEventsUnordered {
         /// Number of events that arrived too late.
         events: u64,
@@ -313,21 +316,21 @@ pub enum Limitation {
     },
 }
 
-/// Default for recordings whose [`Limitation::BeatsTooFewEvents`] has no number.
+/// Default for recordings that have no number for [`Limitation::BeatsTooFewEvents`].
 fn default_min_events() -> u64 {
     5
 }
 
-/// Default for recordings whose [`Limitation::BeatLongTimesSummed`] has no maximum.
+/// Default for recordings that have no maximum for [`Limitation::BeatLongTimesSummed`].
 fn default_max_windows() -> u64 {
     64
 }
 
-/// Reason why a hook is not attached.
+/// Why a hook is not attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookMissing {
-    /// The user asked to leave the hook out.
+    /// The user excluded the hook.
     OnRequest,
     /// This kernel does not have the tracepoint.
     NoTracepoint,
@@ -335,7 +338,7 @@ pub enum HookMissing {
     NoFunction(String),
     /// This kernel does not allow attaching to the function.
     FunctionNotPermitted(String),
-    /// The kernel refused to load the hook's program, with this error.
+    /// The kernel refused to load the hook's program and returned this error.
     Refused(String),
 }
 
@@ -356,7 +359,7 @@ impl fmt::Display for HookMissing {
     }
 }
 
-/// Reason why a setting could not be read.
+/// Why a setting could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unreadable {
@@ -379,12 +382,12 @@ pub enum Unreadable {
     Failed(String),
 }
 
-/// Reason why a recording has no gaps.
+/// Why a recording has no gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoGaps {
     /// No probe ran.
     NoProbe,
-    /// A soaker ran instead of a probe. It does not read a clock.
+    /// A soaker, which does not read a clock, ran instead of a probe.
     Soaker,
 }

@@ -23,9 +23,9 @@ pub struct Machine {
     pub kernel: String,
     /// Machine architecture, as in `uname -m`.
     pub arch: String,
-    /// Tick frequency that the kernel was built for, in Hz.
+    /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
-    /// Conditions under which the tick stops, from the kernel's build and boot parameters.
+    /// When the tick stops, according to the kernel's build and boot parameters.
     pub tick_mode: Option<TickMode>,
     /// Whether high-resolution timers are active.
     pub high_resolution: Option<bool>,
@@ -41,20 +41,20 @@ pub struct Machine {
     pub accounting: Vec<String>,
     /// Preemption model in force.
     pub preemption: Option<Preemption>,
-    /// How facts about the kernel were established. Facts not listed here come from its build
-    /// configuration and boot parameters.
+    /// How facts about the kernel were established, unless they come from its build configuration
+    /// and boot parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub known: BTreeMap<MachineFact, Known>,
-    /// Configured settings, for findings.
+    /// Configured settings, from which findings are derived.
     #[serde(default)]
     pub configured: Configured,
-    /// Settings of a simulated machine, with the names and values of a scenario; empty for a real
+    /// Settings of a simulated machine, with names and values as in a scenario; empty for a real
     /// machine.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }
 
-/// Boot parameter that defines a lab guest's clock. It exists only in lab guests.
+/// Boot parameter that announces a lab guest's clock. It exists only in lab guests.
 pub const LAB_PARAMETER: &str = "ticktax.lab";
 
 impl Machine {
@@ -64,22 +64,21 @@ impl Machine {
     }
 }
 
-/// The words of a kernel command line that are meant for the kernel. Words after `--` go to the
-/// init process.
+/// The words of a kernel command line that are meant for the kernel. Words after `--` are for init.
 pub fn kernel_words(cmdline: &str) -> impl Iterator<Item = &str> {
     cmdline
         .split_ascii_whitespace()
         .take_while(|word| *word != "--")
 }
 
-/// The value of the parameter `name` in `cmdline`. If it occurs more than once, the last value
+/// The value of the parameter `name` in `cmdline`. If the parameter is repeated, its last value
 /// counts.
 pub fn parameter<'a>(cmdline: &'a str, name: &str) -> Option<&'a str> {
     let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
     kernel_words(cmdline).filter_map(value).last()
 }
 
-/// A reading of the kernel's counters, taken at both ends of a recording.
+/// A reading of the kernel's counters, taken at the start or end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Time of the reading, on `CLOCK_MONOTONIC`.
@@ -87,10 +86,10 @@ pub struct Counters {
     pub at: Nanos,
     /// `/proc/stat`, by CPU.
     pub cpu_times: BTreeMap<u32, CpuTimes>,
-    /// `/proc/interrupts`: row label and device names → count per CPU. The local timer's row is
+    /// `/proc/interrupts`: count per CPU, by row label and device names. The local timer's row is
     /// called [`LOCAL_TIMER_ROW`](crate::interrupt_rows::LOCAL_TIMER_ROW) on every architecture.
     pub interrupts: BTreeMap<String, InterruptRow>,
-    /// `/proc/softirqs`: vector → count per CPU.
+    /// `/proc/softirqs`: count per CPU, by softirq.
     pub softirqs: BTreeMap<String, BTreeMap<u32, u64>>,
     /// `/proc/net/softnet_stat`, by CPU.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -107,33 +106,31 @@ pub struct Counters {
     /// `cpu.stat` of the watched program's cgroup.
     #[serde(default)]
     pub throttling: Option<Throttling>,
-    /// Number of threads on the whole machine that ran or waited for a CPU, sampled since the
-    /// start.
+    /// Number of threads on the machine that ran or waited for a CPU, sampled since the start.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
-    /// Data written to swap and to NFS servers, and data still to be written.
+    /// Data written to swap and to NFS servers, and data not written yet.
     #[serde(default)]
     pub writeback: Option<Writeback>,
     /// Offsets of other clocks from `CLOCK_MONOTONIC`.
     #[serde(default)]
     pub clocks: Option<ClockOffsets>,
     /// CPU time of processes, by process id, from `/proc/PID/stat`. If there are very many
-    /// processes, only those whose time grew during the recording.
+    /// processes, only those whose CPU time grew during the recording are included.
     #[serde(default)]
     pub programs: BTreeMap<i32, ProgramTime>,
-    /// Time at which the last entry of `programs` was read; `None` in recordings of earlier
-    /// versions.
+    /// When the last entry of `programs` was read; `None` in recordings by earlier versions.
     #[serde(default, rename = "programs_read_ns")]
     pub programs_read: Option<Nanos>,
     /// Whether `programs` may lack processes that ran during the recording, because there were too
     /// many to read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub programs_cut: bool,
-    /// Ids of existing processes, for recordings without `programs`, such as part of a recording.
+    /// Ids of existing processes, for recordings that lack `programs`, such as part of a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
-    /// Number of times that the kernel stopped the tick since the tracer started counting, by CPU.
-    /// Empty if the tracer did not count.
+    /// Number of times that the kernel has stopped the tick since the tracer started counting, by
+    /// CPU. Empty if the tracer did not count.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
 }
@@ -145,17 +142,17 @@ pub struct UdpSocket {
     pub inode: u64,
     /// Local port.
     pub port: u16,
-    /// Process id of one process that has the socket open.
+    /// Id of a process that has the socket open. There may be more.
     pub pid: i32,
     /// Data waiting to be read, in bytes of buffer.
     pub queued_bytes: u64,
-    /// Dropped datagrams, most of them because the buffer was full.
+    /// Dropped datagrams, mostly because the buffer was full.
     pub drops: u64,
-    /// Size of the receive buffer as the kernel counts it: twice the `SO_RCVBUF` setting. `None` if
-    /// the kernel does not report it or the socket is in another network namespace.
+    /// Size of the receive buffer as the kernel counts it, which is twice the `SO_RCVBUF` setting.
+    /// `None` if the kernel does not report it or the socket is in another network namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<u64>,
-    /// Memory charged to the buffer: data waiting and data read recently. Known whenever
+    /// Memory charged to the buffer, for waiting data and data read recently. Known if
     /// `buffer_bytes` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_bytes: Option<u64>,
@@ -170,20 +167,20 @@ pub struct DevicePackets {
     pub sent: u64,
 }
 
-/// A CPU's counters of received network frames, for all network namespaces.
+/// One CPU's counters of received network frames, over all network namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SoftnetCounts {
     /// Frames processed.
     pub processed: u64,
     /// Frames dropped because the backlog was full.
     pub dropped: u64,
-    /// Number of times that `NET_RX` stopped with work left because its budget or time was used up
-    /// (`time_squeeze`).
+    /// Number of times that `NET_RX` stopped with work left because its packet budget or time was
+    /// used up (`time_squeeze`).
     pub squeezed: u64,
 }
 
 impl SoftnetCounts {
-    /// The counts since `before`. Handles wrap-around of the kernel's 32-bit counters.
+    /// The counts since `before`. Handles wrap-around in the kernel's 32-bit counters.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let passed = |after: u64, before: u64| after.wrapping_sub(before) & u64::from(u32::MAX);
@@ -200,25 +197,24 @@ impl SoftnetCounts {
 pub struct ProgramTime {
     /// Process name.
     pub name: String,
-    /// User plus system time, in whole `USER_HZ` ticks.
+    /// User plus system time, a whole number of `USER_HZ` ticks.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Whether the process is a kernel thread or ticktax itself.
     pub own_or_kernel: bool,
-    /// Whether the process's nice value is positive, so that its user time is in the `nice` column.
+    /// Whether the process's nice value is positive. If so, its user time is in the `nice` column.
     #[serde(default)]
     pub nice: bool,
-    /// CPU time of the process's children that have exited and been waited for.
+    /// CPU time of the process's children that have exited and been reaped.
     #[serde(default, rename = "children_time_ns")]
     pub children: Nanos,
-    /// Time that the process's living threads spent on CPUs, according to the scheduler
-    /// (`schedstat`).
+    /// CPU time of the process's living threads, according to the scheduler (`schedstat`).
     #[serde(default, rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
 }
 
-/// Offsets of other clocks from `CLOCK_MONOTONIC`. The kernel slews all of them together, so the
-/// offsets change only when the time of day is set or the machine is suspended.
+/// Offsets of other clocks from `CLOCK_MONOTONIC`. The kernel slews all clocks together, so the
+/// offsets change only if the time of day is set or the machine is suspended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffsets {
     /// `CLOCK_REALTIME`, the time of day.
@@ -229,18 +225,17 @@ pub struct ClockOffsets {
     pub boot: Nanos,
 }
 
-/// Changes of the clocks between two readings.
+/// Changes in the clock offsets between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockChanges {
     /// Time that the machine was suspended.
     pub suspended: Nanos,
-    /// Step of the time of day; negative if it was set back.
+    /// Step in the time of day; negative if it was set back.
     pub stepped: Nanos,
 }
 
 impl ClockOffsets {
-    /// Smaller changes are ignored, because the clocks of one reading are not read at exactly the
-    /// same time.
+    /// Smallest change that counts. A reading does not read all clocks at exactly the same time.
     const SHORTEST: Nanos = Nanos::from_millis(1);
 
     /// The changes since `before`.
@@ -257,13 +252,13 @@ impl ClockOffsets {
     }
 }
 
-/// Time since boot in which tasks were stalled for lack of a resource.
+/// Total time since boot in which tasks were stalled for lack of a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
-    /// At least one task was stalled.
+    /// Time in which at least one task was stalled.
     #[serde(rename = "some_ns")]
     pub some: Nanos,
-    /// All tasks that were not idle were stalled.
+    /// Time in which all non-idle tasks were stalled.
     #[serde(rename = "full_ns")]
     pub full: Nanos,
 }
@@ -283,7 +278,7 @@ pub struct Throttling {
 }
 
 impl Throttling {
-    /// The counts since `before`; `None` if `before` is of another cgroup.
+    /// The counts since `before`; `None` if `before` is for another cgroup.
     pub fn since(&self, before: &Self) -> Option<Self> {
         (self.cgroup == before.cgroup).then(|| Self {
             cgroup: self.cgroup.clone(),
@@ -294,14 +289,14 @@ impl Throttling {
     }
 }
 
-/// Sampled number of threads that ran or waited for a CPU.
+/// Number of threads that ran or waited for a CPU, sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunQueue {
     /// Number of samples.
     pub samples: u64,
-    /// Sum of the sampled numbers of threads.
+    /// Sum of the thread counts of all samples.
     pub threads: u64,
-    /// Largest sampled number of threads.
+    /// Largest thread count of any sample.
     pub max: u64,
 }
 
@@ -324,8 +319,8 @@ pub struct InterruptRow {
     pub counts: BTreeMap<u32, u64>,
 }
 
-/// One CPU's line of `/proc/stat`, converted to time. Most kernels sample these times at the tick;
-/// their unit is 10 ms (`USER_HZ` = 100).
+/// One CPU's line of `/proc/stat`, converted to time. Most kernels sample these times at the tick,
+/// in units of 10 ms (`USER_HZ` = 100).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTimes {
     /// Time of programs with a nice value of 0 or below.
@@ -334,7 +329,7 @@ pub struct CpuTimes {
     /// Time of programs with a positive nice value.
     #[serde(rename = "nice_ns")]
     pub nice: Nanos,
-    /// Time of the kernel, on behalf of programs and in its own threads.
+    /// Kernel time, on behalf of programs and in kernel threads.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
     /// Idle time.
@@ -343,10 +338,10 @@ pub struct CpuTimes {
     /// Idle time while a task waited for a disk.
     #[serde(rename = "iowait_ns")]
     pub iowait: Nanos,
-    /// Time of hardware interrupts; 0 on kernels that only sample at the tick.
+    /// Time in hardware interrupts; 0 on kernels that only sample at the tick.
     #[serde(rename = "irq_ns")]
     pub irq: Nanos,
-    /// Time of softirqs.
+    /// Time in softirqs.
     #[serde(rename = "softirq_ns")]
     pub softirq: Nanos,
     /// Stolen time, according to the hypervisor's steal clock.
@@ -377,36 +372,36 @@ impl CpuTimes {
 }
 
 impl Counters {
-    /// Number of interrupts of row `label` on `cpu` since `before`; `None` if either reading lacks
-    /// the row.
+    /// Number of interrupts in the row `label` on `cpu` since `before`; `None` if either reading
+    /// lacks the row.
     pub fn interrupts_since(&self, before: &Self, label: &str, cpu: Cpu) -> Option<u64> {
         let count = |counters: &Self| counters.interrupts.get(label)?.counts.get(&cpu.0).copied();
         Some(count(self)?.saturating_sub(count(before)?))
     }
 
-    /// Ids of processes that existed, including at least all that ran during the recording; `None`
-    /// if some of those may be missing.
+    /// Ids of processes that existed. They include all that ran during the recording; `None` if
+    /// some of those may be missing.
     pub fn present(&self) -> Option<BTreeSet<i32>> {
         let listed = !self.programs_cut && !self.programs.is_empty();
         let listed = || listed.then(|| self.programs.keys().copied().collect());
         self.pids.clone().or_else(listed)
     }
 
-    /// Removes programs whose time did not change between `before` and `self` from both readings. A
-    /// short list stays unchanged; a long one would fill the file.
+    /// Removes programs whose time did not change between `before` and `self` from both readings,
+    /// because a long list would fill the file. A short list stays unchanged.
     pub fn keep_what_ran(&mut self, before: &mut Self) {
         const FEW: usize = 1_000;
         if self.programs.len() <= FEW {
             return;
         }
-        // A thread that exits takes its part of `on_cpu` with it.
+        // When a thread exits, its part of `on_cpu` disappears.
         let ran = |pid: &i32, after: &ProgramTime| {
             let time = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.time);
             let children = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.children);
             let on_cpu = before.programs.get(pid).and_then(|b| b.on_cpu);
             after.time > time || after.children > children || after.on_cpu != on_cpu
         };
-        // Only the scheduler's accounting shows a process that ran for less than a tick.
+        // A process that ran for less than a tick shows up only in the scheduler's accounting.
         let may_be_missed = |after: &ProgramTime| after.on_cpu.is_none();
         self.programs_cut |= self.programs.values().any(may_be_missed);
         self.programs.retain(|pid, after| ran(pid, after));
@@ -414,13 +409,13 @@ impl Counters {
         before.programs.retain(|pid, _| after.contains_key(pid));
     }
 
-    /// Changes of the clocks since `before`; `None` if either reading lacks clock offsets.
+    /// Changes in the clock offsets since `before`; `None` if either reading lacks the offsets.
     pub fn clocks_since(&self, before: &Self) -> Option<ClockChanges> {
         Some(self.clocks?.since(before.clocks.as_ref()?))
     }
 
     /// Whether the steal clock has advanced on any CPU since boot. `/proc/stat` always has the
-    /// column, so a clock that stays at 0 may mean that the hypervisor does not report steal.
+    /// column, so 0 may just mean that the hypervisor does not report steal.
     pub fn tells_steal(&self) -> bool {
         let mut all = self.cpu_times.values();
         all.any(|times| times.steal > Nanos::ZERO)
@@ -446,12 +441,13 @@ mod tests {
         }
     }
 
-    /// Readings with more processes than are kept. All but two slept in between.
+    /// Readings with more processes than are kept. Between the readings, all but two processes
+    /// slept.
     fn readings_of_many_processes(on_cpu: impl Fn(i64) -> Option<i64>) -> (Counters, Counters) {
         let reading = |ran: i64| {
             let process = |pid: i32| match pid {
                 1 => (pid, program(10 + ran, on_cpu(10 + ran))),
-                // A thread of this process exited.
+                // A thread of this process exited between the readings.
                 2 => (pid, program(10, on_cpu(10 - ran))),
                 _ => (pid, program(10, on_cpu(10))),
             };
@@ -468,7 +464,7 @@ mod tests {
         let (mut before, mut after) = readings_of_many_processes(Some);
         after.keep_what_ran(&mut before);
         assert_eq!(after.present(), Some([1, 2].into()));
-        // With tick-based times alone, a program that ran can look asleep.
+        // With tick-based times alone, a process that ran can appear to have slept.
         let (mut before, mut after) = readings_of_many_processes(|_| None);
         after.keep_what_ran(&mut before);
         assert_eq!(after.present(), None);

@@ -1,11 +1,11 @@
-//! A place in a recording that is worth looking at.
+//! An interval of a recording that is worth looking at.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// One interval of a recording: when it happened, how long it took, and on which CPU.
+/// One interval of a recording: its start, its length and its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
     /// Start, relative to the start of the recording.

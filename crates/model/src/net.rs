@@ -18,9 +18,9 @@ pub use sampled::{Doing, Sample, SampleCount, Sampled, SampledCode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
-    /// A stream. Lost data is retransmitted.
+    /// A byte stream. Lost data is retransmitted.
     Tcp,
-    /// Numbered datagrams. Lost ones are counted.
+    /// Numbered datagrams. Losses are counted.
     Udp,
 }
 
@@ -52,7 +52,7 @@ pub struct TrafficSpec {
     pub length: Nanos,
 }
 
-/// An end of the traffic.
+/// One end of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -72,30 +72,30 @@ impl End {
     }
 }
 
-/// One end's report of the traffic, by its own clocks.
+/// One end's report on the traffic, measured with its own clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndReport {
     /// End that reports.
     pub end: End,
     /// Payload bytes that this end sent or received.
     pub bytes: u64,
-    /// System calls that sent or received them.
+    /// System calls that sent or received these bytes.
     pub calls: u64,
-    /// Start of the traffic on this host's `CLOCK_MONOTONIC`: the sender's first call, or the
+    /// Start of the traffic, on this host's `CLOCK_MONOTONIC`: the sender's first call or the
     /// receiver's first bytes.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Time at which the last call that moved bytes returned, on the same clock.
+    /// When the last call that moved bytes returned, on the same clock.
     #[serde(rename = "end_ns")]
     pub last: Nanos,
-    /// CPU time of the sending or receiving thread, by its own clock. It includes interrupts unless
-    /// the kernel accounts for them separately.
+    /// CPU time of the sending or receiving thread, by its own CPU clock. It includes interrupts
+    /// unless the kernel accounts for them separately.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
-    /// Part of `cpu` spent between the calls, in user mode. Estimated from one call in sixteen.
+    /// The part of `cpu` spent in user mode between the calls, estimated from one call in sixteen.
     #[serde(rename = "user_time_ns")]
     pub user: Nanos,
-    /// The kernel's protocol counters, in this end's network namespace.
+    /// The kernel's protocol counters in this end's network namespace.
     pub counters: ProtocolCounters,
     /// Fate of the numbered datagrams. Only a UDP receiver knows it.
     pub datagrams: Option<Datagrams>,
@@ -127,18 +127,19 @@ pub enum EndedBy {
     PeerGone,
 }
 
-/// Counts added to `/proc/net` during the traffic. They count for a whole network namespace.
+/// Increase of the counters in `/proc/net` during the traffic. They cover an entire network
+/// namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProtocolCounters {
-    /// TCP segments sent, counted in the size that the link takes, including retransmissions.
+    /// TCP segments sent, including retransmissions. Segments have the size that the link takes.
     pub segments_out: u64,
     /// TCP packets received. Offloads merge several segments into one packet.
     pub segments_in: u64,
     /// TCP segments retransmitted.
     pub segments_again: u64,
-    /// Retransmitted segments that the other end reported as duplicates (DSACK, RFC 2883). They
-    /// were not lost: other segments overtook them, or their acknowledgement was late. 0 if the
-    /// kernel does not count them (before 5.10) or DSACK is off.
+    /// Retransmitted segments that the other end reported as duplicates (DSACK, RFC 2883). The
+    /// original segments were not lost: others overtook them, or their acknowledgement was late. 0
+    /// if the kernel does not count them (before 5.10) or DSACK is off.
     #[serde(default)]
     pub segments_twice: u64,
     /// UDP datagrams sent.
@@ -147,23 +148,23 @@ pub struct ProtocolCounters {
     pub datagrams_in: u64,
     /// UDP datagrams dropped because the socket's buffer was full.
     pub buffer_drops: u64,
-    /// Packets dropped by the devices' queueing disciplines (qdiscs) on the way out.
+    /// Packets dropped by the devices' queueing disciplines (qdiscs) before transmission.
     #[serde(default)]
     pub queue_drops: u64,
-    /// Packets dropped by devices on receipt.
+    /// Packets dropped by devices on reception.
     pub device_drops_in: u64,
-    /// Packets dropped by devices on the way out.
+    /// Packets dropped by devices on transmission.
     pub device_drops_out: u64,
-    /// Packets dropped because a CPU's backlog was full, on the whole machine.
+    /// Packets dropped because a CPU's backlog was full. Counted on the entire machine.
     pub backlog_drops: u64,
     /// UDP datagrams rejected by the sender's queueing discipline.
     #[serde(default)]
     pub send_drops: u64,
-    /// UDP datagrams dropped because UDP's total memory was used up.
+    /// UDP datagrams dropped because UDP's total memory limit was reached.
     #[serde(default)]
     pub memory_drops: u64,
-    /// Packets dropped because a network card's ring was full, on the whole host, if its cards are
-    /// visible.
+    /// Packets dropped because a network card's ring was full. Counted on the entire host; 0 if its
+    /// cards are not visible.
     #[serde(default)]
     pub ring_drops: u64,
 }
@@ -192,11 +193,11 @@ impl ProtocolCounters {
     }
 }
 
-/// The fate of numbered datagrams, after the link was drained.
+/// Fate of the numbered datagrams, after the link was drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Datagrams {
-    /// Datagrams sent; `None` if the sender disappeared before it reported the number. In that case
-    /// no loss is known.
+    /// Datagrams sent; `None` if the sender disappeared before it reported the number. Then the
+    /// loss is unknown.
     pub sent: Option<u64>,
     /// Distinct datagrams that arrived.
     pub arrived: u64,
@@ -204,7 +205,7 @@ pub struct Datagrams {
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// Time that the receiver waited for stragglers after the sender had reported `sent`.
+    /// Time that the receiver waited for stragglers after the sender reported `sent`.
     #[serde(rename = "drained_ns")]
     pub drained: Nanos,
 }
@@ -231,13 +232,13 @@ pub struct NetStatement {
     pub sender: Option<EndReport>,
     /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// Ends that ran on this host, so that the accounts include their CPU time.
+    /// Ends that ran on this host. The accounts include their CPU time.
     pub here: Vec<End>,
-    /// CPU accounts of this host during the traffic; `None` if nothing was traced.
+    /// This host's CPU accounts during the traffic; `None` if nothing was traced.
     pub books: Option<TrafficBooks>,
     /// Why nothing was traced.
     pub no_books: Option<String>,
-    /// Result of ticktax's own sampler over the same time, if a soaker also ran.
+    /// Result of ticktax's own sampler over the same time, if a soaker ran as well.
     #[serde(default)]
     pub sampled: Option<Sampled>,
     /// CPU time that the soaker got in the same time, computed from its completed work.
@@ -245,7 +246,7 @@ pub struct NetStatement {
     pub soaked: Option<Nanos>,
     /// CPU time in `/proc/stat` over the same time. Most kernels sample it at the tick.
     pub shown: Option<ShownTimes>,
-    /// Frequency of the CPUs' counter in Hz, for converting times to cycles; `None` if the counter
+    /// Frequency of the CPUs' counter in Hz, used to convert times to cycles; `None` if the counter
     /// is not trusted.
     pub counter_hz: Option<u64>,
 }
@@ -256,16 +257,16 @@ pub struct ShownTimes {
     /// Elapsed time of all CPUs together.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Time of programs.
+    /// Time in user mode.
     #[serde(rename = "user_ns")]
     pub user: Nanos,
-    /// Time of the kernel, on behalf of programs and in its own threads.
+    /// Kernel time, on behalf of programs and in kernel threads.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
-    /// Time of hardware interrupts.
+    /// Time in hardware interrupts.
     #[serde(rename = "irq_ns")]
     pub irq: Nanos,
-    /// Time of softirqs.
+    /// Time in softirqs.
     #[serde(rename = "softirq_ns")]
     pub softirq: Nanos,
     /// Idle time.
@@ -283,13 +284,13 @@ impl NetStatement {
         self.receiver.as_ref().or(self.sender.as_ref())
     }
 
-    /// Number of bytes by which to divide this host's CPU time: bytes received or, if unknown,
+    /// Byte count for computing this host's CPU time per byte: bytes received or, if unknown, bytes
     /// sent.
     pub fn bytes(&self) -> u64 {
         self.measured().map_or(0, |end| end.bytes)
     }
 
-    /// Number of packets by which to divide CPU time: datagrams sent, or TCP segments.
+    /// Packet count for computing the CPU time per packet: datagrams or TCP segments sent.
     pub fn packets(&self) -> Option<u64> {
         let sender = self.sender.as_ref()?;
         let packets = match self.spec.protocol {
@@ -299,14 +300,14 @@ impl NetStatement {
         (packets > 0).then_some(packets)
     }
 
-    /// Achieved share of the requested rate, 0 to 1; `None` unless the traffic fell short by more
-    /// than 3 %.
+    /// Achieved share of the requested rate, 0 to 1. `None` unless the traffic fell more than 3 %
+    /// short.
     pub fn shortfall(&self) -> Option<f64> {
         let reached = self.sender.as_ref()?.bits_hz()? / self.spec.rate?;
         (reached < 0.97).then_some(reached)
     }
 
-    /// Where datagrams were lost, by the kernel's counters; `None` if no loss is known.
+    /// Where datagrams were lost, according to the kernel's counters; `None` if no loss is known.
     pub fn losses(&self) -> Option<PacketPlaces> {
         let places = places(self.sender.as_ref(), self.receiver.as_ref()?, None, &[])?;
         (places.lost > 0).then_some(places)

@@ -1,4 +1,4 @@
-//! Factorial experiments with traffic: the cost of each setting, alone and in combination.
+//! Factorial experiments with traffic: what each setting costs, alone and in combination.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ impl Fact {
     }
 }
 
-/// State of a TCP connection when it ended, as seen by the sender (`TCP_INFO`).
+/// State of a TCP connection at its end, as seen by the sender (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionFacts {
     /// Segments received: acknowledgements, if the other end sends no data.
@@ -40,10 +40,10 @@ pub struct ConnectionFacts {
     /// Smoothed round-trip time, including queueing.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Nanos,
-    /// Minimum round-trip time over the last minutes.
+    /// Minimum round-trip time in the last few minutes.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Nanos,
-    /// Receive window last advertised by the other end, in bytes; `None` on older kernels.
+    /// Receive window most recently advertised by the other end, in bytes; `None` on older kernels.
     pub peer_window_bytes: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ pub struct ConnectionFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactorPlace {
-    /// The traffic itself.
+    /// The generated traffic itself.
     Traffic,
     /// A socket option.
     Socket,
@@ -64,36 +64,36 @@ pub enum FactorPlace {
 /// A varied factor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VariedFactor {
-    /// Name, as typed.
+    /// Name, as given on the command line.
     pub name: String,
     /// Where the factor is set.
     pub place: FactorPlace,
-    /// Values, at least two. All others are compared with the first.
+    /// Values, at least two. The first is the baseline for all others.
     pub values: Vec<String>,
 }
 
-/// The plan of an experiment and its progress.
+/// The plan and the progress of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentPlan {
-    /// Number of completed blocks. Each block contains every cell twice: in a random order, then in
+    /// Number of completed blocks. Each block runs every cell twice: once in random order, then in
     /// reverse.
     pub blocks: u64,
     /// Number of planned blocks.
     pub planned: u64,
     /// Seed for the random order within each block.
     pub seed: u64,
-    /// Largest effect that counts as no difference, as a share of the figure at the factor's first
-    /// value.
+    /// Largest effect that still counts as no difference, as a share of the figure at the factor's
+    /// first value.
     #[serde(rename = "resolution_share")]
     pub resolution: f64,
-    /// Number of pilot blocks, from which the planned number was computed. `blocks` does not
-    /// include them.
+    /// Number of pilot blocks, from which the planned number was computed. They are not part of
+    /// `blocks`.
     pub pilot_blocks: Option<u64>,
-    /// Standard deviation of a block's effect, as a share: the largest one in the pilot or, without
-    /// a pilot, in the blocks.
+    /// Standard deviation of a block's effect, as a share: the largest one in the pilot blocks or,
+    /// if there was no pilot, in the blocks.
     #[serde(rename = "spread_share")]
     pub spread: Option<f64>,
-    /// Number of blocks needed to find smaller effects; empty if the spread is unknown.
+    /// Number of blocks needed to detect smaller effects; empty if the spread is unknown.
     pub needed: Vec<BlocksNeeded>,
     /// Sending time of each run.
     #[serde(rename = "run_ns")]
@@ -101,21 +101,21 @@ pub struct ExperimentPlan {
     /// Wall-clock time of the experiment.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// Why the experiment ended before its last block: Ctrl-C or a failed run.
+    /// Why the experiment ended before its last block, such as Ctrl-C or a failed run.
     pub ended_early: Option<String>,
 }
 
-/// Number of blocks with which four of five experiments would find an effect, given the spread of
-/// the blocks.
+/// Number of blocks needed to detect an effect with a power of 80 %, given the spread of the
+/// blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlocksNeeded {
     /// Size of the effect, as a share.
     pub share: f64,
-    /// Number of blocks, at the significance level that applies to all effects together.
+    /// Number of blocks, at a significance level corrected for all effects.
     pub blocks: u64,
 }
 
-/// CPU time in ns per byte, broken down by who used it.
+/// CPU time in ns per byte, in total and by user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCost {
     /// Total CPU time.
@@ -131,11 +131,11 @@ pub struct CpuCost {
 /// One combination of the factors' values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentCell {
-    /// For each factor, the index of its value.
+    /// Index of the value of each factor.
     pub values: Vec<usize>,
-    /// Settings in effect, as read back.
+    /// Settings in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
-    /// Index of the first cell with the same settings in effect, possibly this cell.
+    /// Index of the first cell with the same settings in effect, which may be this cell.
     pub same_as: usize,
     /// Number of runs in completed blocks.
     pub runs: u64,
@@ -144,21 +144,21 @@ pub struct ExperimentCell {
     pub rate: f64,
     /// Mean CPU cost.
     pub cpu: CpuCost,
-    /// Packets sent per payload byte; for TCP, segments.
+    /// Packets sent per payload byte. For TCP, segments.
     pub packets_per_byte: f64,
     /// Acknowledgements per payload byte; `None` for UDP.
     pub acks_per_byte: Option<f64>,
-    /// System calls of both ends per payload byte.
+    /// System calls by both ends per payload byte.
     pub calls_per_byte: f64,
-    /// Minimum round-trip time of all runs.
+    /// Minimum round-trip time over all runs.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Option<Nanos>,
-    /// Mean of the smoothed round-trip times when the runs ended.
+    /// Mean over all runs of the smoothed round-trip time at the end of the run.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Option<Nanos>,
 }
 
-/// A factor at one of its values. An effect has one term, an interaction two.
+/// A factor at one of its values. A main effect has one term, an interaction has two.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -169,11 +169,11 @@ pub struct Term {
     pub value: usize,
 }
 
-/// The effect of a value relative to the first value of its factor, averaged over all other
-/// factors. For an interaction, the additional effect when two values are combined.
+/// The effect of a value relative to its factor's first value, averaged over all other factors. For
+/// an interaction, the additional effect of combining two values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FactorEffect {
-    /// One term for an effect, two for an interaction.
+    /// One term for a main effect, two for an interaction.
     pub terms: Vec<Term>,
     /// Effect on CPU time per byte.
     pub cpu: MeasuredEffect,
@@ -186,11 +186,11 @@ pub struct FactorEffect {
 /// An effect on one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredEffect {
-    /// Relative effect; `None` with fewer than two blocks.
+    /// Relative effect; `None` if there are fewer than two blocks.
     pub share: Option<Effect>,
     /// Absolute effect in the measure's unit: ns per byte, or bits per second.
     pub amount: Option<Effect>,
-    /// Probability that chance alone produces so large an effect, corrected for all effects and
+    /// Probability that chance alone produces an effect this large, corrected for all effects and
     /// both measures.
     #[serde(rename = "corrected_probability")]
     pub chance: Option<f64>,
@@ -210,7 +210,7 @@ pub struct DesignCheck {
     /// Number of effects that can be separated: the rank of the model's matrix over the different
     /// cells.
     pub rank: usize,
-    /// Factors that have no effect, either always or while another factor has a certain value.
+    /// Factors that have no effect, either ever or while another factor has a certain value.
     pub idle: Vec<IdleFactor>,
     /// Effects that are zero by construction, because they compare identical cells.
     pub nothing: Vec<Vec<Term>>,
@@ -225,13 +225,13 @@ impl DesignCheck {
     }
 }
 
-/// A factor without effect.
+/// A factor that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleFactor {
     /// Index of the factor.
     pub factor: usize,
-    /// The value of another factor under which this factor has no effect; `None` if it never has
-    /// one.
+    /// Value of another factor at which this factor has no effect; `None` if it never has an
+    /// effect.
     pub while_at: Option<Term>,
 }
 
@@ -253,7 +253,7 @@ pub struct AliasPart {
     pub terms: Vec<Term>,
 }
 
-/// A unit that costs CPU time.
+/// A unit of traffic that costs CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CostUnit {
@@ -263,7 +263,7 @@ pub enum CostUnit {
     Packet,
     /// An acknowledgement.
     Ack,
-    /// A system call of either end.
+    /// A system call by either end.
     Call,
 }
 
@@ -277,11 +277,11 @@ impl CostUnit {
 pub struct UnitCost {
     /// Unit.
     pub unit: CostUnit,
-    /// CPU time per unit in ns; `None` with fewer than two blocks.
+    /// CPU time per unit, in ns; `None` if there are fewer than two blocks.
     pub ns: Option<Effect>,
 }
 
-/// A unit whose cost cannot be separated from that of others.
+/// A unit whose cost cannot be separated from the cost of other units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BoundUnit {
     /// Unit without a separate cost.
@@ -290,17 +290,18 @@ pub struct BoundUnit {
     pub with: Vec<CostUnit>,
 }
 
-/// CPU cost of a byte, a packet, a call and an acknowledgement, by least squares over the cells.
+/// CPU costs of a byte, a packet, a system call and an acknowledgement, fitted to the cells by
+/// least squares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCosts {
-    /// Costs that could be determined; empty if they do not explain the cells.
+    /// Costs that could be determined; empty if they do not explain the cells' CPU times.
     pub costs: Vec<UnitCost>,
-    /// Units that occur together with others in all cells, so that they have no separate cost.
+    /// Units that have no separate cost, because they occur together with others in all cells.
     pub bound: Vec<BoundUnit>,
     /// Number of equations: cells with different settings in effect.
     pub equations: usize,
-    /// Root mean square of the residual CPU time per byte, as a share; `None` without remaining
-    /// degrees of freedom.
+    /// Root mean square of the residual CPU time per byte, as a share; `None` if no degrees of
+    /// freedom remain.
     #[serde(rename = "misfit_share")]
     pub misfit: Option<f64>,
     /// Why no costs could be determined.
@@ -337,14 +338,15 @@ pub struct NetExperiment {
     pub factors: Vec<VariedFactor>,
     /// Plan of the experiment and its progress.
     pub plan: ExperimentPlan,
-    /// Why CPU time covers only the two threads, by their own clocks; `None` if CPU time was
-    /// traced.
+    /// Why CPU time covers only the two threads, measured by their own clocks; `None` if CPU time
+    /// was traced.
     pub no_books: Option<String>,
     /// All combinations, in the order of the factors.
     pub cells: Vec<ExperimentCell>,
     /// Effects that the design can separate.
     pub check: DesignCheck,
-    /// Effects, followed by two-factor interactions. Omits those that cannot be separated.
+    /// Main effects, followed by two-factor interactions. Effects that cannot be separated are
+    /// omitted.
     pub effects: Vec<FactorEffect>,
     /// Costs of the units.
     pub costs: UnitCosts,

@@ -1,4 +1,4 @@
-//! Paced loops, of ticktax or of another program, and the fate of their frames.
+//! Paced loops, whether ticktax's own or another program's, and what happens to their frames.
 //!
 //! # Terms
 //! - A loop of `r` frames per second has a *slot* every `1/r` seconds. A frame is *due* at the
@@ -7,9 +7,9 @@
 //! - *Dropped*: a slot in which no frame started. Either the previous frame ran into it, so that
 //!   the loop cannot keep up, or the loop *slept through* it: it was asleep from the slot's start
 //!   to the next slot's.
-//! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. From the
-//!   first frame on, a step is due every period, under any rule of the loop. A frame performs the
-//!   last step that is due, and earlier steps are overshot. Under [`PaceRule::Deadline`] these are
+//! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. The schedule
+//!   has a step every period from the first frame on, whatever the loop's rule. A frame performs
+//!   the last step that is due. Earlier steps are overshot. Under [`PaceRule::Deadline`] these are
 //!   the dropped slots. Under the other rules slipped frames count as well. If a threshold is
 //!   given, a step is also overshot if its frame started later than that. The same definition holds
 //!   in cases, `sim`, sweeps and the lab. If a program has fixed steps, they are the schedule.
@@ -17,8 +17,8 @@
 //!   due. None of this depends on the kernel's tick.
 //! - *Slipped*: a frame that the rate calls for but that was never due, because under a relative
 //!   rule each delay postpones all later frames.
-//! - Waits count from the due time. A dropped slot also waits, for the frame that finally started.
-//!   Otherwise a long stall would count once although it delayed many frames (coordinated
+//! - Waits count from the due time. A dropped slot waits as well, until the next frame starts.
+//!   Otherwise a long stall would count only once although it delayed many frames (coordinated
 //!   omission).
 
 use std::fmt;
@@ -75,10 +75,10 @@ pub enum SleepMethod {
     /// `epoll_wait` without descriptors, for the remaining time in whole milliseconds, rounded up.
     #[serde(rename = "epoll")]
     Epoll,
-    /// No sleep: the loop reads the clock until the time has come.
+    /// No sleep: the loop reads the clock until the frame is due.
     #[serde(rename = "spin")]
     Spin,
-    /// `clock_nanosleep` until a calibrated margin before the time, then like
+    /// `clock_nanosleep` until a calibrated margin before the due time, then like
     /// [`SleepMethod::Spin`].
     #[serde(rename = "hybrid")]
     Hybrid,
@@ -113,8 +113,8 @@ impl SleepMethod {
         }
     }
 
-    /// Timeout unit of a method's system call. The remaining time is rounded up to it. 1 ns for
-    /// calls that take a `timespec` and for reading the clock.
+    /// Timeout unit of the method's system call. The remaining time is rounded up to it. 1 ns for
+    /// calls that take a `timespec`, and for reading the clock.
     pub const fn unit(self) -> Nanos {
         match self {
             Self::Nanosleep
@@ -139,7 +139,7 @@ impl SleepMethod {
     }
 
     /// Time that a loop with this `period` spins before a frame is due. `margin` is the calibrated
-    /// margin of [`SleepMethod::Hybrid`]; returns `None` for a hybrid without a margin.
+    /// margin of [`SleepMethod::Hybrid`]. Returns `None` for a hybrid without a margin.
     pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
         match self {
             Self::Spin => Some(period),
@@ -158,33 +158,32 @@ impl Calibration {
     pub const TRIALS: usize = 64;
     /// Requested length of each trial sleep.
     pub const TRIAL: Nanos = Nanos::from_micros(500);
-    /// Minimum margin. Checking the time takes about as long.
+    /// Minimum margin, which is about as long as a check of the time takes.
     pub const MIN: Nanos = Nanos::from_micros(5);
-    /// Index of the chosen delay among the sorted ones, so that about one sleep in 32 is later
-    /// still.
+    /// Index of the margin in the sorted trial delays. About one sleep in 32 is even later.
     const CHOSEN: usize = 61;
 
-    /// The margin for a loop with this `period`, from the delays of the trials. It is at most half
-    /// a period, because a loop that spins longer might as well spin all the time.
+    /// The margin for a loop with this `period`, given the delays of the trial sleeps. It is at
+    /// most half a period, because a loop that spins longer might as well spin all the time.
     pub fn margin(mut late: [Nanos; Self::TRIALS], period: Nanos) -> Nanos {
         late.sort_unstable();
         late[Self::CHOSEN].max(Self::MIN).min(Nanos(period.0 / 2))
     }
 }
 
-/// Rule that sets when the next frame of a loop is due.
+/// Rule that determines when a loop's next frame is due.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PaceRule {
-    /// A whole period after the previous frame's work ended. The loop sleeps for the whole period,
-    /// so its work makes it slower than its rate.
+    /// One period after the previous frame's work ended. The loop sleeps for the entire period, so
+    /// its work makes it slower than its nominal rate.
     Fixed,
-    /// A period after the previous frame started. The loop compensates for its work but not for
+    /// One period after the previous frame started. The loop compensates for its work but not for
     /// late wake-ups, which postpone all later frames.
     Remaining,
-    /// On a fixed grid: the start plus a whole number of periods.
+    /// On a fixed grid: the start time plus a whole number of periods.
     Deadline,
 }
 
@@ -216,7 +215,7 @@ impl PaceRule {
     }
 }
 
-/// A text that matches none of the allowed words.
+/// Error for text that matches none of the allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is none of {words}")]
 pub struct NoSuchWord {
@@ -278,7 +277,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Number of slots that started before this frame and stayed empty: whole periods since `due`.
+    /// Number of empty slots before this frame: whole periods between `due` and its start.
     pub fn dropped(&self, period: Nanos) -> i64 {
         (self.began - self.due).0.max(0) / period.0.max(1)
     }
@@ -289,13 +288,13 @@ impl Frame {
     }
 }
 
-/// Delay from which a frame counts as late: a quarter of the period, at most 4 ms.
+/// Delay above which a frame counts as late: a quarter of the period, at most 4 ms.
 pub fn late_from(period: Nanos) -> Nanos {
     Nanos(period.0 / 4).min(Nanos::from_millis(4))
 }
 
-/// A fixed schedule with steps that are due at a constant rate from the first frame on. Defines
-/// which steps are *overshot*.
+/// A fixed schedule whose steps are due at a constant rate, starting with the first frame. It
+/// defines which steps are *overshot*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     period: Nanos,
@@ -308,7 +307,7 @@ impl Schedule {
         Self { period, next: None }
     }
 
-    /// Makes the first step due at `due`, unless the schedule has already started.
+    /// Makes the first step due at `due`. Has no effect if the schedule has already started.
     pub fn begin(&mut self, due: Nanos) {
         self.next.get_or_insert(due);
     }

@@ -1,22 +1,23 @@
-//! Packet delays: from an interrupt, through `NET_RX`, to the thread that waited for the packets.
+//! Packet delays, from an interrupt through `NET_RX` to the thread that waited for the packets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, CpuList, Intervals, Kind, Moment, Nanos};
 
-/// Wake-ups by which packets reached threads, and the time spent along the path.
+/// Wake-ups of threads by packets, and the time spent in each step from interrupt to thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPaths {
-    /// Number of threads' wake-ups by `NET_RX`. If a program is watched, only its threads count.
+    /// Number of times that `NET_RX` woke a thread. If a program is watched, only its threads
+    /// count.
     pub wakeups: u64,
-    /// Number of wake-ups whose path is known until the thread ran.
+    /// Number of wake-ups whose path is known up to when the thread ran.
     pub followed: u64,
     /// Why the remaining wake-ups were not followed.
     pub not_followed: NotFollowed,
-    /// Time from the first known event of a path until the thread ran.
+    /// Time from a path's first known event until the thread ran.
     pub delay: Intervals,
-    /// Breakdown of `delay` by step. Steps that occurred in no path are omitted.
+    /// `delay` by step. Steps that occurred in no path are omitted.
     pub steps: Vec<PacketStep>,
     /// Paths grouped by the cause of `NET_RX` and the context in which it ran, most frequent first.
     pub ways: Vec<PacketWay>,
@@ -28,22 +29,22 @@ pub struct PacketPaths {
     pub threads_left_out: u64,
     /// Longest delays, longest first.
     pub longest: Vec<PacketDelay>,
-    /// The kernel's packet counters by CPU, for the whole machine (`/proc/net/softnet_stat`).
+    /// The kernel's packet counters by CPU, for the entire machine (`/proc/net/softnet_stat`).
     pub cpus: Vec<PacketCpu>,
 }
 
-/// Number of wake-ups whose path is not completely known, by reason.
+/// Number of wake-ups whose path is incomplete, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotFollowed {
-    /// The thread was not seen running after the wake-up.
+    /// The thread was not seen to run after the wake-up.
     pub not_run: u64,
     /// The `NET_RX` that caused the wake-up has no row.
     pub no_softirq: u64,
-    /// There were more threads than can be tracked.
+    /// There were more threads than ticktax can track.
     pub no_room: u64,
 }
 
-/// A step on the path of a packet.
+/// A step in the path of a packet.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -63,7 +64,7 @@ impl Step {
     /// All steps, in order.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Raised, Self::Receiving, Self::Woken];
 
-    /// Start and end of the step, in words.
+    /// The step's start and end, as text.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt -> raised",
@@ -81,10 +82,10 @@ pub struct PacketStep {
     pub step: Step,
     /// Duration.
     pub length: Intervals,
-    /// Number of paths in which this step was the longest and took at least
+    /// Number of paths in which this step was the longest and lasted at least
     /// [`PacketPaths::LOOKED_AT`].
     pub held: u64,
-    /// Some of the activities that used the CPU during these steps, largest total first.
+    /// Activities that used the CPU during these steps, largest total first. Some may be missing.
     pub by: Vec<PacketHolder>,
 }
 
@@ -102,7 +103,7 @@ pub struct PacketHolder {
     pub time: Nanos,
 }
 
-/// Where `NET_RX` ran.
+/// Context in which `NET_RX` ran.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -116,10 +117,10 @@ pub enum ReceivedIn {
     Unknown,
 }
 
-/// Paths with the same cause of `NET_RX` and the same context.
+/// Paths with the same cause of `NET_RX` and the same context for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketWay {
-    /// Source that raised `NET_RX`; `None` if no wake-up edge shows it.
+    /// Source that raised `NET_RX`; `None` if no edge shows it.
     pub raised_by: Option<String>,
     /// Kind of the source in `raised_by`.
     pub kind: Option<Kind>,
@@ -129,7 +130,7 @@ pub struct PacketWay {
     pub delay: Intervals,
 }
 
-/// A thread that packets woke.
+/// A thread woken by packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketThread {
     /// Thread name.
@@ -157,7 +158,7 @@ pub struct StepLength {
     pub length: Intervals,
 }
 
-/// One path with a long delay.
+/// A path with a long delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketDelay {
     /// Thread name.
@@ -174,23 +175,23 @@ pub struct PacketDelay {
     pub length: Nanos,
     /// CPU on which `NET_RX` ran.
     pub cpu: Cpu,
-    /// CPU on which the thread then ran.
+    /// CPU on which the thread ran after that.
     pub ran_on: Cpu,
-    /// Source that raised `NET_RX`; `None` if no wake-up edge shows it.
+    /// Source that raised `NET_RX`; `None` if no edge shows it.
     pub raised_by: Option<String>,
     /// Context in which `NET_RX` ran.
     pub received_in: ReceivedIn,
-    /// Known steps, in order.
+    /// The path's known steps, in order.
     pub steps: Vec<StepTime>,
     /// Longest step.
     pub longest: Step,
-    /// Activities that used the CPU during the longest step, largest first; empty if the step was
+    /// Activities that used the CPU during the longest step, largest first. Empty if the step was
     /// short or the activities are unknown.
     pub by: Vec<PacketHolder>,
 }
 
 impl PacketDelay {
-    /// Where the delay is in the recording, on the CPU on which the thread then ran.
+    /// The delay's interval in the recording, with the CPU on which the thread then ran.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -210,7 +211,7 @@ pub struct StepTime {
     pub time: Nanos,
 }
 
-/// Counts added to a CPU's packet counters during the recording.
+/// Increase of a CPU's packet counters during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCpu {
     /// CPU.
@@ -219,13 +220,13 @@ pub struct PacketCpu {
     pub processed: u64,
     /// Frames dropped because the backlog was full.
     pub dropped: u64,
-    /// Number of times that `NET_RX` stopped with packets left because its budget or time was used
-    /// up.
+    /// Number of times that `NET_RX` stopped with packets left because its packet budget or time
+    /// was used up.
     pub squeezed: u64,
 }
 
 impl PacketPaths {
-    /// Minimum duration of a step before the CPU's activities are looked up.
+    /// The CPU's activities are not looked up for steps shorter than this.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
     /// The step with the largest maximum duration.

@@ -1,5 +1,5 @@
 //! Datagrams sent at a fixed rate: how many were lost, where, and what kept the receiver from
-//! reading.
+//! reading them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,8 +40,8 @@ pub struct PacketStatement {
     pub buffer: Option<SocketBuffer>,
     /// Where datagrams were lost; `None` if the number sent is unknown.
     pub places: Option<PacketPlaces>,
-    /// Reasons why this host's kernel dropped datagrams of this stream, most frequent first; `None`
-    /// if they were not traced.
+    /// Why this host's kernel dropped datagrams of this stream, most frequent reason first; `None`
+    /// if drops were not traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Bursts of losses, in order; `None` on the sender's host.
@@ -50,10 +50,10 @@ pub struct PacketStatement {
     pub lost_in_no_burst: u64,
     /// Causes that delayed the receiver while its buffer filled, largest loss first.
     pub causes: Vec<BurstCause>,
-    /// Period of the bursts, if they are periodic.
+    /// Period of the bursts, if they recur periodically.
     pub beat: Option<Periodicity>,
-    /// Smallest buffer that would have lost nothing, if datagrams were lost because the buffer was
-    /// full.
+    /// Smallest buffer that would have prevented all losses, if datagrams were lost because the
+    /// buffer was full.
     pub needed: Option<NeededBuffer>,
     /// Time from sending a datagram to reading it; `None` between hosts, because their clocks may
     /// differ. Median and p99 are accurate to ±11 %.
@@ -65,7 +65,7 @@ pub struct PacketStatement {
     pub slot: Nanos,
     /// Why the causes of the receiver's delays are unknown.
     pub no_trace: Option<String>,
-    /// Number of trace events that did not fit into the buffers. A cause may therefore be missing.
+    /// Number of trace events that did not fit into the buffers. Causes may be missing as a result.
     pub events_lost: u64,
 }
 
@@ -74,51 +74,51 @@ pub struct PacketStatement {
 pub struct PacketPlaces {
     /// Total loss: datagrams missing from the sequence.
     pub lost: u64,
-    /// Lost because the sender's queueing discipline was full (`SndbufErrors` of its network
+    /// Lost because the sender's queueing discipline was full (`SndbufErrors` in its network
     /// namespace, or the discipline's own counter).
     pub send_queue: u64,
     /// Lost because the receiving socket's buffer was full (the socket's own counter).
     pub socket_buffer: u64,
-    /// Lost because UDP's total memory was used up (`MemErrors`, `net.ipv4.udp_mem`).
+    /// Lost because UDP's total memory limit was reached (`MemErrors`, `net.ipv4.udp_mem`).
     pub udp_memory: u64,
-    /// Still in the socket's buffer when the receiver ended.
+    /// Still in the socket's buffer when the receiver stopped.
     pub never_read: u64,
-    /// Dropped by the kernel for a reason that no other field counts (`skb:kfree_skb`).
+    /// Dropped by the kernel for a reason that no other field covers (`skb:kfree_skb`).
     #[serde(default)]
     pub other_reason: u64,
-    /// Lost because a CPU's backlog was full (`/proc/net/softnet_stat`, for the whole machine).
+    /// Lost because a CPU's backlog was full (`/proc/net/softnet_stat`, for the entire machine).
     pub backlog: u64,
     /// Lost because a network card's ring was full or the card had no room (`rx_missed_errors`,
     /// `rx_fifo_errors`).
     pub ring: u64,
     /// Dropped by a device (`/proc/net/dev`).
     pub device: u64,
-    /// Lost at an unknown place: no counter covers these datagrams.
+    /// Lost in an unknown place: no counter covers these datagrams.
     pub not_placed: u64,
 }
 
-/// A burst of losses: the datagrams lost until the receiver had read everything that was waiting.
+/// A burst of losses: all datagrams lost before the receiver had read everything that was waiting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Burst {
-    /// Sending time of the first lost datagram, relative to the first datagram sent.
+    /// When the first lost datagram was sent, relative to the first datagram of the transfer.
     #[serde(rename = "time_ns")]
     pub at: Nanos,
     /// Number of the first lost datagram.
     pub first: u64,
     /// Number of datagrams lost.
     pub lost: u64,
-    /// Number of lost datagrams that the socket counted as dropped.
+    /// Number of these datagrams that the socket counted as dropped.
     pub in_socket: u64,
-    /// Time in which the receiver read nothing, around the loss of the first datagram; `None` if it
-    /// never paused or the pause is unknown.
+    /// Time without a read around the loss of the first datagram; `None` if the receiver never
+    /// paused or the pause is unknown.
     #[serde(rename = "read_pause_ns")]
     pub read_pause: Option<Nanos>,
     /// Number of datagrams sent from the first waiting one until the receiver read again; `None` if
     /// unknown.
     #[serde(default)]
     pub sent_in_pause: Option<u64>,
-    /// Number of datagrams waiting when the first one was lost. This can be less than the buffer's
-    /// capacity, because data that was read recently may still be charged to the buffer.
+    /// Number of datagrams waiting when the first one was lost. It can be below the buffer's
+    /// capacity, because recently read data may still be charged to the buffer.
     #[serde(default)]
     pub queued: Option<u64>,
     /// Cause of the pause; `None` if the receiver was neither off its CPU nor interrupted.
@@ -127,10 +127,10 @@ pub struct Burst {
     pub predicted: Option<u64>,
 }
 
-/// A period in which the receiver could not run while its buffer filled.
+/// An interval in which the receiver could not run while its buffer filled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
-    /// Time from the receiver's first delay until it read again.
+    /// Time from when the receiver was first delayed until it read again.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
     /// Causes of the delay, largest first.
@@ -142,32 +142,32 @@ pub struct Stall {
 pub struct HeldBy {
     /// Kind of delay.
     pub kind: HoldUp,
-    /// Name of the program or kernel activity that used the CPU; empty if there was none.
+    /// Name of the program or kernel activity that used the CPU; empty if nothing did.
     pub name: String,
     /// Kind of the activity in `name`.
     pub source_kind: Kind,
     /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Time that this cause took.
+    /// Time due to this cause.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// A cause of bursts of losses.
+/// A cause of loss bursts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstCause {
-    /// Largest cause of each of these bursts' stalls; `None` if no cause was observed.
+    /// Largest cause of the stall in each of these bursts; `None` if no cause was observed.
     pub held_by: Option<HeldBy>,
     /// Number of bursts.
     pub bursts: u64,
     /// Number of datagrams lost in these bursts.
     pub lost: u64,
-    /// Longest stall of these bursts.
+    /// Longest stall among these bursts.
     #[serde(rename = "longest_ns")]
     pub longest: Nanos,
 }
 
-/// A buffer that would have lost nothing.
+/// A buffer that would have prevented all losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NeededBuffer {
     /// Number of datagrams that the buffer must hold.
@@ -198,14 +198,15 @@ impl PacketStatement {
         (elapsed > Nanos::ZERO).then(|| sender.calls as f64 / elapsed.as_secs_f64())
     }
 
-    /// Achieved share of the requested rate, 0 to 1; `None` unless the sender fell short by more
-    /// than 3 %.
+    /// Achieved share of the requested rate, 0 to 1. `None` unless the sender fell more than 3 %
+    /// short.
     pub fn shortfall(&self) -> Option<f64> {
         let reached = self.sent_hz()? / self.asked_hz()?;
         (reached < 0.97).then_some(reached)
     }
 
-    /// Loss in bursts with a known stall, and the loss predicted from the lengths of these stalls.
+    /// Losses in bursts with a known stall, and the losses predicted from the lengths of these
+    /// stalls.
     pub fn predicted(&self) -> Option<(u64, u64)> {
         let bursts = self.bursts.iter().flatten();
         let known = bursts.filter_map(|burst| Some((burst.lost, burst.predicted?)));

@@ -1,5 +1,5 @@
-//! Scheduling policies: those that ticktax requested and got for its own threads, and non-default
-//! ones of programs.
+//! Scheduling policies: those that ticktax requested and got for its own threads, and programs'
+//! non-default policies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,18 +13,17 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum SchedulingPolicy {
-    /// `SCHED_IDLE`: runs when nothing else wants the CPU. A spin probe then disturbs least and
+    /// `SCHED_IDLE`: runs only if nothing else wants the CPU. A spin probe then disturbs least and
     /// sees every other task as a gap.
     #[default]
     Idle,
-    /// `SCHED_OTHER`: shares the CPU fairly, the default for programs.
+    /// `SCHED_OTHER`: shares the CPU fairly. The default for programs.
     Other,
-    /// `SCHED_FIFO` with a priority of 1 to 99: runs ahead of every ordinary task. Remaining gaps
-    /// then come from interrupts, the kernel, the hypervisor or the firmware.
+    /// `SCHED_FIFO` with a priority of 1 to 99: runs before every ordinary task. The remaining gaps
+    /// come from interrupts, the kernel, the hypervisor or the firmware.
     ///
-    /// The kernel reserves part of each second (50 ms by default) for other tasks, through
-    /// real-time throttling or, since Linux 6.12, the fair server. A spin probe sees that part as
-    /// gaps.
+    /// The kernel reserves part of each second (50 ms by default) for other tasks, by real-time
+    /// throttling or, since Linux 6.12, by the fair server. A spin probe sees that part as gaps.
     Fifo(u8),
     /// `SCHED_RR` with a priority of 1 to 99: like `SCHED_FIFO`, but alternates with threads of
     /// equal priority.
@@ -32,7 +31,7 @@ pub enum SchedulingPolicy {
 }
 
 impl SchedulingPolicy {
-    /// The priority of a real-time policy; `None` for others.
+    /// The priority of a real-time policy; `None` for other policies.
     pub const fn real_time(self) -> Option<u8> {
         match self {
             Self::Idle | Self::Other => None,
@@ -52,8 +51,8 @@ impl fmt::Display for SchedulingPolicy {
     }
 }
 
-/// Non-default scheduling of a program's thread. Recordings and JSON write it as people do: `FIFO
-/// 10`, `RR 1`, `DEADLINE`, `nice -20`.
+/// Non-default scheduling of a program's thread, written as users write it: `FIFO 10`, `RR 1`,
+/// `DEADLINE`, `nice -20`. Recordings and JSON use this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -73,7 +72,7 @@ impl SpecialPolicy {
     /// Lowest priority of ordinary threads.
     pub const LOWEST: Self = Self::Nice(19);
 
-    /// Whether threads with this policy run ahead of every ordinary thread, regardless of nice
+    /// Whether threads with this policy run before every ordinary thread, regardless of nice
     /// values.
     pub const fn goes_first(self) -> bool {
         !matches!(self, Self::Nice(_))
@@ -98,7 +97,7 @@ impl fmt::Display for SpecialPolicy {
     }
 }
 
-/// A text that is not a [`SpecialPolicy`].
+/// Error for text that is not a [`SpecialPolicy`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not FIFO N, RR N, DEADLINE or nice N")]
 pub struct SpecialPolicyError(String);
@@ -133,7 +132,7 @@ impl From<SpecialPolicy> for String {
     }
 }
 
-/// A text that is not a scheduling policy.
+/// Error for text that is not a scheduling policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid policy `{0}`: idle, other, fifo:1 to fifo:99, or rr:1 to rr:99")]
 pub struct PolicyError(String);
@@ -141,8 +140,8 @@ pub struct PolicyError(String);
 impl FromStr for SchedulingPolicy {
     type Err = PolicyError;
 
-    /// Parses a policy as found in files or as typed: `SCHED_FIFO:50`, `fifo:50`, or `fifo`, which
-    /// also means priority 50.
+    /// Parses a policy as written in files or on the command line: `SCHED_FIFO:50`, `fifo:50`, or
+    /// `fifo`, which means priority 50.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         const MIDDLE: u8 = 50;
         let short = text.strip_prefix("SCHED_").unwrap_or(text);
@@ -179,19 +178,19 @@ impl From<SchedulingPolicy> for String {
     }
 }
 
-/// The policy that a thread requested, and the one that it got.
+/// The policy that a thread requested, and the policy that it got.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyGrant {
     /// Requested policy.
     pub requested: SchedulingPolicy,
     /// Granted policy.
     pub granted: SchedulingPolicy,
-    /// The system's error, if the policies differ.
+    /// The system's error, if the granted policy is not the requested one.
     pub refusal: Option<String>,
 }
 
 impl PolicyGrant {
-    /// A grant of exactly the requested policy.
+    /// The requested policy was granted.
     pub const fn full(policy: SchedulingPolicy) -> Self {
         Self {
             requested: policy,

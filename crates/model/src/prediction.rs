@@ -13,7 +13,7 @@ pub struct PredictionStatement {
     pub tool_version: String,
     /// File from which the workload was taken.
     pub load: String,
-    /// Whether `load` is a recording; otherwise it is a scenario.
+    /// Whether `load` is a recording. Otherwise it is a scenario.
     pub recorded: bool,
     /// Machine on which the recording was made.
     pub machine: Option<Machine>,
@@ -22,18 +22,18 @@ pub struct PredictionStatement {
     /// Length of each predicted run.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Number of runs per setting, each with a newly drawn workload.
+    /// Number of runs per setting. Each run draws a new workload.
     pub runs: u32,
-    /// Probability that one more run falls within an interval.
+    /// Probability that one more run would fall within an interval.
     #[serde(rename = "interval_probability")]
     pub coverage: f64,
     /// Seed of the first run.
     pub seed: u64,
-    /// Check of the model: its prediction for unchanged settings, compared with the measurement.
-    /// `None` if there was no comparable measurement.
+    /// Check of the model: its prediction for the unchanged settings, compared with the
+    /// measurement. `None` if no comparable measurement exists.
     #[serde(default)]
     pub control: Option<Control>,
-    /// One row per setting. The measurement comes first.
+    /// One row per setting, after the row of the measurement.
     pub rows: Vec<PredictionRow>,
     /// Inputs taken from `load`.
     pub taken: Vec<String>,
@@ -53,16 +53,16 @@ pub struct Control {
     #[serde(rename = "predicted_fps")]
     pub predicted: f64,
     /// Whether the two differ by more than [`Control::LIMIT`]. If so, the model ignores an effect
-    /// that matters here, and its predictions for other settings are of little value.
+    /// that matters here, so its predictions for other settings are not reliable.
     pub failed: bool,
 }
 
 impl Control {
-    /// Largest acceptable error of the model, as a share of the measured value.
+    /// Largest allowed error of the model, as a share of the measured value.
     pub const LIMIT: f64 = 0.03;
 
-    /// Compares the model's row `predicted` with the row `measured`; `None` if either has no
-    /// frames.
+    /// Compares the model's row `predicted` with the row `measured`; `None` if either row has no
+    /// frame rate.
     pub fn of(measured: &PredictionRow, predicted: &PredictionRow) -> Option<Self> {
         let value = |row: &PredictionRow| row.figure(Measure::Fps).map(|figure| figure.value);
         let (measured, predicted) = (value(measured)?, value(predicted)?);
@@ -81,14 +81,14 @@ impl Control {
     }
 }
 
-/// The figures of one setting.
+/// The figures for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionRow {
     /// Whether the figures were measured or predicted.
     pub origin: Origin,
     /// Changed settings, such as `hz=100`; empty for the unchanged settings.
     pub settings: Vec<String>,
-    /// Figures of this setting.
+    /// Figures for this setting.
     pub figures: Vec<Figure>,
 }
 
@@ -99,7 +99,7 @@ impl PredictionRow {
     }
 }
 
-/// Where numbers come from. Always shown with them.
+/// Where numbers come from. Their origin is always shown with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -127,13 +127,13 @@ impl Origin {
 pub struct Figure {
     /// Measure.
     pub measure: Measure,
-    /// Value; the median if there were several runs.
+    /// Value, or the median if there were several runs.
     pub value: f64,
-    /// Range in which one more run is expected; `None` for a single run.
+    /// Range in which one more run would be expected to fall; `None` for a single run.
     pub interval: Option<(f64, f64)>,
 }
 
-/// A quantity that is measured and predicted.
+/// A quantity that is both measured and predicted.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -147,40 +147,41 @@ pub enum Measure {
     /// Steps of a fixed schedule that no frame reached in time, per minute.
     #[serde(rename = "overshot_per_minute")]
     Overshot,
-    /// Median delay of a frame's start after its due time, in ns.
+    /// Median time from a frame's due time to its start, in ns.
     #[serde(rename = "late_median_ns")]
     LateMedian,
-    /// 99th percentile of a frame's delay after its due time, in ns.
+    /// 99th percentile of the time from a frame's due time to its start, in ns.
     #[serde(rename = "late_p99_ns")]
     LateP99,
-    /// Maximum delay of a frame's start after its due time, in ns.
+    /// Maximum time from a frame's due time to its start, in ns.
     #[serde(rename = "late_max_ns")]
     LateMax,
-    /// CPU time of the program, in cores (s/s).
+    /// The program's CPU time, in cores (s/s).
     #[serde(rename = "cpu_cores")]
     Cpu,
-    /// CPU time of the program according to `/proc/PID/stat`, which `top` shows, in cores (s/s).
+    /// The program's CPU time according to `/proc/PID/stat`, which `top` shows, in cores (s/s).
     #[serde(rename = "top_cores")]
     Top,
-    /// CPU time of the program according to samples at the tick, in cores (s/s).
+    /// The program's CPU time according to samples at the tick, in cores (s/s).
     #[serde(rename = "sampled_cores")]
     Sampled,
     /// Wake-ups of the program's thread per second.
     #[serde(rename = "wakeup_rate_hz")]
     Wakeups,
-    /// Share of the time of all CPUs that was not idle, 0 to 1.
+    /// Share of all CPUs' time that was not idle, 0 to 1.
     #[serde(rename = "busy_share")]
     Busy,
-    /// Share of the time of all CPUs that was not idle according to `/proc/stat`, 0 to 1.
+    /// Share of all CPUs' time that was not idle according to `/proc/stat`, 0 to 1.
     #[serde(rename = "shown_busy_share")]
     ShownBusy,
     /// Ticks per second, on all CPUs.
     #[serde(rename = "tick_rate_hz")]
     Ticks,
-    /// Time of ticks and the softirqs that they raise, in cores (s/s), on all CPUs.
+    /// Time spent in ticks and in the softirqs that they raise, on all CPUs, in cores (s/s).
     #[serde(rename = "tick_cores")]
     TickCost,
-    /// Time of ticks and the softirqs that they raise, as a share of the time of all CPUs, 0 to 1.
+    /// Time spent in ticks and in the softirqs that they raise, as a share of all CPUs' time, 0 to
+    /// 1.
     TickShare,
 }
 

@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 
 /// The kernel mechanism that holds back a real-time thread while its CPU runs ordinary threads or
-/// idles.
+/// is idle.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RealTimeLimit {
-    /// Real-time throttling: the CPU's real-time threads used up `sched_rt_runtime_us` of the
-    /// period.
+    /// Real-time throttling: the CPU's real-time threads used up the `sched_rt_runtime_us` that
+    /// they may run per period.
     Throttling,
     /// The fair server (Linux 6.12 and later), which runs ordinary threads that have waited too
     /// long.
     FairServer,
     /// Real-time throttling or the fair server. The kernel has both, or its version is unknown, and
-    /// the rows do not show which one it was.
+    /// the rows do not show which one acted.
     Either,
 }
 
-/// Time in which a program's real-time threads were held back by a limit.
+/// Time during which a limit held back a program's real-time threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RealTimeHeld {
     /// Name of the program.
@@ -32,13 +32,13 @@ pub struct RealTimeHeld {
     pub pids: Vec<i32>,
     /// The limit that held the threads back.
     pub limit: RealTimeLimit,
-    /// `sched_rt_runtime_us`; `None` if it is unlimited.
+    /// `sched_rt_runtime_us`; `None` if the run time is unlimited.
     #[serde(rename = "runtime_ns")]
     pub runtime: Option<Nanos>,
     /// `sched_rt_period_us`.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Total time that threads were held back, summed over all threads.
+    /// Time that threads were held back, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of times that a thread was held back.

@@ -25,7 +25,7 @@ pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
-/// Version of the recording format. A reader rejects all others.
+/// Version of the recording format. Readers reject all other versions.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.
@@ -33,7 +33,7 @@ pub const SCHEMA_VERSION: u32 = 2;
 pub enum Row {
     /// A single interval.
     Span(Span),
-    /// Many intervals of one source, summed over a window. Long recordings keep these instead of
+    /// Many intervals of one source, summed over a window. Long recordings contain sums instead of
     /// spans.
     Sum(Sum),
     /// A frame of a paced loop.
@@ -45,15 +45,15 @@ pub enum Row {
 /// A frame of a paced loop, as a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedFrame {
-    /// The interval from the frame's start to the end of its work. Its self time is the work's CPU
-    /// time.
+    /// The interval from the frame's start to the end of its work. Its self time is the CPU time of
+    /// the work.
     pub span: Span,
     /// Due time, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
 }
 
 impl PacedFrame {
-    /// The row of a `frame` that ran on `cpu`.
+    /// The row for a `frame` that ran on `cpu`.
     pub fn new(frame: &Frame, cpu: Cpu, source: SourceId) -> Self {
         Self {
             span: Span {
@@ -78,10 +78,11 @@ impl PacedFrame {
     }
 }
 
-/// All intervals of one source on one CPU within a window, except those with their own rows.
+/// All intervals of one source on one CPU within a window, except intervals that have their own
+/// rows.
 ///
-/// When sums are kept, intervals of at least [`Sum::TIMED_FROM`], except idle ones, get their own
-/// rows as long as there is room.
+/// In recordings with sums, intervals of at least [`Sum::TIMED_FROM`] get their own rows as long as
+/// there is room. Idle intervals do not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
     /// The window. Its `self_time` is the sum of the intervals' self times.
@@ -98,15 +99,15 @@ impl Sum {
     /// Lower bound of the histogram bucket that contains 1 ms (`LONG_NS` in `record.h`).
     pub const TIMED_FROM: Nanos = Nanos(917_504);
 
-    /// Whether the sum includes intervals that are long enough for their own rows, because there
-    /// was no room or an earlier version summed everything. Their times are unknown.
+    /// Whether the sum includes intervals that are long enough for their own rows. Either there was
+    /// no room for them, or an earlier version summed everything. Their times are unknown.
     pub fn has_long(&self) -> bool {
         let long = Histogram::bucket(Self::TIMED_FROM);
         self.max >= Self::TIMED_FROM || self.histogram.counts()[long..].iter().any(|&n| n > 0)
     }
 }
 
-/// Where a recording comes from.
+/// Origin of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
@@ -123,22 +124,22 @@ pub enum World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Every span with its name, from the kernel's tracepoints.
+    /// Every span with its name, from kernel tracepoints.
     Kernel,
-    /// Only probe gaps and the changes of counters in `/proc`.
+    /// Only probe gaps, and the increase of counters in `/proc`.
     Proc,
 }
 
 /// Everything in a recording except its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
-    /// Format version, [`SCHEMA_VERSION`] of the writer.
+    /// Format version: the writer's [`SCHEMA_VERSION`].
     pub schema: u32,
     /// Version of ticktax that wrote the recording.
     pub tool_version: String,
     /// Origin: a real machine, a lab guest or the simulator.
     pub world: World,
-    /// Capability level: how much could be observed.
+    /// Capability level, which limits what could be observed.
     pub level: Level,
     /// Machine.
     pub machine: Machine,
@@ -148,7 +149,7 @@ pub struct Header {
     /// Position within a longer recording, if this is part of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
-    /// Interval over which each CPU's time is accounted for.
+    /// Intervals over which the CPUs' time is accounted for.
     pub books: Vec<Books>,
     /// Coverage and limitations of the observation.
     pub coverage: Coverage,
@@ -164,18 +165,18 @@ pub struct Header {
     pub cost: ToolCost,
     /// The audited command, if there was one.
     pub command: Option<CommandReport>,
-    /// The program that the recording is about, if there is one.
+    /// The analysed program, if there is one.
     #[serde(default)]
     pub victim: Option<VictimHeader>,
-    /// Program threads whose scheduling policy was not the default at the start or end.
+    /// Threads of programs whose scheduling policy was not the default at the start or at the end.
     #[serde(default)]
     pub policies: Vec<ThreadPolicy>,
-    /// Autogroups of the programs that existed at the start or end; empty if autogroups are off,
+    /// Autogroups of programs that existed at the start or at the end. Empty if autogroups are off,
     /// `None` if unknown.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
-    /// Process ids by cgroup path, at the start or at the end. Paths are those of the hierarchy
-    /// with the CPU controller; the root cgroup is omitted. `None` if unknown.
+    /// Process ids by cgroup path, at the start or at the end. Paths are in the hierarchy with the
+    /// CPU controller. The root cgroup is omitted. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
     /// Soakers, one per CPU.
@@ -184,44 +185,44 @@ pub struct Header {
     /// Why the recording ended before the requested time, if it did.
     #[serde(default)]
     pub ended_early: Option<EndedEarly>,
-    /// Kind of frames or datagrams in the recording, if it comes from `pace`.
+    /// Kind of frames or datagrams in the recording, if `pace` made it.
     #[serde(default)]
     pub paced: Option<Paced>,
-    /// Result of each replayed thread, if the recording is of a replay.
+    /// Result of each replayed thread, if this is a recording of a replay.
     #[serde(default)]
     pub replayed: Option<Vec<ReplayedTask>>,
     /// Kernel counters that show how complete the events are.
     #[serde(default)]
     pub witnesses: Option<Witnesses>,
-    /// Delay from which a frame's step counts as overshot, if requested.
+    /// Delay above which a frame's step counts as overshot, if requested.
     #[serde(
         default,
         rename = "overshot_from_ns",
         skip_serializing_if = "Option::is_none"
     )]
     pub overshot_from: Option<Nanos>,
-    /// Triggers that made the flight recorder keep this recording, in time order; empty for other
+    /// Triggers that made the flight recorder save this recording, in time order. Empty for other
     /// recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
 }
 
-/// The frames or datagrams that a recording of `pace` is about.
+/// The kind of frames or datagrams in a recording made by `pace`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Paced {
-    /// Frames of a loop in ticktax or in the model, stored as rows.
+    /// Frames of a loop that ticktax or the model ran, stored as rows.
     Loop(Box<LoopRun>),
-    /// Frames of loop variants that ran in turn, stored as rows. Each turn has a separate source.
+    /// Frames of loop variants that took turns, stored as rows. Each turn has its own source.
     Turns(Box<LoopTurns>),
-    /// Frames of the watched program, which the analysis finds in its wake-ups.
+    /// Frames of the watched program. The analysis finds them in the program's wake-ups.
     Program,
-    /// No frames, but datagrams sent at a fixed rate, with the reports of both ends. The rows show
-    /// the stalls that lost datagrams.
+    /// No frames but datagrams sent at a fixed rate, with both ends' reports. The rows show the
+    /// stalls that lost datagrams.
     Packets(Box<PacketRun>),
 }
 
-/// Reason why a recording ended before the requested time.
+/// Why a recording ended before the requested time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedEarly {
@@ -232,22 +233,22 @@ pub enum EndedEarly {
 }
 
 impl Header {
-    /// Start of the recording, on `CLOCK_MONOTONIC`: the start of the first CPU's accounts. For a
-    /// part, the start of the whole recording. `None` if no CPU has accounts.
+    /// Start of the recording, on `CLOCK_MONOTONIC`: the earliest start of a CPU's accounts. For a
+    /// part, the start of the entire recording. `None` if no CPU has accounts.
     pub fn begin(&self) -> Option<Nanos> {
         let books = self.books.iter().map(|books| books.begin).min();
         self.part.map(|part| part.begin).or(books)
     }
 
-    /// End of the recording, on `CLOCK_MONOTONIC`: the end of the last CPU's accounts. If no CPU
-    /// has accounts, the time at which the final counters were read, which is later.
+    /// End of the recording, on `CLOCK_MONOTONIC`: the latest end of a CPU's accounts. If no CPU
+    /// has accounts, when the final counters were read, which is later.
     pub fn end(&self) -> Nanos {
         let books = self.books.iter().map(|books| books.end).max();
         books.unwrap_or(self.after.at)
     }
 
-    /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None`
-    /// without a steal clock, or if it never advanced in a guest.
+    /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None` if
+    /// the machine lacks such a clock, or if it never advanced in a guest.
     pub fn stolen(&self) -> Option<Nanos> {
         let mut books = self.books.iter();
         let first = books.next()?;
@@ -259,13 +260,13 @@ impl Header {
         is_reported.then_some(all)
     }
 
-    /// Time since which the watched program has been followed; `None` without a watched program.
+    /// Time since which the watched program has been followed; `None` if no program is watched.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;
         Some(self.part.map_or(begin, |part| begin.max(part.start())))
     }
 
-    /// The ticktax loop whose frames are in the rows, if the recording is of a single loop.
+    /// ticktax's loop, if the rows contain the frames of a single loop.
     pub fn paced_loop(&self) -> Option<&LoopRun> {
         match &self.paced {
             Some(Paced::Loop(run)) => Some(run),
@@ -273,7 +274,7 @@ impl Header {
         }
     }
 
-    /// The loop variants that took turns, if their frames are in the rows.
+    /// The loop variants that took turns, if the rows contain their frames.
     pub fn paced_turns(&self) -> Option<&LoopTurns> {
         match &self.paced {
             Some(Paced::Turns(turns)) => Some(turns),
@@ -337,14 +338,14 @@ impl Books {
 /// Coverage of the observation, with its limitations and losses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
-    /// Hooks that the tracer watched; empty without a tracer.
+    /// Hooks that the tracer watched; empty if there was no tracer.
     pub attached: Vec<Hook>,
     /// Limitations.
     pub limitations: Vec<Limitation>,
     /// Losses during the recording, by CPU.
     pub lost: Vec<Loss>,
-    /// Whether every kernel entry was watched. If so, the kernel provably ran nothing in a gap
-    /// without a span.
+    /// Whether every kernel entry was watched. If so, a gap without a span proves that the kernel
+    /// ran nothing.
     pub every_entry_watched: bool,
 }
 
@@ -366,14 +367,14 @@ impl Coverage {
     }
 }
 
-/// Events that were observed but could not be kept.
+/// Events that were observed but could not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Loss {
     /// CPU.
     pub cpu: Cpu,
-    /// Exact number of lost spans. For part of a recording, the number for the whole recording.
+    /// Exact number of lost spans. For part of a recording, the number for the entire recording.
     pub events: u64,
-    /// Exact self time of the lost spans. The accounts show it as unexplained.
+    /// Exact self time of the lost spans. It is unexplained in the accounts.
     #[serde(rename = "self_ns")]
     pub self_time: Nanos,
     /// Number of lost probe gaps.
@@ -398,20 +399,20 @@ pub struct ToolCost {
     /// Time to load and attach the tracer.
     #[serde(rename = "load_time_ns")]
     pub load: Nanos,
-    /// CPU time of ticktax's threads during the recording, without probes.
+    /// CPU time of ticktax's threads during the recording, except probe threads.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
-    /// Peak memory of the process, in bytes.
+    /// Peak memory use of the process, in bytes.
     pub memory_bytes: u64,
-    /// Tracepoint hits that ran one of the tracer's BPF programs.
+    /// Number of tracepoint hits that ran one of the tracer's BPF programs.
     pub events: u64,
     /// CPU time inside the tracer's BPF programs, if the kernel collected statistics.
     #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
-    /// Final nice value of the thread that drains the tracer's buffers, -20 to 19.
+    /// Nice value, -20 to 19, that the thread draining the tracer's buffers had at the end.
     #[serde(default)]
     pub nice: i32,
-    /// Whether the thread that drains the buffers avoided the CPUs of the watched program.
+    /// Whether the thread draining the buffers avoided the watched program's CPUs.
     #[serde(default)]
     pub apart: bool,
 }
@@ -423,32 +424,31 @@ pub struct CommandReport {
     pub argv: Vec<String>,
     /// Process id.
     pub pid: i32,
-    /// Exit code, or 128 + the signal number if a signal ended it; `None` if it was still running
-    /// when the audit ended.
+    /// Exit code, or 128 + signal number if a signal ended the command; `None` if it was still
+    /// running when the audit ended.
     pub exit: Option<i32>,
 }
 
-/// Something that consumes a recording's rows, such as a ledger, a file or a search for periodic
-/// sources.
+/// A consumer of a recording's rows, such as a ledger, a file or a search for periodic sources.
 pub trait RowSink {
-    /// Takes one row. A CPU's rows arrive in the order in which they ended. Rows of different CPUs
-    /// arrive in any order.
+    /// Takes one row. The rows of one CPU arrive in the order in which they ended. Rows of
+    /// different CPUs arrive in any order.
     fn row(&mut self, sources: &crate::SourceTable, row: &Row);
 }
 
-/// A recording whose rows can be replayed, however it is stored.
+/// A recording whose rows can be replayed, no matter how it is stored.
 pub trait RowSource {
     /// Why a replay failed.
     type Error;
 
-    /// Everything about the recording but its rows.
+    /// Everything in the recording except its rows.
     fn header(&self) -> &Header;
 
     /// Passes every row to `each`, in order, with a table that contains the row's source. Returns
     /// the table of all sources.
     ///
     /// # Errors
-    /// The rows cannot be read. Rows passed before the error are valid.
+    /// Returns an error if the rows cannot be read. Rows passed before the error are valid.
     fn replay(
         &mut self,
         each: &mut dyn FnMut(&crate::SourceTable, &Row),
@@ -461,12 +461,12 @@ impl Row {
         self.span().cpu
     }
 
-    /// Source of the row. For an edge, the source that acted.
+    /// Source of the row. For an edge, the source that caused it.
     pub fn source(&self) -> SourceId {
         self.span().source
     }
 
-    /// The interval: the span itself, the window of a sum, or the instant of an edge.
+    /// The row's interval: the span itself, a sum's window, or the instant of an edge.
     pub fn span(&self) -> &Span {
         match self {
             Self::Span(span) => span,

@@ -1,4 +1,4 @@
-//! Results of threads that really performed a scenario's programs.
+//! Results of threads that actually executed a scenario's programs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ use crate::Nanos;
 pub struct ReplayedTask {
     /// Number of frames started.
     pub frames: u64,
-    /// Number of steps on a fixed time grid that were skipped because the previous step overran.
+    /// Number of steps on a fixed time grid that were skipped because an earlier step overran.
     pub overshot: u64,
     /// Number of steps that used CPU time.
     pub bursts: u64,
     /// Number of sleeps that ended on time.
     pub sleeps: u64,
-    /// CPU time that the scenario requested.
+    /// CPU time requested by the scenario.
     #[serde(rename = "asked_ns")]
     pub asked: Nanos,
     /// CPU time used, according to the thread's CPU clock.

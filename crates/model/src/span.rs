@@ -1,4 +1,4 @@
-//! Spans: intervals on a CPU with their start, duration and source.
+//! Spans: intervals on a CPU, with their start, duration and source.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// Kind of a CPU's activity. Ordered by which kind may interrupt which, lowest first.
+/// Kind of activity on a CPU. The order shows which kind may interrupt which, lowest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,7 +19,7 @@ pub enum Kind {
     Idle,
     /// A thread of a program or of the kernel.
     Task,
-    /// Deferred interrupt work (`NET_RX`, `TIMER`, …), wherever it ran.
+    /// Deferred interrupt work (`NET_RX`, `TIMER`, …), in any context.
     Softirq,
     /// A hardware interrupt, including the local timer and inter-processor interrupts.
     Irq,
@@ -30,7 +30,7 @@ pub enum Kind {
     /// Time that passed outside a probe's loop, for any reason.
     Gap,
     /// Time in which a thread was runnable but held back. It is not CPU time: the CPU ran something
-    /// else or idled.
+    /// else or was idle.
     Wait,
     /// A frame of a paced loop, from its start until its work was done. Other rows show what ran on
     /// the CPU in that time.
@@ -90,7 +90,7 @@ pub enum Owner {
     Program,
     /// ticktax itself: its collector and other work.
     Tool,
-    /// A ticktax probe, which uses CPU time on purpose to measure what remains.
+    /// A ticktax probe, which uses up CPU time on purpose, to measure how much is left.
     Probe,
 }
 
@@ -125,7 +125,7 @@ pub struct Thread {
     pub program: Arc<str>,
 }
 
-/// The activity on which a CPU spent a span's time, under the name that people use.
+/// The activity on which a CPU spent a span's time, under its common name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Kind of activity.
@@ -134,7 +134,7 @@ pub struct Source {
     pub owner: Owner,
     /// Name, such as `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1` or a thread's name.
     pub name: Arc<str>,
-    /// Function or cause within the source, such as a timer's function or a work item; may be
+    /// Function or cause within the source, such as a timer's function or a work item. May be
     /// empty.
     pub detail: Arc<str>,
     /// The thread, if the source is a thread.
@@ -173,7 +173,7 @@ impl fmt::Display for Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// The distinct sources of a recording. Spans refer to them by index, which keeps spans small.
+/// A recording's distinct sources. Spans refer to them by index, which keeps spans small.
 #[derive(Clone, Debug, Default)]
 pub struct SourceTable {
     sources: Vec<Source>,
@@ -181,7 +181,7 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
-    /// The id of `source`, which is added if it is new.
+    /// The id of `source`. Adds it to the table if it is new.
     pub fn intern(&mut self, source: Source) -> SourceId {
         if let Some(&id) = self.ids.get(&source) {
             return id;
@@ -192,10 +192,10 @@ impl SourceTable {
         id
     }
 
-    /// The source with the given id.
+    /// The source with the given `id`.
     ///
     /// # Panics
-    /// If `id` does not belong to this table.
+    /// Panics if `id` does not belong to this table.
     pub fn get(&self, id: SourceId) -> &Source {
         &self.sources[id.0 as usize]
     }
@@ -225,7 +225,7 @@ pub struct Span {
     pub start: Nanos,
     /// Wall-clock duration.
     pub dur: Nanos,
-    /// Self time: `dur` minus interruptions. It can be negative by a few ns when an interrupt races
+    /// Self time: `dur` minus interruptions. It can be negative by a few ns if an interrupt races
     /// with a softirq's bookkeeping, but the sum over a CPU is exact.
     pub self_time: Nanos,
     /// Activity on which the CPU spent the time.

@@ -1,6 +1,6 @@
 //! The statement: a recording's accounts, ready to be printed.
 //!
-//! A statement contains every number that a renderer shows. Renderers compute only shares and
+//! A statement contains every number that a renderer shows. Renderers only compute shares and
 //! units, so the terminal, JSON and other formats cannot disagree.
 
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ pub use class::{Class, Holder};
 pub struct Statement {
     /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// Whether it comes from a real machine, a lab guest or the simulator.
+    /// Whether the recording comes from a real machine, a lab guest or the simulator.
     pub world: World,
-    /// Capability level: how much could be observed.
+    /// Capability level, which limits what could be observed.
     pub level: Level,
     /// Machine.
     pub machine: Machine,
@@ -37,13 +37,13 @@ pub struct Statement {
     /// Position within a longer recording, if only part of one was analysed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
-    /// Accounts of the machine over all CPUs, largest first within each class.
+    /// The machine's accounts over all CPUs, largest first within each class.
     pub accounts: Vec<Account>,
     /// Accounts by CPU.
     pub cpus: Vec<CpuBooks>,
     /// Result of checking that the accounts add up.
     pub balance: Balance,
-    /// Run-queue waits and their causes, if requested and known.
+    /// Run-queue waits and their causes, if they were requested and are known.
     #[serde(default)]
     pub waits: Option<crate::waits::WaitStatement>,
     /// Packet delays, if packets woke a thread or the kernel counted dropped packets.
@@ -70,17 +70,18 @@ pub struct Statement {
     pub cost: ToolCost,
     /// The audited command.
     pub command: Option<CommandReport>,
-    /// The program that the analysis is about.
+    /// The analysed program.
     #[serde(default)]
     pub victim: Option<VictimStatement>,
-    /// Pressure stall information of the whole machine, by resource.
+    /// Pressure stall information of the entire machine, by resource.
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
     /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock. Any
-    /// account can contain it. `None` without a steal clock, or if it never advanced in a guest.
+    /// account can contain it. `None` if there is no steal clock, or if it never advanced in a
+    /// guest.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Number of threads on the whole machine that ran or waited for a CPU.
+    /// Number of threads on the entire machine that ran or waited for a CPU.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
     /// Comparison with the kernel's own accounting.
@@ -97,16 +98,16 @@ pub struct Statement {
     pub advice: Vec<crate::advice::Advice>,
 }
 
-/// One account: a use of CPU time, with its total.
+/// One account: the CPU time spent on one activity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Class.
     pub class: Class,
-    /// Name for people.
+    /// Name, as users know it.
     pub name: String,
     /// Process id, if the account is a program.
     pub pid: Option<i32>,
-    /// Whether the time comes from the kernel's counters, which many kernels update only at the
+    /// Whether the time comes from the kernel's counters, which many kernels only update at the
     /// tick.
     pub sampled: bool,
     /// Total time over all CPUs.
@@ -115,7 +116,7 @@ pub struct Account {
     /// Intervals that make up the time.
     #[serde(flatten)]
     pub intervals: Intervals,
-    /// The longest interval; `None` if it has no separate row.
+    /// The longest interval; `None` if the recording has no row for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
     /// Breakdown by function, work item or thread, largest first. The parts add up to at most
@@ -123,7 +124,7 @@ pub struct Account {
     pub parts: Vec<Part>,
 }
 
-/// A part of an account.
+/// Part of an account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     /// A timer function, a work item's function, a page fault or a thread.
@@ -182,20 +183,20 @@ pub struct Balance {
     /// Sum of all accounts.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
-    /// CPUs whose accounts do not add up to their elapsed time, with the difference.
+    /// CPUs whose accounts do not add up to their elapsed time, each with the difference.
     #[serde(rename = "off_ns")]
     pub off: Vec<(Cpu, Nanos)>,
 }
 
 impl Statement {
-    /// The time of all accounts whose class satisfies `belongs`.
+    /// Total time of all accounts whose class satisfies `belongs`.
     pub fn time_of(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let accounts = self.accounts.iter();
         let accounts = accounts.filter(|account| belongs(account.class));
         accounts.map(|account| account.time).sum()
     }
 
-    /// Whether every nanosecond of the machine and of the watched program is in exactly one
+    /// Whether every nanosecond of the machine, and of the watched program, is in exactly one
     /// account.
     pub fn balances(&self) -> bool {
         let victim = self.victim.as_ref();
@@ -211,8 +212,8 @@ impl Balance {
     }
 }
 
-/// Time in which a program was runnable but throttled. This time belongs to no account, because no
-/// CPU spent it.
+/// Time in which a program was runnable but throttled. This time belongs to no account, because it
+/// is not CPU time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledProgram {
     /// Program name.
@@ -242,25 +243,25 @@ pub struct GapStatement {
     pub long: GapParts,
     /// Shorter gaps, down to the probe's threshold.
     pub short: GapParts,
-    /// Gaps in which a program or ticktax ran. The spin probe yielded the CPU to them as intended,
-    /// so these are not losses.
+    /// Gaps in which a program or ticktax ran. The spin probe yielded the CPU on purpose, so these
+    /// gaps are not losses.
     #[serde(default)]
     pub yielded: GapParts,
     /// The longest gaps and their contents, longest first.
     pub worst: Vec<WorstGap>,
     /// Gaps grouped by contents, largest total time first.
     pub causes: Vec<GapCause>,
-    /// For each CPU, how strong a proof its empty gaps give.
+    /// How strong a proof each CPU's empty gaps give.
     #[serde(default)]
     pub proofs: Vec<crate::witness::CpuProof>,
-    /// Bounds on kernel entry and exit, by the activity that they surround, and the gaps that
+    /// Bounds on the time of kernel entry and exit, by the activity between them, and the gaps that
     /// exceed these bounds.
     #[serde(default)]
     pub entry_exit: Vec<EntryExitBound>,
 }
 
 impl GapStatement {
-    /// Shortest gap that counts for coverage.
+    /// Shortest gap that counts towards coverage.
     pub const FLOOR: Nanos = Nanos(1_000);
 }
 
@@ -274,12 +275,13 @@ pub struct EntryExitBound {
     /// Median time of entry and exit.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// Maximum time that is attributed to entry and exit.
+    /// Maximum time attributed to entry and exit.
     #[serde(rename = "bound_ns", alias = "most_ns")]
     pub bound: Nanos,
-    /// Number of gaps beyond the bound. The median of their time is attributed to entry and exit.
+    /// Number of gaps beyond the bound. In each of them, the median time is attributed to entry and
+    /// exit.
     pub beyond_count: u64,
-    /// Remaining time of the gaps beyond the bound. It counts as outside or unexplained.
+    /// Rest of the time in gaps beyond the bound. It counts as outside or unexplained.
     #[serde(rename = "beyond_ns")]
     pub beyond: Nanos,
 }
@@ -302,13 +304,13 @@ pub struct GapParts {
     /// Time in which the trace proves that the kernel ran nothing.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
-    /// Time that nothing explains.
+    /// Time without an explanation.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
 }
 
 impl GapParts {
-    /// Share of the time that spans, entry and exit, or proof explain.
+    /// Share of the time that is explained by spans, by entry and exit, or by proof.
     pub fn coverage(&self) -> f64 {
         if self.time == Nanos::ZERO {
             1.0
@@ -321,7 +323,7 @@ impl GapParts {
 /// One long gap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorstGap {
-    /// CPU with the gap.
+    /// CPU on which the gap occurred.
     pub cpu: Cpu,
     /// Start, relative to the start of the recording.
     #[serde(rename = "at_ns")]
@@ -334,7 +336,7 @@ pub struct WorstGap {
 }
 
 impl WorstGap {
-    /// Where the gap is in the recording.
+    /// The gap's interval in the recording.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -347,7 +349,7 @@ impl WorstGap {
 /// Gaps with the same contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCause {
-    /// Contents, joined by ` + `; `outside` or `unexplained` if the gaps are empty.
+    /// Contents, joined by ` + `. If the gaps are empty, `outside` or `unexplained`.
     pub name: String,
     /// Number of gaps.
     pub count: u64,

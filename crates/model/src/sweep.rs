@@ -1,20 +1,20 @@
-//! Summary of a parameter sweep over a scenario. The points are in a separate table.
+//! Summary of a parameter sweep over a scenario. The results of its points are in a separate table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Outcome of a sweep and its extreme points.
+/// Outcome of a sweep, with its extreme points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridStatement {
     /// Scenario file.
     pub scenario: String,
-    /// Name of each axis and its number of values.
+    /// Name of each axis, with its number of values.
     pub axes: Vec<(String, u64)>,
     /// Number of points.
     pub points: u64,
-    /// Number of points that an earlier invocation had already computed.
+    /// Number of points already computed by an earlier invocation.
     pub found: u64,
     /// Number of damaged journal records. Their points were simulated again.
     pub damaged: u64,
@@ -22,14 +22,14 @@ pub struct GridStatement {
     pub failed: u64,
     /// The first points that failed.
     pub failures: Vec<PointFailure>,
-    /// Number of events simulated by this invocation.
+    /// Number of events that this invocation simulated.
     pub events: u64,
-    /// Wall-clock time of this invocation.
+    /// Wall-clock duration of this invocation.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// File that contains the points.
+    /// File with the results of all points.
     pub results: String,
-    /// Extreme points of a column, if the user named one.
+    /// Extreme points of the column that the user chose, if any.
     pub ranking: Option<Ranking>,
 }
 
@@ -57,7 +57,7 @@ pub struct Ranking {
     pub lowest: Vec<RankedPoint>,
 }
 
-/// A point and its value in the ranked column.
+/// A point with its value in the ranked column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedPoint {
     /// Point number, from 0.

@@ -1,4 +1,4 @@
-//! Tables: rows of cells, in columns that are decided at run time.
+//! Tables: rows of cells, with columns determined at run time.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub enum Values {
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// Name, unique in the table.
+    /// Name, which is unique in the table.
     pub name: String,
     /// Type of the values.
     pub values: Values,

@@ -1,4 +1,4 @@
-//! The tick bill: how often the timer tick occurred, its cost per tick, and its cost per day.
+//! The tick bill: how often the timer tick occurred, and what it costs per tick and per day.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,23 +7,23 @@ use crate::machine::TickMode;
 use crate::statement::Part;
 use crate::{Cpu, Intervals, Nanos};
 
-/// Number and cost of timer ticks during a recording.
+/// Number and cost of the timer ticks in a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickBill {
-    /// Data from which the bill was computed. Determines what the bill can contain.
+    /// Data from which the bill was computed. It limits what the bill can contain.
     pub basis: Basis,
-    /// Tick frequency that the kernel was built for, in Hz.
+    /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
-    /// Unit in which the kernel reports CPU time to programs (`USER_HZ`, `AT_CLKTCK`), in Hz.
-    /// Unrelated to the tick frequency.
+    /// Resolution of the CPU times that the kernel reports to programs (`USER_HZ`, `AT_CLKTCK`), in
+    /// Hz. It has nothing to do with the tick frequency.
     pub user_hz: Option<u32>,
     /// Tick behaviour according to the machine's settings.
     pub mode: Option<TickMode>,
-    /// Boot parameters that affect the tick, as given.
+    /// Boot parameters that affect the tick, verbatim.
     pub parameters: Vec<String>,
     /// Ticks of each CPU.
     pub cpus: Vec<CpuTicks>,
-    /// Cost of the ticks, if their intervals, or sums of them, were recorded.
+    /// Cost of the ticks, if their intervals were recorded individually or as sums.
     pub cost: Option<TickCost>,
     /// Extrapolation to many machines like this one, if requested.
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct TickBill {
 }
 
 impl TickBill {
-    /// Ticks of all CPUs, and the time over which they were counted.
+    /// Ticks of all CPUs, with the time over which they were counted.
     pub fn all(&self) -> Ticks {
         Ticks::sum(self.cpus.iter().map(|cpu| cpu.all))
     }
@@ -43,14 +43,14 @@ impl TickBill {
 pub enum Basis {
     /// Individual intervals of the tick's timer function.
     Spans,
-    /// Sums of those intervals over time windows. Nothing that depends on the order of events is
-    /// known.
+    /// Sums of those intervals over time windows. Anything that depends on the order of events is
+    /// unknown.
     Sums,
     /// All local timer interrupts, because no timer function was observed. Kernels without
     /// high-resolution timers have no such function. Some of these interrupts may not be ticks.
     Interrupts,
     /// The kernel's count of local timer interrupts. It includes other timers, so it is an upper
-    /// bound for the ticks.
+    /// bound on the number of ticks.
     Counters,
 }
 
@@ -70,10 +70,10 @@ impl Ticks {
         (self.time > Nanos::ZERO).then(|| self.count as f64 / self.time.as_secs_f64())
     }
 
-    /// Adds up counts and times.
+    /// Adds up the counts and the times.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, ticks| Self {
-            // Saturates, because a statement in a file can contain any number.
+            // Saturates, because a statement from a file can contain any number.
             count: sum.count.saturating_add(ticks.count),
             time: sum.time + ticks.time,
         })
@@ -89,7 +89,7 @@ pub struct CpuTicks {
     pub all: Ticks,
     /// Ticks while a program or the kernel was running.
     pub busy: Option<Ticks>,
-    /// Ticks while a probe of ticktax kept the CPU from idling.
+    /// Ticks while a ticktax probe kept the CPU from being idle.
     pub probed: Option<Ticks>,
     /// Ticks while there was nothing to run.
     pub idle: Option<Ticks>,
@@ -97,11 +97,11 @@ pub struct CpuTicks {
     pub frequency: Option<Frequency>,
     /// Number of times that the kernel stopped the tick, by its own count.
     pub stopped: Option<u64>,
-    /// Number of pauses of at least two tick periods between ticks while the CPU was idle.
+    /// Number of pauses between ticks that lasted at least two tick periods while the CPU was idle.
     pub pauses: u64,
-    /// Number of ticks that these pauses avoided.
+    /// Number of ticks saved by these pauses.
     pub saved: u64,
-    /// Local timer interrupts during the recording, by the kernel's own count.
+    /// Number of local timer interrupts during the recording, by the kernel's own count.
     pub interrupts: Option<u64>,
 }
 
@@ -121,23 +121,23 @@ pub struct Frequency {
 /// Cost of the ticks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickCost {
-    /// Number and length of the ticks. With [`Basis::Sums`], the lengths cover only the tick's
-    /// function.
+    /// Number and lengths of the ticks. With [`Basis::Sums`], the lengths cover only the tick's
+    /// timer function.
     #[serde(flatten)]
     pub ticks: Intervals,
-    /// Time of the tick interrupts: the tick's function and the interrupt around it, without other
-    /// timers' functions in the same interrupt.
+    /// Time of the tick interrupts: the tick's timer function and the interrupt around it. Other
+    /// timers' functions in the same interrupt are excluded.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Breakdown of `time`, largest first. The parts add up to `time`.
     pub within: Vec<Part>,
-    /// Softirqs that ran on return from the interrupt, by name, largest first: load balancing, RCU
+    /// Softirqs that ran when the interrupt returned, by name, largest first: load balancing, RCU
     /// callbacks, expired timers.
     pub softirqs: Vec<Part>,
-    /// Cost of kernel entry and exit around single ticks, as measured by a spin probe.
+    /// Cost of kernel entry and exit around single ticks, measured by a spin probe.
     pub around: Option<Around>,
-    /// CPU time of the ticks and their softirqs per second, summed over all CPUs: the number of
-    /// cores that they keep busy.
+    /// CPU time per second of the ticks and their softirqs, summed over all CPUs. This is the
+    /// number of cores that they keep busy.
     pub cores: Estimate,
 }
 
@@ -148,7 +148,7 @@ impl TickCost {
     }
 }
 
-/// Cost of kernel entry and exit around ticks that were the only event in a probe gap.
+/// Cost of kernel entry and exit around a tick, from probe gaps that contain nothing but the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Around {
     /// Number of such gaps.
@@ -156,7 +156,7 @@ pub struct Around {
     /// Median cost.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile of the cost; `None` below 299 gaps, which are too few to bound it.
+    /// 99th percentile of the cost; `None` if there are fewer than 299 gaps, too few to bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
 }
@@ -171,7 +171,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Seconds per day, for converting cores to CPU seconds per day.
+    /// Seconds per day, used to convert cores to CPU seconds per day.
     pub const DAY: f64 = 86_400.0;
 
     /// The estimate multiplied by `factor`.
@@ -189,7 +189,7 @@ impl Estimate {
 pub struct Fleet {
     /// Number of guests on a host.
     pub guests: u32,
-    /// Cost of the ticks of all guests, in cores of the host.
+    /// Cost of all guests' ticks, in cores of the host.
     pub cores: Estimate,
 }
 

@@ -1,4 +1,4 @@
-//! Time: signed nanoseconds in a dedicated type, never a bare integer.
+//! Time, as signed nanoseconds in a dedicated type, never a bare integer.
 
 use std::fmt;
 use std::iter::Sum;
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// A point in time or a duration, in nanoseconds.
 ///
 /// Points in time are on `CLOCK_MONOTONIC` of the observed machine, which can be a guest or
-/// simulated. The value is signed because a sampled clock can overdraw an account: the difference
-/// is then negative, and hiding that would misreport it. The range is ±292 years. Arithmetic
-/// saturates.
+/// simulated. The value is signed because a sampled clock can overdraw an account. The difference
+/// is then negative, and clamping it would misreport the account. The range is ±292 years.
+/// Arithmetic saturates.
 #[derive(
     Clone,
     Copy,
@@ -62,8 +62,8 @@ impl Nanos {
         self.0 == 0
     }
 
-    /// Formats the exact value in a form that can be parsed: `1.5ms`, `0s`. A negative time has a
-    /// sign, although no option accepts one.
+    /// Formats the exact value so that it can be parsed again: `1.5ms`, `0s`. Negative times get a
+    /// sign, although no option accepts them.
     pub fn exact(self) -> String {
         let size = self.0.unsigned_abs();
         let fits = |(_, scale): &&(&str, u64)| size >= *scale;
@@ -104,13 +104,13 @@ impl Nanos {
         Self((self.0 as f64 * factor) as i64)
     }
 
-    /// Length of the overlap of two intervals, each given as (start, end).
+    /// Length of the overlap of the intervals `a` and `b`, each given as (start, end).
     pub fn overlap(a: (Self, Self), b: (Self, Self)) -> Self {
         Self((a.1.min(b.1).0 - a.0.max(b.0).0).max(0))
     }
 }
 
-/// Units that [`Nanos::exact`] uses, longest first.
+/// Units used by [`Nanos::exact`], longest first.
 const EXACT_UNITS: [(&str, u64); 4] = [
     ("s", 1_000_000_000),
     ("ms", 1_000_000),
@@ -118,7 +118,7 @@ const EXACT_UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// Units accepted in durations, with their length in ns.
+/// Units accepted in durations, with their lengths in ns.
 const UNITS: [(&str, i64); 9] = [
     ("ns", 1),
     ("us", 1_000),
@@ -131,13 +131,13 @@ const UNITS: [(&str, i64); 9] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// A text that is not a valid duration.
+/// Error for text that is not a valid duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration `{0}`: write 20s, 500ms, 3m or 1h30m")]
 pub struct DurationError(String);
 
-/// Parses a non-negative duration: `20s`, `27.5us`, `1h30m`. Digits below 1 ns are dropped. Numbers
-/// without a unit and durations above 292 years are errors.
+/// Parses a non-negative duration: `20s`, `27.5us`, `1h30m`. Fractions of a nanosecond are dropped.
+/// Numbers without a unit and durations above 292 years are errors.
 impl FromStr for Nanos {
     type Err = DurationError;
 
@@ -156,7 +156,8 @@ impl FromStr for Nanos {
     }
 }
 
-/// Splits off the first number with its unit. Returns its length in ns, and the rest of the text.
+/// Splits off the first number and its unit. Returns the number's length in ns and the rest of the
+/// text.
 fn first_part(text: &str) -> Option<(i64, &str)> {
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
     let (number, tail) = text.split_at(digits);
@@ -224,9 +225,9 @@ impl<'a> Sum<&'a Nanos> for Nanos {
     }
 }
 
-/// Formatting for people: three significant digits and a unit from `ns` to `s`.
+/// Formatting for display: three significant digits and a unit from `ns` to `s`.
 impl Nanos {
-    /// Formats the time with two significant digits and a unit, the precision of a
+    /// Formats the time with two significant digits and a unit. That is the precision of a
     /// [`Histogram`](crate::Histogram)'s quantiles.
     pub fn rough(self) -> String {
         const UNITS: [(u64, &str); 4] = [
@@ -251,7 +252,7 @@ impl fmt::Display for Nanos {
         const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
         let ns = self.0 as f64;
         let size = ns.abs();
-        // Moves to the next unit as soon as three digits would round up to it.
+        // Switches to the next unit as soon as three digits would round up to it.
         let (scale, unit) = UNITS
             .iter()
             .copied()

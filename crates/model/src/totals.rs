@@ -1,5 +1,5 @@
-//! An agent's running totals since it started: CPU time by account, lengths of intervals, and the
-//! agent's own cost. Numbers only grow unless stated otherwise.
+//! An agent's totals since it started: CPU time by account, lengths of intervals, and the agent's
+//! own cost. Numbers never decrease unless noted otherwise.
 
 mod incidents;
 
@@ -18,20 +18,20 @@ pub use incidents::IncidentTotals;
 pub struct AccountKey {
     /// Class of the account.
     pub class: Class,
-    /// Name of the program or interrupt, or of the kernel thread without its number.
+    /// Name of the program or interrupt. For a kernel thread, its name without the number.
     pub name: Arc<str>,
     /// CPU.
     pub cpu: Cpu,
 }
 
-/// Total time of a set of intervals, and the distribution of their lengths.
+/// Total self time of a set of intervals, and the distribution of their lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSum {
-    /// Self time: the intervals without their interruptions.
+    /// Total self time, which excludes interruptions.
     pub time: Nanos,
     /// Number of intervals.
     pub count: u64,
-    /// Wall-clock lengths of the intervals, interruptions included.
+    /// Wall-clock lengths of the intervals, including interruptions.
     pub histogram: Histogram,
 }
 
@@ -70,48 +70,49 @@ pub struct Totals {
     pub kernel: String,
     /// Machine architecture.
     pub arch: String,
-    /// Tick frequency that the kernel was built for, in Hz.
+    /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
-    /// Start of the agent, in ms since 1970 by the wall clock.
+    /// Wall-clock time when the agent started, in ms since 1970.
     pub began_unix_ms: i64,
-    /// Time of the last included row, in ms since 1970 by the wall clock.
+    /// Wall-clock time of the last row included, in ms since 1970.
     pub updated_unix_ms: i64,
     /// CPU time by account.
     pub accounts: AccountSums,
-    /// Throttled time by program. Throttled threads are runnable but use no CPU time.
+    /// Throttled time by program. It is not CPU time: throttled threads are runnable but do not
+    /// run.
     pub throttled: BTreeMap<Arc<str>, IntervalSum>,
-    /// Time of the tick's timer function, by CPU.
+    /// CPU time of the tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,
     /// Stolen time reported by the hypervisor, by CPU number. The accounts include it.
     pub steal: BTreeMap<u32, Nanos>,
-    /// Pressure stall information of the whole machine, by resource.
+    /// Pressure stall information of the entire machine, by resource.
     pub pressure: BTreeMap<String, Pressure>,
     /// Lost events, by CPU. Their time is unexplained.
     pub lost: Vec<Loss>,
-    /// Number of limitations on this machine. It can fall.
+    /// Number of limitations on this machine. It can decrease.
     pub limitations: usize,
-    /// Resources that the agent itself used.
+    /// Resources used by the agent itself.
     pub own: OwnCost,
-    /// Counts of facts files, if the agent writes them.
+    /// Counts about facts files, if the agent writes them.
     pub facts: Option<FactsCount>,
-    /// Counts of incidents, if a flight recorder runs alongside.
+    /// Counts of incidents, if a flight recorder runs as well.
     pub incidents: Option<IncidentTotals>,
 }
 
-/// Resources that an agent itself used.
+/// Resources used by an agent itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnCost {
     /// CPU time of all threads of the agent.
     pub cpu: Nanos,
-    /// Peak memory, in bytes.
+    /// Peak memory use, in bytes.
     pub memory_bytes: u64,
     /// Number of tracepoint hits.
     pub events: u64,
-    /// Number of intervals that were counted under `others` because the table of sources was full.
+    /// Number of intervals that were counted as `others` because the table of sources was full.
     pub folded: u64,
 }
 
-/// Counts of facts files.
+/// Counts about facts files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FactsCount {
     /// Number of rows written to files.
@@ -120,8 +121,8 @@ pub struct FactsCount {
     pub files: u64,
     /// Number of failed attempts to write.
     pub errors: u64,
-    /// Number of rows dropped because they could not be written for too long.
+    /// Number of rows dropped after they could not be written for too long.
     pub dropped: u64,
-    /// Current size of all files on disk, in bytes. It can fall.
+    /// Current size of all files on disk, in bytes. It can decrease.
     pub bytes: u64,
 }

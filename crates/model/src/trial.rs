@@ -1,7 +1,7 @@
 //! Trials: A/B tests of settings on a command or a running process.
 //!
 //! A [`Trial`] contains the plan and the measurements. A [`TrialStatement`] adds the conclusions.
-//! [`NumbersComparison`] judges two lists of numbers from another tool in the same way.
+//! [`NumbersComparison`] compares two lists of numbers from another tool in the same way.
 
 mod comparison;
 mod fail_if;
@@ -28,10 +28,10 @@ pub struct Trial {
     /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Test subject: a command with its arguments that was run in each arm, or a process that was
-    /// watched.
+    /// Test subject: a command with its arguments, run under each arm, or an existing process that
+    /// was watched.
     pub subject: String,
-    /// Arms: the settings being compared, at least two. All others are compared with the first.
+    /// Arms: the variants of the settings, at least two. All others are compared with the first.
     pub arms: Vec<Arm>,
     /// Metrics measured in each run.
     pub metrics: Vec<Metric>,
@@ -43,7 +43,7 @@ pub struct Trial {
     pub interrupted: bool,
 }
 
-/// An arm: one of the settings being compared.
+/// An arm: one of the variants being compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
     /// Label: `A`, `B`, ….
@@ -52,7 +52,7 @@ pub struct Arm {
     pub settings: Vec<ArmSetting>,
 }
 
-/// A setting of an arm.
+/// One setting of an arm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSetting {
     /// Name of the setting.
@@ -66,20 +66,20 @@ pub struct ArmSetting {
 /// The design of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
-    /// Number of blocks. Each block contains every arm twice in mirrored order (`A B B A`), so a
-    /// machine that slows down steadily affects all arms equally.
+    /// Number of blocks. Each block contains every arm twice, in mirrored order (`A B B A`). A
+    /// machine that slows down steadily therefore affects all arms equally.
     pub blocks: u64,
     /// Seed for the random order of the arms in each block.
     pub seed: u64,
     /// Number of warm-up runs per arm.
     pub warm_ups: u64,
-    /// Number of consecutive runs of the first arm before the blocks, which measure the machine's
+    /// Number of consecutive runs of the first arm before the blocks. They measure the machine's
     /// own noise.
     pub noise_runs: u64,
     /// Time to wait after changing a setting before the next run.
     #[serde(rename = "settle_ns")]
     pub settle: Nanos,
-    /// Largest effect that counts as no difference, as a share of the first arm.
+    /// Largest effect that still counts as no difference, as a share of the first arm's value.
     #[serde(rename = "difference_share")]
     pub difference: f64,
 }
@@ -91,7 +91,7 @@ pub struct Metric {
     pub id: String,
     /// Unit of the metric's values.
     pub unit: Unit,
-    /// Direction in which the metric improves.
+    /// Whether lower or higher values of the metric are better.
     pub better: Better,
     /// Where the metric's values come from.
     pub origin: Origin,
@@ -107,7 +107,7 @@ pub enum Unit {
     S,
     /// A share, 0 to 1.
     Share,
-    /// Where a metric's values come from.
+    /// Events per second.
     Hz,
     /// Events per minute.
     PerMinute,
@@ -115,13 +115,13 @@ pub enum Unit {
     None,
 }
 
-/// The direction in which a metric improves.
+/// Whether lower or higher values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Lower is better: times and losses.
+    /// Lower is better, as for times and losses.
     Lower,
-    /// Higher is better: rates.
+    /// Higher is better, as for rates.
     Higher,
     /// Unknown.
     Unknown,
@@ -131,7 +131,7 @@ impl Better {
     /// All directions.
     pub const ALL: [Self; 3] = [Self::Lower, Self::Higher, Self::Unknown];
 
-    /// Kinds of metric with this direction, for help texts.
+    /// Kinds of metrics with this direction, for help texts.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lower => "Times, and what is lost",
@@ -150,11 +150,11 @@ impl Better {
     }
 }
 
-/// Source of a metric's values.
+/// Where a metric's values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Run time of the command, as reported to the process that waits for it.
+    /// The command's run time, measured by the process that waits for it.
     Command,
     /// An audit of the command.
     Audit,
@@ -162,15 +162,15 @@ pub enum Origin {
     File,
 }
 
-/// Why a run is done.
+/// Purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPurpose {
-    /// Fills caches. The results are not used.
+    /// Fills caches. The results are discarded.
     WarmUp,
     /// Measures the machine's own noise, by comparing the first arm with itself.
     Noise,
-    /// Is compared with the other arms.
+    /// Measures an arm, for comparison with the other arms.
     Measured,
 }
 
@@ -179,7 +179,7 @@ pub enum RunPurpose {
 pub struct TrialRun {
     /// Why the run was done.
     pub purpose: RunPurpose,
-    /// Block number, from 0; also 0 for a run outside the blocks.
+    /// Block number, from 0. Also 0 for runs outside the blocks.
     pub block: u64,
     /// Position in the block, from 0. For a run outside the blocks, its position among the runs
     /// with the same purpose.
@@ -189,14 +189,14 @@ pub struct TrialRun {
     /// Start, relative to the start of the trial.
     #[serde(rename = "began_ns")]
     pub began: Nanos,
-    /// Whether the command succeeded. Values of a failed run are kept but not compared.
+    /// Whether the command succeeded. The values of failed runs are stored but not compared.
     pub succeeded: bool,
-    /// Value of each metric, in the order and units of the metrics; `None` if it could not be
+    /// Value of each metric, in the order and the units of the metrics; `None` if it could not be
     /// measured.
     pub values: Vec<Option<f64>>,
 }
 
-/// Number of successful runs of an arm.
+/// An arm's successful runs, compared with the first arm's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSuccess {
     /// Index of the arm.
@@ -205,13 +205,13 @@ pub struct ArmSuccess {
     pub runs: u64,
     /// Number of successful runs in blocks.
     pub succeeded: u64,
-    /// Probability that chance alone makes this arm's success rate differ so much from the first
-    /// arm's (Fisher's exact test, two-sided). `None` for the first arm, and if no run failed.
+    /// Probability that chance alone makes this arm's success rate differ this much from the first
+    /// arm's (Fisher's exact test, two-sided). `None` for the first arm, or if no run failed.
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
 }
 
-/// A trial and its conclusions.
+/// A trial with its conclusions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialStatement {
     /// Plan and measurements.
@@ -219,9 +219,9 @@ pub struct TrialStatement {
     pub trial: Trial,
     /// Number of successful runs of each arm, in the order of the arms.
     pub successes: Vec<ArmSuccess>,
-    /// Comparison of every other arm with the first, by arm, then by metric.
+    /// Comparisons of all other arms with the first, by arm, then by metric.
     pub comparisons: Vec<Comparison>,
-    /// Results of the `--fail-if` conditions for every arm but the first.
+    /// Results of the `--fail-if` conditions for every arm except the first.
     pub fail_if: Vec<FailIfResult>,
     /// Result of restoring each changed setting after the last run.
     pub restored: Vec<UndoneSetting>,

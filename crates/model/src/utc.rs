@@ -1,4 +1,4 @@
-//! Calendar dates and times: Gregorian, in UTC.
+//! Dates and times in the Gregorian calendar, in UTC.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,10 +22,10 @@ pub struct Utc {
     pub millis: i64,
 }
 
-/// Days from 1 March of year 0 to 1 January 1970. Counting years from March puts the leap day at
-/// the end.
+/// Days from 1 March of year 0 to 1 January 1970. Starting years in March puts the leap day at the
+/// end.
 const EPOCH: i64 = 719_468;
-/// Days in 400 years, after which the calendar repeats.
+/// Days in 400 years, the period of the calendar.
 const ERA: i64 = 146_097;
 
 impl Utc {
@@ -96,19 +96,19 @@ impl Utc {
         .checked()
     }
 
-    /// The date and time, if it exists in the calendar.
+    /// The date and time, if they exist in the calendar.
     fn checked(self) -> Option<Self> {
         (Self::from_unix_ms(self.unix_ms()) == self).then_some(self)
     }
 }
 
-/// Parses an unsigned number of at most four digits.
+/// Parses an unsigned number with at most four digits.
 fn number(text: &str) -> Option<i64> {
     let digits = text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// Formats the time for people, to the millisecond: `2026-11-22 02:10:31.123 UTC`.
+/// Formats the time for display, to the millisecond: `2026-11-22 02:10:31.123 UTC`.
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -119,7 +119,7 @@ impl fmt::Display for Utc {
     }
 }
 
-/// A text that is not a date.
+/// Error for text that is not a date.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid date `{0}`: write 2026-11-22, or 2026-11-22T02:10 in UTC")]
 pub struct UtcError(String);

@@ -1,5 +1,5 @@
-//! The victim: the program that an analysis is about. Contains the data that a recording stores
-//! about it, and the analysis in a statement.
+//! The victim: the program that an analysis is about. This module contains what a recording stores
+//! about it and its analysis in a statement.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
-/// Suffix of a wait's detail if the wait ended on a different CPU from the one where it started.
+/// Suffix of a wait's detail if the wait started on one CPU and ended on another.
 pub const MOVED: &str = ", moved";
 
 /// Name of ticktax in lists of programs that ran instead of the victim.
@@ -28,7 +28,7 @@ pub const TOOL: &str = "ticktax";
 /// Name of ticktax's probes in lists of programs that ran instead of the victim.
 pub const PROBE: &str = "ticktax's probe";
 
-/// Why a thread was off its CPU. Stored as the `detail` of a recording's wait rows.
+/// Why a thread was off its CPU. Stored in `detail` of a recording's wait rows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -38,9 +38,9 @@ pub enum OffCpuReason {
     Woken,
     /// Runnable, but preempted.
     Preempted,
-    /// Throttled: the CPU quota of its cgroup was used up.
+    /// Throttled, because its cgroup's CPU quota was used up.
     Throttled,
-    /// Blocked in an interruptible sleep: on input, a timer, a futex.
+    /// Blocked in an interruptible sleep, such as on input, a timer or a futex.
     Sleeping,
     /// Blocked on a disk.
     Disk,
@@ -50,7 +50,7 @@ pub enum OffCpuReason {
     Stopped,
     /// Unknown: the kernel did not report when the thread left its CPU.
     Missed,
-    /// A marker without duration: from here on, the thread id belongs to a new thread.
+    /// A marker without duration: from here on, a new thread has this thread id.
     Reborn,
 }
 
@@ -83,7 +83,7 @@ impl OffCpuReason {
         }
     }
 
-    /// Parses a wait's detail into the reason and whether the thread moved to another CPU.
+    /// Splits a wait's detail into the reason and whether the thread moved to another CPU.
     pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
         let (name, moved) = match detail.strip_suffix(MOVED) {
             Some(name) => (name, true),
@@ -94,8 +94,8 @@ impl OffCpuReason {
     }
 }
 
-/// The states of a victim's threads, in the order in which a statement lists them. Each thread is
-/// in exactly one state at any time.
+/// The states of a victim's threads, in the order in which a statement lists them. A thread is in
+/// exactly one state at any time.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -105,13 +105,13 @@ pub enum ThreadState {
     Running,
     /// On a CPU, serving a page fault.
     PageFault,
-    /// On a CPU, reclaiming memory because it is short.
+    /// On a CPU, reclaiming memory.
     Reclaim,
     /// On a CPU, interrupted by an interrupt, softirq or NMI.
     Interrupted,
     /// Runnable, waiting for a CPU.
     Waiting,
-    /// Runnable, but throttled by the quota of its cgroup.
+    /// Runnable, but throttled by its cgroup's quota.
     Throttled,
     /// Blocked on input, a timer, a futex or the like.
     Sleeping,
@@ -185,13 +185,13 @@ pub struct VictimStatement {
     pub threads: Option<ThreadTimes>,
     /// Resource usage during the recording, according to the kernel's counters.
     pub usage: Option<Usage>,
-    /// Counters of the CPU quota of the victim's cgroup, during the audit.
+    /// Counters of the victim's cgroup's CPU quota, over the audit.
     pub throttling: Option<Throttling>,
     /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock;
-    /// `None` without a steal clock, or if it never advanced.
+    /// `None` if there is no steal clock or it never advanced.
     #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// The victim's frames, if it is a process with a thread that wakes periodically.
+    /// The victim's frames, if the victim is a process with a thread that wakes up periodically.
     #[serde(default)]
     pub frames: Option<Box<ProgramFrames>>,
 }
@@ -205,35 +205,35 @@ pub struct ProgramFrames {
     pub tid: i32,
     /// Frame statistics.
     pub figures: Figures,
-    /// Causes of late frames; `None` if no frame was late or causes were not requested.
+    /// Causes of late frames; `None` if no frame was late or if causes were not requested.
     #[serde(default)]
     pub late: Option<LateFrames>,
 }
 
-/// The times of a victim's threads while the accounts were open.
+/// The times of a victim's threads over the interval that is accounted for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadTimes {
     /// Number of processes.
     pub processes: u64,
     /// Number of threads.
     pub threads: u64,
-    /// Sum of the threads' lifetimes in the recording.
+    /// Sum of the threads' lifetimes within the recording.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Sum of the times in all states. Must equal `elapsed`.
+    /// Sum of the times in all states. It must equal `elapsed`.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
-    /// Threads whose states do not add up to their lifetime, with the difference.
+    /// Threads whose states do not add up to their lifetime, each with the difference.
     #[serde(rename = "off_ns")]
     pub off: Vec<(i32, Nanos)>,
-    /// States that are not zero, in the order of [`ThreadState`].
+    /// States with time, in the order of [`ThreadState`].
     pub accounts: Vec<StateAccount>,
     /// Wake-up latency of the threads.
     pub latency: Option<Latency>,
     /// Histogram of the wake-up latency, without empty buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_buckets: Vec<Bucket>,
-    /// Number of waits that ended on a different CPU from the one on which the thread last ran.
+    /// Number of waits that ended on a CPU other than the one on which the thread had run before.
     pub migrations: u64,
     /// Programs and kernel activities that ran on the CPU that the victim waited for, largest total
     /// time first.
@@ -246,7 +246,7 @@ pub struct ThreadTimes {
     /// Longest delays, longest first.
     pub delays: Vec<Delay>,
     /// Waits of the victim's real-time threads while nothing of higher priority was runnable, with
-    /// the limit that held them back.
+    /// the limit that held these threads back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
@@ -258,7 +258,7 @@ impl ThreadTimes {
     }
 }
 
-/// The total time of a victim in one state.
+/// A victim's total time in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateAccount {
     /// State.
@@ -278,16 +278,16 @@ pub struct StateAccount {
 pub struct Latency {
     /// Number of wake-ups.
     pub count: u64,
-    /// Time from a wake-up until the thread ran.
+    /// Time from wake-up until the thread ran.
     #[serde(flatten)]
     pub lengths: Lengths,
 }
 
-/// A program or kernel activity that used time in which the victim was runnable.
+/// A program or kernel activity that used CPU time while the victim was runnable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interferer {
-    /// Name of a program, kernel thread or interrupt; `idle` for a CPU that ran nothing; `idle,
-    /// moved` if the thread then ran on another CPU.
+    /// Name of the program, kernel thread or interrupt. `idle` for a CPU that ran nothing, or
+    /// `idle, moved` if the thread then ran on another CPU.
     pub name: String,
     /// Kind of activity on the CPU.
     pub kind: Kind,
@@ -296,10 +296,10 @@ pub struct Interferer {
     /// Program name, if the activity is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
-    /// Number of threads of the activity that are counted here.
+    /// Number of this activity's threads that are counted here.
     #[serde(default)]
     pub threads: u64,
-    /// Whether the activity is the watched program's own: another of its threads, or a child
+    /// Whether the activity belongs to the watched program, as another of its threads or a child
     /// process.
     #[serde(default)]
     pub own: bool,
@@ -311,17 +311,17 @@ pub struct Interferer {
     /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// For an idle CPU: whether the thread then ran on another CPU, so that the time is the cost of
+    /// For an idle CPU, whether the thread then ran on another CPU. If so, the time is the cost of
     /// migration.
     #[serde(default)]
     pub moved: bool,
-    /// Period in ns of the threads that caused most of this time, if they are periodic and most of
-    /// the time fell into their periodic activity. Their longest on-CPU period must be shorter than
-    /// the period.
+    /// Period, in ns, of the threads that caused most of this time. Set only if these threads are
+    /// periodic, most of the time fell into their periodic activity, and their longest on-CPU
+    /// period is shorter than the period.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
-    /// Scheduling policy of the process, if it is not the default and all of its threads that
-    /// others waited behind share it.
+    /// Scheduling policy of the process. Set only if it is not the default and is shared by all of
+    /// the process's threads that others waited behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SpecialPolicy>,
 }
@@ -338,7 +338,7 @@ pub enum DelayKind {
     Interrupted,
     /// The quota of the thread's cgroup was used up.
     Throttled,
-    /// The thread's cgroup was unthrottled, and the thread waited for a CPU.
+    /// The thread waited for a CPU after its cgroup was unthrottled.
     Unthrottled,
 }
 
@@ -365,8 +365,8 @@ pub struct Delay {
     pub tid: i32,
     /// CPU on which the thread ran after the delay.
     pub cpu: Cpu,
-    /// CPU that the thread waited for first, if known to differ from `cpu`. The activities in this
-    /// delay are those of that CPU.
+    /// First CPU that the thread waited for, if known and different from `cpu`. The activities in
+    /// this delay ran on that CPU.
     #[serde(default)]
     pub waited_on: Option<Cpu>,
     /// Start, relative to the start of the recording.
@@ -383,8 +383,8 @@ pub struct Delay {
     /// Source that woke the thread, if it was woken and the kernel reported it.
     #[serde(default)]
     pub woken_by: Option<String>,
-    /// Programs and kernel activities that ran during the delay, one entry per program, largest
-    /// total time first.
+    /// Programs and kernel activities that ran during the delay, with one entry per program,
+    /// largest total time first.
     #[serde(default)]
     pub lost_to: Vec<LostTo>,
     /// Limit that held back a real-time thread, if nothing of higher priority used the CPU.
@@ -393,7 +393,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Where the delay is in the recording, on the CPU that the thread waited for.
+    /// The delay's interval in the recording, with the CPU that the thread waited for.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -403,14 +403,14 @@ impl Delay {
     }
 }
 
-/// The part of a delay that a program, kernel thread or interrupt caused.
+/// The part of a delay caused by one program, kernel thread or interrupt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostTo {
     /// Name of the program, kernel thread or interrupt.
     pub name: String,
-    /// Kind of activity; [`Kind::Idle`] for a CPU that ran nothing.
+    /// Kind of activity. [`Kind::Idle`] for a CPU that ran nothing.
     pub kind: Kind,
-    /// Process ids, if it is a program.
+    /// Process ids, if the activity is a program.
     pub pids: Vec<i32>,
     /// Total time.
     #[serde(rename = "time_ns")]
@@ -428,7 +428,7 @@ pub struct Episode {
     /// Length within the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Number of occurrences; more than 1 only if the delay had too many episodes to list
+    /// Number of occurrences. More than 1 only if the delay had too many episodes to list
     /// separately.
     pub count: u64,
     /// Name of the source.

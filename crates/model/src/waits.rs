@@ -1,4 +1,4 @@
-//! Run-queue waits of all threads on a machine, and the threads that ran in the meantime.
+//! Run-queue waits of all threads on a machine, and the threads that ran during these waits.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::real_time::RealTimeHeld;
 use crate::{Kind, Nanos};
 
-/// Time in which threads were runnable but not running, and the threads that occupied their CPUs.
-/// Times are summed over threads, so they can exceed the length of the recording.
+/// Time that threads spent waiting for a CPU, and what ran on their CPUs in that time. Times are
+/// summed over threads, so they can exceed the length of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitStatement {
     /// Total waiting time.
@@ -15,19 +15,18 @@ pub struct WaitStatement {
     pub time: Nanos,
     /// Number of waits.
     pub count: u64,
-    /// Whether waits after a preemption are included. If events were lost, only waits that started
-    /// with a wake-up are counted.
+    /// Whether waits that started with a preemption are included. If events were lost, only waits
+    /// that started with a wake-up are.
     pub preempted: bool,
-    /// Programs that waited longest. Processes with the same name are merged.
+    /// Programs with the longest total waits. Processes with the same name are merged.
     pub programs: Vec<WaitingProgram>,
     /// Number of waiting programs not listed in `programs`.
     pub programs_left_out: u64,
     /// Processes and kernel threads that others waited behind, in descending order of the waiting
-    /// they caused. Each process and each kernel thread is listed separately.
+    /// that they caused. Each process and each kernel thread has its own entry.
     pub behind: Vec<WaitedFor>,
     /// Real-time threads that the kernel held back although no higher-priority thread was runnable.
-    /// If the CPU was idle, this was not a wait for a CPU and is not included in the times
-    /// above.
+    /// If the CPU was idle, that is not a wait for a CPU, so the times above exclude it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
@@ -53,7 +52,8 @@ pub struct WaitingProgram {
     /// Start of the longest wait, relative to the start of the recording.
     #[serde(rename = "max_at_ns")]
     pub max_at: Nanos,
-    /// Some of the programs and kernel threads that ran during the waits, longest time first.
+    /// Programs and kernel threads that ran during the waits, longest time first. Some may be
+    /// missing.
     pub behind: Vec<WaitedFor>,
 }
 
@@ -64,7 +64,7 @@ pub struct WaitedFor {
     pub name: String,
     /// Kind of activity on the CPU.
     pub kind: Kind,
-    /// Process ids, if it is a program.
+    /// Process ids, if this is a program.
     pub pids: Vec<i32>,
     /// Total time that others waited behind it, summed over the waiting threads.
     #[serde(rename = "time_ns")]

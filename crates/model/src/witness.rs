@@ -1,4 +1,4 @@
-//! Independent counters that show how much of the machine's activity was traced, and the proofs
+//! Independent counters that show how completely the machine's activity was traced, and the proofs
 //! based on them.
 
 use std::collections::BTreeMap;
@@ -8,28 +8,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::Cpu;
 
-/// The kernel's own counters of events that the tracer should have received. They cover the time
-/// from the start of the accounts to a final reading just before or after their end. The tracer's
-/// counts cover the same time.
+/// The kernel's own counters of events that the tracer should have received. They run from the
+/// start of the accounts to a final reading just before or after the end of the accounts. The
+/// tracer's counts cover the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Witnesses {
-    /// Context switches; `None` if not every CPU was watched.
+    /// Context switches; `None` unless every CPU was watched.
     pub switches: Option<SwitchWitness>,
-    /// Number of times that the kernel skipped one of the tracer's BPF programs because it was
-    /// already active on that CPU; `None` if the kernel does not count this.
+    /// Number of times that the kernel skipped one of the tracer's BPF programs because that
+    /// program was already active on the CPU; `None` if the kernel does not count this.
     pub programs_skipped: Option<u64>,
-    /// Kernel counters of each spin probe's thread during the measurement, by CPU.
+    /// Kernel counters of each spin probe's thread over the measurement, by CPU.
     pub probes: BTreeMap<u32, ProbeWitness>,
 }
 
-/// Context switches of all CPUs, counted by the kernel and by the tracer.
+/// Context switches on all CPUs, as counted by the kernel and by the tracer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchWitness {
     /// Number of switches in `/proc/stat` (`ctxt`).
     pub counted: u64,
     /// Number of `sched_switch` events that the tracer received.
     pub reported: u64,
-    /// Largest difference that arises because the two counts were read at slightly different times.
+    /// Largest difference explained by reading the two counts at slightly different times.
     pub margin: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct ProbeWitness {
     pub faults: u64,
 }
 
-/// Strength of the proof that the spin probe's empty gaps give on one CPU.
+/// How strong a proof the spin probe's empty gaps give on one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuProof {
     /// CPU.
@@ -62,18 +62,18 @@ pub struct CpuProof {
     pub doubts: Vec<Doubt>,
 }
 
-/// How strong a proof empty gaps give that the kernel ran nothing.
+/// How strongly empty gaps prove that the kernel ran nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
     /// Proven: every kernel entry was watched, and all counters agree.
     Proven,
-    /// Proven except for at most this many unseen kernel entries on the CPU. The analysis
-    /// attributes that many of the longest gaps to them.
+    /// Proven except for at most this number of unseen kernel entries on the CPU. The analysis
+    /// attributes that number of the longest gaps to them.
     Bounded(u64),
     /// Not proven.
     Unproven,
-    /// Every kernel entry was watched, but no independent counter confirms it, as in recordings of
+    /// Every kernel entry was watched, but no independent counter confirms it, as in recordings by
     /// earlier versions.
     Unwitnessed,
 }
@@ -89,7 +89,8 @@ pub enum Doubt {
         /// Number of lost events.
         events: u64,
     },
-    /// Intervals were only summed, or arrived too late, so their times are unknown.
+    /// Only sums of intervals were recorded, or intervals arrived too late, so their times are
+    /// unknown.
     NoTimes,
     /// The clocks of probe and tracer are not aligned closely enough to match entries with gaps.
     ClocksApart,
@@ -108,7 +109,7 @@ pub enum Doubt {
         /// Number of interrupts.
         count: u64,
     },
-    /// The kernel skipped calls of the tracer's BPF programs, on this CPU or another.
+    /// The kernel skipped calls of the tracer's BPF programs, on this or another CPU.
     ProgramsSkipped {
         /// Number of skipped calls.
         count: u64,
@@ -116,7 +117,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Maximum number of unseen kernel entries that this doubt allows; `None` if unlimited.
+    /// Maximum number of unseen kernel entries that this doubt allows for; `None` if unlimited.
     pub const fn unseen(self) -> Option<u64> {
         match self {
             Self::EntriesNotWatched
@@ -132,7 +133,7 @@ impl Doubt {
 }
 
 impl Proof {
-    /// The proof that remains in view of these doubts.
+    /// The proof that is left given these doubts.
     pub fn by(doubts: &[Doubt]) -> Self {
         let unseen: Option<u64> = doubts.iter().copied().map(Doubt::unseen).sum();
         match unseen {

@@ -1,4 +1,4 @@
-//! A recorded machine's workload, independent of its kernel. The model runs it again under other
+//! A recorded machine's workload, independent of its kernel. The model reruns it with other
 //! settings.
 
 use crate::autogroup::Autogroup;
@@ -17,13 +17,13 @@ pub struct Workload {
     pub tick: TickLoad,
     /// Mean time of a local timer interrupt that was not a tick.
     pub timer: Nanos,
-    /// The program whose frames are analysed, if a program has a periodic loop.
+    /// The program whose frames are analysed, if any program has a periodic loop.
     pub paced: Option<PacedLoad>,
-    /// Threads except the paced one, in descending order of CPU time.
+    /// All other threads, in descending order of CPU time.
     pub threads: Vec<ThreadLoad>,
     /// Interrupts, except those of the local timer.
     pub interrupts: Vec<InterruptLoad>,
-    /// Assumptions that replace what the recording does not contain, as complete sentences.
+    /// Assumptions that replace data missing from the recording, as complete sentences.
     pub assumed: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct TickLoad {
     pub count: u64,
     /// Mean time of a tick's interrupt.
     pub interrupt: Nanos,
-    /// Mean time of the softirqs that ran when the interrupt returned.
+    /// Mean time of the softirqs that ran when the tick's interrupt returned.
     pub softirqs: Nanos,
 }
 
@@ -55,7 +55,7 @@ pub struct PacedLoad {
     pub autogroup: Option<Autogroup>,
     /// Frame period.
     pub period: Nanos,
-    /// Rule that sets when frames are due, inferred from the wake-ups.
+    /// Rule that determines when frames are due, inferred from the wake-ups.
     pub rule: PaceRule,
     /// Frames, in order.
     pub frames: Vec<PacedFrame>,
@@ -66,12 +66,12 @@ pub struct PacedLoad {
 pub struct PacedFrame {
     /// CPU time of the frame's work.
     pub work: Nanos,
-    /// Delay between the due time and the start, excluding the timer interrupt and run-queue wait;
-    /// `None` if the program did not sleep.
+    /// Time from the frame's due time to its start, excluding the timer interrupt and run-queue
+    /// wait; `None` if the program did not sleep.
     pub late: Option<Nanos>,
 }
 
-/// A thread that alternates between waiting and work. Threads too small to model separately are
+/// A thread that alternates between waiting and working. Threads too small to model separately are
 /// merged into one thread per CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadLoad {
@@ -114,7 +114,7 @@ pub struct InterruptLoad {
     pub name: String,
     /// CPU.
     pub cpu: Cpu,
-    /// Cost of each occurrence: the interrupt's time and its softirqs' time.
+    /// Cost of each occurrence: the time of the interrupt and the time of its softirqs.
     pub costs: Vec<(Nanos, Nanos)>,
 }
 

@@ -1,5 +1,5 @@
-//! File access: directories held by a handle, files that appear complete or not at all, output to
-//! files and devices, locks, checksummed lines, and messages for I/O errors.
+//! File access: directories accessed through a handle, files that appear complete or not at all,
+//! output to files and devices, locks, checksummed lines, and messages for I/O errors.
 
 mod folder;
 mod input;
@@ -19,8 +19,8 @@ pub use input::{open_input, read_input};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 
-/// A file or directory with an exclusive flock(2) lock. Dropping it releases the lock; so does the
-/// end of the process, even by SIGKILL.
+/// A file or directory with an exclusive flock(2) lock. The lock is released when this is dropped,
+/// or when the process ends, even by SIGKILL.
 #[derive(Debug)]
 pub struct LockedFile(File);
 
@@ -28,7 +28,7 @@ impl LockedFile {
     /// Locks an open file or directory.
     ///
     /// # Errors
-    /// Another process holds the lock, or a system error.
+    /// Returns an error if another process holds the lock, or if the system call fails.
     pub fn lock(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self(file))
@@ -50,8 +50,9 @@ impl DerefMut for LockedFile {
 }
 
 impl Drop for LockedFile {
-    /// Unlocks explicitly. A child that another thread has just forked has a copy of the descriptor
-    /// until it executes its program, so closing ours would leave the file locked.
+    /// Unlocks explicitly. If another thread has just forked, the child has a copy of the
+    /// descriptor until it executes its program. Closing our descriptor would then leave the file
+    /// locked.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -61,14 +62,14 @@ impl Drop for LockedFile {
 /// space, and the JSON.
 ///
 /// # Errors
-/// The content cannot be JSON because it contains a path that is not UTF-8.
+/// Returns an error if the content cannot be JSON because it contains a path that is not UTF-8.
 pub fn checked_line(content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let json = serde_json::to_string(content)?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
 }
 
-/// Parses a [`checked_line`], which includes its line end. Returns `None` if the line is truncated
-/// or damaged, or contains another type.
+/// Parses a [`checked_line`], including its line end. Returns `None` if the line is truncated or
+/// damaged, or if its content is not a `T`.
 pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (sum, json) = text.split_once(' ')?;
@@ -89,10 +90,10 @@ pub fn creation_words(error: &io::Error) -> String {
     }
 }
 
-/// Explains an I/O error and what to do, without the error number. A [`Distrust`] is already worded
-/// this way.
+/// Explains an I/O error and what to do, without the error number. A [`Distrust`] already has such
+/// a message.
 pub fn error_words(error: &io::Error) -> String {
-    // `io::ErrorKind` has no variant for these errors.
+    // `io::ErrorKind` has no variants for these errors.
     let full = [Errno::EMFILE, Errno::ENFILE].map(|errno| errno as i32);
     if error
         .raw_os_error()
@@ -127,7 +128,7 @@ pub fn words(kind: io::ErrorKind) -> String {
         }
         io::ErrorKind::InvalidFilename => "the name is too long or not allowed; choose another",
         io::ErrorKind::UnexpectedEof => "it ends too early; copy it again in full",
-        // `ErrorKind` describes all other kinds, without an error number.
+        // `ErrorKind` describes all other kinds well enough, without an error number.
         other => return format!("{other}; try another folder or disk"),
     };
     words.to_owned()
@@ -151,7 +152,7 @@ mod tests {
         let open = || LockedFile::lock(File::open(folder.path()).expect("a folder"));
         let first = open().expect("it is free");
         assert!(matches!(open(), Err(TryLockError::WouldBlock)));
-        // A child that another thread forks has such a copy.
+        // Stands for the copy that another thread's forked child would have.
         let copy = first.try_clone().expect("a copy");
         drop(first);
         open().expect("it is free again");

@@ -1,9 +1,9 @@
 //! A directory of facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
 //! Files appear complete or not at all, so readers never see a partial file. Only one agent at a
-//! time writes to a directory, and its user must own the directory. An agent removes the unfinished
-//! files of a killed predecessor. Rows that cannot be written are kept in bounded memory for a
-//! while and retried.
+//! time writes to a directory, which its user must own. An agent removes the unfinished files of a
+//! killed predecessor. Rows that cannot be written stay in bounded memory for a while, and writing
+//! is retried.
 
 mod file;
 mod parts;
@@ -22,7 +22,7 @@ use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, part
 
 pub use file::{FactsError, PartWriter};
 
-/// File that an agent locks while it writes to the directory.
+/// File that the agent locks while it writes to the directory.
 const LOCK: &str = ".lock";
 
 /// Settings of a facts directory.
@@ -32,9 +32,9 @@ pub struct FactsSettings {
     pub host: String,
     /// Whether histograms are also written as lists.
     pub lists: bool,
-    /// Maximum number of days per table. The oldest days are removed.
+    /// Maximum number of days to keep per table. Older days are removed.
     pub max_days: usize,
-    /// Maximum number of bytes in the directory. The oldest files are removed.
+    /// Maximum number of bytes to keep in the directory. The oldest files are removed first.
     pub max_bytes: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct FactsFolder {
     folder: Folder,
     settings: FactsSettings,
     writer: PartWriter,
-    /// Rows that no file contains yet, in order of arrival.
+    /// Rows that are not in any file yet, in order of arrival.
     pending: VecDeque<Row>,
     count: FactsCount,
     /// Holds the directory's lock while open.
@@ -52,10 +52,10 @@ pub struct FactsFolder {
 }
 
 impl FactsFolder {
-    /// Number of rows at which a file is written before ten minutes have passed.
+    /// Number of pending rows at which a file is written before ten minutes have passed.
     const MANY: usize = 5_000;
 
-    /// Maximum number of rows waiting to be written, about 10 MiB. When there are more, the oldest
+    /// Maximum number of rows waiting to be written, about 10 MiB. If there are more, the oldest
     /// are dropped.
     const MOST_PENDING: usize = 20_000;
 
@@ -63,13 +63,15 @@ impl FactsFolder {
     /// a killed process.
     ///
     /// # Errors
-    /// The directory cannot be written, another user can change it, or another agent writes to it.
+    /// Returns an error if the directory cannot be written, if another user can change it, or if
+    /// another agent is writing to it.
     pub fn open(path: &Path, settings: FactsSettings) -> Result<Self, FactsError> {
         let io = |error: io::Error| FactsError::io(path, &error);
         let folder = Folder::make_trusted(path, 0o755).map_err(io)?;
         let lock = OsStr::new(LOCK);
         drop(folder.write(lock, true, 0o644).map_err(io)?);
-        // Open for reading only, so that the disk can be remounted read-only while the agent runs.
+        // Opens the lock file only for reading, so that the disk can be remounted read-only while
+        // the agent runs.
         let file = folder.read(lock).map_err(io)?;
         let lock = LockedFile::lock(file).map_err(|error| match error {
             TryLockError::WouldBlock => FactsError {
@@ -97,16 +99,16 @@ impl FactsFolder {
         Ok(this)
     }
 
-    /// Number of rows and files written, rows dropped and attempts failed so far.
+    /// Number of rows and files written, rows dropped and writes failed so far.
     pub fn count(&self) -> FactsCount {
         self.count
     }
 
-    /// Takes completed windows. Writes all pending rows if a window is ten minutes long, or if many
-    /// rows are pending.
+    /// Takes completed windows. Writes all pending rows if one of the windows is ten minutes or
+    /// longer, or if many rows are pending.
     ///
     /// # Errors
-    /// A file cannot be written. Its rows are retried next time.
+    /// Returns an error if a file cannot be written. Its rows are retried next time.
     pub fn take(&mut self, windows: &[Window]) -> Result<(), FactsError> {
         let due = windows
             .iter()
@@ -118,7 +120,7 @@ impl FactsFolder {
         if due || is_many { self.flush() } else { Ok(()) }
     }
 
-    /// Takes rows of tables without windows. They are written together with the next windows.
+    /// Takes rows of tables that have no windows. They are written together with the next windows.
     pub fn add(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.pending.extend(rows);
         self.give_up_oldest();
@@ -127,7 +129,7 @@ impl FactsFolder {
     /// Writes all pending rows.
     ///
     /// # Errors
-    /// A file cannot be written. Its rows are retried next time.
+    /// Returns an error if a file cannot be written. Its rows are retried next time.
     pub fn flush(&mut self) -> Result<(), FactsError> {
         let mut result = Ok(());
         let mut parts: BTreeMap<(Table, String), Vec<Row>> = BTreeMap::new();
@@ -165,7 +167,7 @@ impl FactsFolder {
     fn give_up_oldest(&mut self) -> usize {
         let many = self.pending.len().saturating_sub(Self::MOST_PENDING);
         if many > 0 {
-            // Rows whose file could not be written were appended after newer ones.
+            // Rows that could not be written were appended again, after newer rows.
             let pending = self.pending.make_contiguous();
             pending.sort_by_key(Row::time_unix_ms);
         }
@@ -174,8 +176,9 @@ impl FactsFolder {
         self.pending.len()
     }
 
-    /// Removes the oldest files if there are too many days or bytes. Days are counted rather than
-    /// compared with today's date, so a clock set forward does not erase the history.
+    /// Removes the oldest files if there are too many days or bytes. It counts days instead of
+    /// comparing them with today's date, so a clock that was set forward does not erase the
+    /// history.
     fn retire(&mut self) {
         let mut parts = parts(&self.folder);
         for table in Table::EVERY.map(Table::name) {
@@ -256,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Relative paths of all files below the directory except the lock.
+    /// Relative paths of all files below the directory except the lock file.
     fn files(folder: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut folders = vec![folder.to_owned()];
@@ -357,7 +360,7 @@ mod tests {
     fn rows_that_cannot_be_written_are_retried() {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
-        // A file blocks the day's directory.
+        // A file blocks the name of the day's directory.
         let blocked = folder.path().join("accounts/day=1970-01-01");
         fs::write(&blocked, "").unwrap();
         facts.take(&[window(WindowLength::Minute, 0, 2)]).unwrap();
@@ -415,8 +418,8 @@ mod tests {
         assert_eq!(facts.count().bytes, new);
     }
 
-    /// A facts directory with one old day. The budget of [`one_day`] removes it when the next file
-    /// is written.
+    /// A facts directory with one old day. The budget of [`one_day`] removes that day when the next
+    /// file is written.
     fn old_day(folder: &TempDir) -> PathBuf {
         let day = folder.path().join("accounts/day=1970-01-01");
         fs::create_dir_all(&day).unwrap();
@@ -516,7 +519,7 @@ mod tests {
         assert!(refused.contains("other users may write to"), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         mode(folder.path(), 0o700);
-        // A day's directory that others can write to is not ours to remove.
+        // A day's directory that others can write to might not be ours, so it is not removed.
         mode(&day, 0o777);
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
         assert!(day.join("part-1.parquet").exists());
@@ -530,7 +533,7 @@ mod tests {
 
         use super::*;
 
-        /// The user id of `nobody` on every distribution.
+        /// User id of `nobody` on all distributions.
         const SOMEBODY: u32 = 65_534;
 
         #[test]

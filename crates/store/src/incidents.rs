@@ -2,27 +2,27 @@
 //! incidents, and an index with one line per event.
 //!
 //! # Files on disk
-//! An incident's line is written first. It names the recording, which can continue for seconds and
+//! An incident's line is written first. It names the recording, which can go on for seconds and
 //! include further incidents. The recording then appears under that name, complete or not at all,
 //! and another line confirms it.
 //!
-//! No file stays open in between, so the file system can be remounted read-only. Lines then wait in
-//! memory until they can be written.
+//! Between writes no file is open, so the file system can be remounted read-only. Lines then wait
+//! in memory until they can be written.
 //!
 //! A killed recorder leaves lines whose recording does not exist, and a hidden unfinished file,
 //! which the next recorder removes. A recording that no line names is added to the index again. An
 //! unterminated last line is never read, and the next recorder cuts it off.
 //!
 //! # Safety
-//! Every access is relative to one handle of the directory, which the recorder's user must own. The
-//! index may name only recordings whose names have our own form (`name`). A line with any other
-//! name counts as damaged, and the file is neither opened nor removed. Links are not followed.
-//! Readers follow the same rules, but can read any user's directory ([`IncidentFolder`]).
+//! Every access is relative to one handle for the directory, which must belong to the recorder's
+//! user. The index may only name recordings whose names have our own form (`name`). A line with any
+//! other name counts as damaged, and that file is neither opened nor removed. Links are not
+//! followed. Readers follow the same rules, but can read any user's directory ([`IncidentFolder`]).
 //!
 //! # Limits
-//! A [`Budget`] limits the recordings written per hour, the recordings kept, and their total size.
-//! Beyond it, the oldest recordings are removed, but their lines stay. The index has a separate
-//! limit, [`INDEX_MAX`].
+//! A [`Budget`] limits the number of recordings written per hour, the number of recordings kept,
+//! and their total size. Beyond it, the oldest recordings are removed, but their lines stay. The
+//! index has its own limit, [`INDEX_MAX`].
 
 #[cfg(test)]
 mod hostile;
@@ -50,12 +50,12 @@ use reading::entry_of;
 
 pub use reading::{IncidentFolder, Unindexed, read_incidents};
 
-/// Maximum size of an index in bytes. Beyond it, the older half of its lines is dropped.
+/// Maximum size of an index, in bytes. If it is exceeded, the older half of the lines is dropped.
 pub const INDEX_MAX: u64 = 8 << 20;
 
 const HOUR_MS: i64 = 3_600_000;
-/// Maximum number of lines, some KiB each, that wait for an unwritable index. Older lines are only
-/// counted.
+/// Maximum number of lines, some KiB each, that wait until the index can be written. Older lines
+/// are only counted.
 const WAITING: usize = 256;
 
 /// Limits of an incident directory.
@@ -63,9 +63,9 @@ const WAITING: usize = 256;
 pub struct Budget {
     /// Maximum number of recordings kept.
     pub count: u64,
-    /// Maximum total size of these recordings, in bytes.
+    /// Maximum total size of the recordings kept, in bytes.
     pub bytes: u64,
-    /// Maximum number of recordings written in any hour.
+    /// Maximum number of recordings written within an hour.
     pub per_hour: u64,
 }
 
@@ -91,7 +91,7 @@ impl IncidentStoreError {
     }
 }
 
-/// An incident directory that a recorder writes to. Only one recorder at a time can hold it.
+/// An incident directory that a recorder writes to. Only one recorder can hold it at a time.
 #[derive(Debug)]
 pub struct IncidentStore {
     folder: IncidentFolder,
@@ -102,23 +102,23 @@ pub struct IncidentStore {
     kept: VecDeque<(u64, String, u64)>,
     bytes: u64,
     next: u64,
-    /// Times at which recordings were written in the last hour, in ms since 1970.
+    /// When recordings were written in the last hour, in ms since 1970.
     lately: VecDeque<i64>,
     lost: BTreeMap<LossCause, u64>,
     /// Lines that could not be written yet, oldest first.
     waiting: VecDeque<IndexLine>,
-    /// Whether the start of watching was noted.
+    /// Whether the index notes that the recorder started to watch.
     watches: bool,
     /// The recording in progress.
     current: Option<Current>,
 }
 
-/// A recording that already has incidents but is not written yet.
+/// A recording that has incidents but is not written yet.
 #[derive(Debug)]
 struct Current {
-    /// Time at which its first incident was noticed, in ms since 1970.
+    /// When its first incident was noticed, in ms since 1970.
     at: i64,
-    /// Name that the recording will have; `None` if the budget does not allow it.
+    /// The recording's future name; `None` if the budget does not allow a recording.
     name: Option<String>,
     entries: Vec<IncidentEntry>,
 }
@@ -128,31 +128,33 @@ struct Current {
 pub struct Told {
     /// Index entry of the incident.
     pub entry: IncidentEntry,
-    /// Path that the incident's recording will have.
+    /// Future path of the incident's recording.
     pub path: Option<PathBuf>,
-    /// Why the incident could not be noted completely.
+    /// Why the incident could not be fully noted.
     pub trouble: Option<String>,
 }
 
 /// The outcome of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Entries of the recording's incidents, each with the recording's size or why it was not kept.
+    /// Entries of the recording's incidents, each with the recording's size or the reason why it
+    /// was not kept.
     pub entries: Vec<IncidentEntry>,
     /// Path of the recording, if it was kept.
     pub path: Option<PathBuf>,
-    /// Why the recording, or its outcome, could not be written completely.
+    /// Why the recording or its outcome could not be fully written.
     pub trouble: Option<String>,
 }
 
 impl IncidentStore {
     /// Locks the directory, which is created if it is missing, removes the unfinished files of
-    /// killed recorders, and heals the index. `now` is in ms since 1970. Also returns the
-    /// recordings that the index lacks; the caller must add them with [`IncidentStore::found`].
+    /// killed recorders, and repairs the index. `now` is in ms since 1970. Also returns the
+    /// recordings that are missing from the index. The caller must add them with
+    /// [`IncidentStore::found`].
     ///
     /// # Errors
-    /// The directory cannot be created or written, another user can change it, another recorder
-    /// holds it, or its index is an unrelated file.
+    /// Returns an error if the directory cannot be created or written, if another user can change
+    /// it, if another recorder holds it, or if its index is an unrelated file.
     pub fn open(
         path: &Path,
         budget: Budget,
@@ -192,8 +194,8 @@ impl IncidentStore {
         Ok((store, unindexed))
     }
 
-    /// Notes that the recorder has been watching since `at`, in ms since 1970. If the note could
-    /// not be written, returns the reason.
+    /// Notes that the recorder has been watching since `at`, in ms since 1970. Returns the reason
+    /// if the note could not be written.
     pub fn began(&mut self, at: i64) -> Option<String> {
         self.watches = true;
         self.note(IndexLine::Began { at_unix_ms: at })
@@ -204,7 +206,7 @@ impl IncidentStore {
         self.folder.path()
     }
 
-    /// The same folder, for reading.
+    /// The same directory, for reading.
     pub fn reading(&self) -> &IncidentFolder {
         &self.folder
     }
@@ -214,7 +216,7 @@ impl IncidentStore {
         self.lost.iter().map(|(&cause, &count)| (cause, count))
     }
 
-    /// Counts the existing recordings that are in the index, and those written in the last hour.
+    /// Counts the existing recordings listed in the index, and those written in the last hour.
     fn take_stock(&mut self, contents: &IncidentIndex, now: i64) {
         let mut last = None;
         for entry in contents.entries() {
@@ -235,9 +237,9 @@ impl IncidentStore {
         }
     }
 
-    /// Adds an incident to the index, as part of the recording in progress. The first incident
-    /// starts a recording if the budget allows. Failures do not stop the recorder: losses are
-    /// counted and reported.
+    /// Adds an incident to the index, as part of the recording in progress. Without one, the
+    /// incident starts a new recording if the budget allows it. Failures do not stop the recorder.
+    /// Losses are counted and reported.
     pub fn tell(&mut self, incident: Incident) -> Told {
         if self.current.is_none() {
             self.current = Some(self.begin(incident.at_unix_ms));
@@ -297,8 +299,9 @@ impl IncidentStore {
         self.index.append(&outcome_line(name, outcome))
     }
 
-    /// Writes the recording of all incidents since the last one, if the budget allows, and notes
-    /// its outcome in the index. As in [`IncidentStore::tell`], failures do not stop the recorder.
+    /// Writes the recording of all incidents since the previous recording, if the budget allows it,
+    /// and notes its outcome in the index. As in [`IncidentStore::tell`], failures do not stop the
+    /// recorder.
     pub fn record(
         &mut self,
         header: &Header,
@@ -338,8 +341,8 @@ impl IncidentStore {
         recorded
     }
 
-    /// Notes a recording's outcome. Waiting lines are updated; for lines already written, a line is
-    /// added.
+    /// Notes a recording's outcome. Updates waiting lines. For lines that are already written, adds
+    /// another line.
     fn settle(&mut self, name: &str, outcome: Result<u64, LossCause>) -> Option<String> {
         let waiting = self.waiting.iter_mut().filter_map(IndexLine::entry_mut);
         for entry in waiting.filter(|entry| entry.names(name)) {
@@ -348,10 +351,10 @@ impl IncidentStore {
         self.note(outcome_line(name, outcome))
     }
 
-    /// Adds the line of a recording that the index lacked.
+    /// Adds the line of a recording that is missing from the index.
     ///
     /// # Errors
-    /// The recording has disappeared, or the index cannot be written.
+    /// Returns an error if the recording has disappeared or the index cannot be written.
     pub fn found(
         &mut self,
         found: &Unindexed,
@@ -372,8 +375,8 @@ impl IncidentStore {
         written.map_err(|error| self.cannot_write_index(&error))
     }
 
-    /// Notes that something else was not kept. If the note could not be written, returns the
-    /// reason.
+    /// Notes that something other than a recording was not kept. Returns the reason if the note
+    /// could not be written.
     pub fn lose(&mut self, cause: LossCause, count: u64) -> Option<String> {
         if count == 0 {
             return None;
@@ -382,10 +385,10 @@ impl IncidentStore {
         self.note(IndexLine::Lost { cause, count })
     }
 
-    /// Notes that the recorder stopped at `at`, in ms since 1970, if it ever watched.
+    /// Notes that the recorder stopped at `at`, in ms since 1970, if it ever started to watch.
     ///
     /// # Errors
-    /// The index cannot be written.
+    /// Returns an error if the index cannot be written.
     pub fn close(mut self, at: i64) -> Result<(), IncidentStoreError> {
         let trouble = if self.watches {
             self.note(IndexLine::Ended { at_unix_ms: at })
@@ -395,8 +398,7 @@ impl IncidentStore {
         trouble.map_or(Ok(()), |why| Err(IncidentStoreError(why)))
     }
 
-    /// Appends a line. If that fails, returns the reason, and the line is retried before the next
-    /// one.
+    /// Appends a line. If that fails, returns the reason and retries the line before the next one.
     fn note(&mut self, line: IndexLine) -> Option<String> {
         self.wait(line);
         if self.waiting.len() > WAITING
@@ -407,7 +409,7 @@ impl IncidentStore {
         self.write_waiting()
     }
 
-    /// Queues a line. Merges counts with the same cause.
+    /// Queues a line. Counts with the same cause are merged.
     fn wait(&mut self, line: IndexLine) {
         if let IndexLine::Lost { cause, count } = line {
             let mut others = self.waiting.iter_mut();
@@ -469,16 +471,16 @@ impl IncidentStore {
         Ok(self.folder.size(name).unwrap_or(0))
     }
 
-    /// The first unused name for a recording at `at` or later. A clock that was set back can reach
-    /// the same millisecond again.
+    /// The first unused name for a recording at `at` or later. If the clock was set back, the same
+    /// millisecond can occur again.
     fn free_name(&self, at: i64) -> String {
         let mut names = (at..).map(recording_name);
         let free = names.find(|name| !self.folder.folder().has(OsStr::new(name)));
         free.unwrap_or_default()
     }
 
-    /// Removes the oldest recordings while there are too many recordings or bytes. If one could not
-    /// be removed, returns the reason.
+    /// Removes the oldest recordings while there are too many recordings or bytes. Returns the
+    /// reason if one could not be removed.
     fn make_room(&mut self) -> Option<String> {
         let mut trouble = None;
         loop {
@@ -515,14 +517,14 @@ fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     }
 }
 
-/// The count that replaces a dropped line, if any. An incident whose recording exists needs none:
-/// it is found again through the recording.
+/// The line that replaces a dropped line to count the loss, if it must be counted. An incident
+/// whose recording exists needs no count, because it is found again through the recording.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),
         IndexLine::Removed { cause, .. } => (*cause, 1),
         IndexLine::Lost { cause, count } => (*cause, *count),
-        // Waiting incidents already contain the outcome of their recording.
+        // Waiting incidents already include the outcome of their recording.
         IndexLine::Recorded { .. }
         | IndexLine::NotRecorded { .. }
         | IndexLine::Began { .. }
@@ -533,7 +535,7 @@ fn count_of(line: &IndexLine) -> Option<IndexLine> {
 
 /// Removes the unfinished files of killed recorders.
 fn remove_unfinished(folder: &Folder) -> io::Result<()> {
-    // `.NAME.PID-N.part`; `remove_abandoned` checks the ending.
+    // The name has the form `.NAME.PID-N.part`. `remove_abandoned` checks the ending.
     let name_of = |hidden: &str| {
         let (name, _) = hidden
             .strip_prefix('.')?

@@ -1,7 +1,7 @@
-//! Parquet files: the common basis of recordings, tables and facts.
+//! Parquet files: the common foundation of recordings, tables and facts.
 //!
 //! A file may come from anybody. `Unopened` checks the sizes in it before the Parquet library
-//! relies on them, and `decode` turns the library's panics on damaged bytes into errors.
+//! relies on them. `decode` turns the library's panics on damaged bytes into errors.
 
 mod bounds;
 mod output;
@@ -21,7 +21,7 @@ pub use bounds::Excess;
 pub(crate) use bounds::{Bounds, Fetch, Footer};
 pub(crate) use output::{column_type, message, put_cells, put_column};
 
-/// A file whose footer was read but not parsed.
+/// A file whose footer has been read but not parsed.
 pub(crate) struct Unopened {
     bounds: Bounds,
     fetch: Box<Fetch>,
@@ -29,10 +29,10 @@ pub(crate) struct Unopened {
 }
 
 impl Unopened {
-    /// Reads the footer of a file.
+    /// Reads a file's footer.
     ///
     /// # Errors
-    /// Why the file cannot be read.
+    /// Returns the reason if the file cannot be read.
     pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, String> {
         let bounds = Bounds::new(bytes.len());
         let fetch: Box<Fetch> =
@@ -45,7 +45,7 @@ impl Unopened {
         })
     }
 
-    /// Contents of the footer; `None` if the file is too short for one.
+    /// Contents of the footer; `None` if the file is too short to have one.
     pub(crate) fn footer(&self) -> Option<&Footer> {
         self.footer.as_ref()
     }
@@ -100,7 +100,7 @@ impl ParquetFile {
         self.file.metadata()
     }
 
-    /// The limits for a file of this size.
+    /// The limits that apply to a file of this size.
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
     }
@@ -115,7 +115,7 @@ impl ParquetFile {
         decode(|| self.file.get_row_group(index))
     }
 
-    /// Checks the pages of some columns of a row group.
+    /// Checks the pages of the given columns in one row group.
     pub(crate) fn check_pages(
         &self,
         group: usize,
@@ -125,7 +125,7 @@ impl ParquetFile {
         self.bounds.check_pages(group, columns, self.fetch())
     }
 
-    /// All rows, value by value. Their pages must be checked first, and reading must happen within
+    /// All rows, value by value. Their pages must be checked first, and they must be read within
     /// [`decode`].
     pub(crate) fn rows(&self) -> Result<RowIter<'_>, ParquetError> {
         self.file.get_row_iter(None)
@@ -155,14 +155,14 @@ thread_local! {
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic on this thread comes from damaged bytes and will become an error. Panic hooks
-/// should not print such a panic.
+/// Whether a panic on this thread comes from damaged bytes and will be turned into an error. Panic
+/// hooks should not print such a panic.
 pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
 /// Calls the Parquet library on bytes that may be damaged. The library returns an error for most
-/// damage, but panics for some. After a panic, the objects that it was working on are not used
+/// damage but panics for some. After a panic, the objects that it was working on are not used
 /// again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
     let outer = DECODING.replace(true);

@@ -6,12 +6,12 @@
 //!
 //! Each row of the file is a [`Row`](ticktax_model::recording::Row). A row with a `due_ns` is a
 //! frame of a paced loop. A row with an `edge` is a wake-up edge: `edge_tid` is the woken thread,
-//! and `edge_to` the work item's function or the softirq. The
+//! and `edge_to` is the work item's function or the softirq. The
 //! [`Header`](ticktax_model::recording::Header) is JSON in the file's key-value metadata, under the
 //! key `ticktax`.
 //!
-//! Both reading and writing stream. Memory is bounded by the size of a row group, not by the length
-//! of the recording.
+//! Reading and writing are streamed. Memory is bounded by the size of a row group, not by the
+//! length of the recording.
 
 mod checksum;
 mod column;

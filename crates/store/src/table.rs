@@ -1,7 +1,7 @@
-//! Tables as Parquet files. Columns are defined at run time, and the file's key-value metadata
-//! describes the table.
+//! Tables as Parquet files. Their columns are determined at run time, and the file's key-value
+//! metadata describes the table.
 //!
-//! Every column except the first is optional. The same rows produce the same bytes.
+//! Every column except the first is optional. Equal rows produce equal bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -51,7 +51,7 @@ impl TableError {
     }
 }
 
-/// Writes a table to a file that appears under its name when it is complete.
+/// Writes a table to a file that appears under its name once it is complete.
 pub struct TableWriter {
     path: PathBuf,
     columns: Vec<Column>,
@@ -65,7 +65,7 @@ impl TableWriter {
     /// every row.
     ///
     /// # Errors
-    /// The temporary file cannot be created in the directory of `path`.
+    /// Returns an error if the temporary file cannot be created in the directory of `path`.
     pub fn create(
         path: &Path,
         columns: &[Column],
@@ -98,7 +98,7 @@ impl TableWriter {
     /// empty value.
     ///
     /// # Errors
-    /// The rows cannot be written, usually because the disk is full.
+    /// Returns an error if the rows cannot be written, usually because the disk is full.
     pub fn group(&mut self, rows: &[Vec<Cell>]) -> Result<(), TableError> {
         let error =
             |error: &ParquetError| TableError::new("write", &self.path, parquet_words(error));
@@ -137,10 +137,10 @@ impl TableWriter {
         group.close().map(drop).map_err(|source| error(&source))
     }
 
-    /// Completes the file, syncs it to disk and moves it to its final name.
+    /// Completes the file, syncs it to disk and gives it its final name.
     ///
     /// # Errors
-    /// The end of the file cannot be written, or the file cannot be renamed.
+    /// Returns an error if the end of the file cannot be written or the file cannot be renamed.
     pub fn finish(mut self) -> Result<(), TableError> {
         self.file
             .finish()
@@ -173,7 +173,7 @@ impl TableReader {
     /// Opens a table; `None` if the file does not exist.
     ///
     /// # Errors
-    /// The file cannot be read or is not a Parquet file.
+    /// Returns an error if the file cannot be read or is not a Parquet file.
     pub fn open(path: &Path) -> Result<Option<Self>, TableError> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -209,7 +209,7 @@ impl TableReader {
         }))
     }
 
-    /// The key-value metadata of the table.
+    /// The table's key-value metadata.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let pairs = self.file.metadata().file_metadata().key_value_metadata();
         pairs
@@ -222,7 +222,7 @@ impl TableReader {
     /// Passes all rows to `take`, in order.
     ///
     /// # Errors
-    /// The file is damaged or ends within a row.
+    /// Returns an error if the file is damaged or ends in the middle of a row.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
         for (index, group) in self.file.metadata().row_groups().iter().enumerate() {
             self.file

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::facts::config_value;
 
-/// Options without which some boot parameters have no effect.
+/// Build options without which some boot parameters have no effect.
 const OPTIONS: [&str; 9] = [
     "CPU_ISOLATION",
     "HIGH_RES_TIMERS",

@@ -1,5 +1,5 @@
-//! Finds what can keep an fsync from reaching the disk: write caches that are not flushed, and
-//! programs whose fsync does nothing.
+//! Finds obstacles that can keep an fsync from reaching the disk: write caches that are not
+//! flushed, and programs whose fsync does nothing.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -9,13 +9,13 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Limit on the disks to check, more than any machine has.
+/// Maximum number of disks to check, more than any machine has.
 const MAX_DISKS: usize = 4_096;
 /// Library that replaces fsync with a function that does nothing.
 const FSYNC_LIBRARY: &str = "libeatmydata";
 
-/// Write caches of SCSI and ATA disks. Other disks report only the kernel's view of their cache
-/// type, not their own.
+/// Write caches of SCSI and ATA disks. Other disks do not report their own cache type, only the
+/// kernel's view of it.
 pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     let disks = reading.names("sys/block").into_iter().take(MAX_DISKS);
     let mut cache = |disk: String| {
@@ -31,7 +31,7 @@ pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     disks.filter_map(&mut cache).collect()
 }
 
-/// Programs whose fsync does nothing, because of a library or an argument.
+/// Programs whose fsync does nothing, because of a library or a command-line argument.
 pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     let mut is_denied = false;
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
         };
         let program = String::from_utf8_lossy(file("comm").trim_ascii_end()).into_owned();
         let by = if is_preloaded(&file("environ")) {
-            // A static program may have the variable set but not use the library.
+            // A static program may have the variable set without using the library.
             library(&file("maps"))
         } else {
             argument(&program, &file("cmdline"))
@@ -61,7 +61,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     found
 }
 
-/// Contents of a process's file, up to 1 MiB.
+/// Contents of a process's file in `/proc`, up to 1 MiB.
 fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(reading.path(path))?;
@@ -69,14 +69,14 @@ fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the environment `environ` preloads the library.
+/// Whether the environment in `environ` preloads the library.
 fn is_preloaded(environ: &[u8]) -> bool {
     let variables = environ.split(|&byte| byte == 0);
     let mut preloads = variables.filter_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
     preloads.any(|libraries| String::from_utf8_lossy(libraries).contains(FSYNC_LIBRARY))
 }
 
-/// The library's path, if `maps` shows that it is mapped.
+/// The library's path, if `maps` contains it.
 fn library(maps: &[u8]) -> Option<FsyncOffBy> {
     let maps = String::from_utf8_lossy(maps);
     let path = maps.lines().find_map(|line| {

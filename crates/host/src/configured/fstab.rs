@@ -6,13 +6,13 @@ use ticktax_model::configured::{FstabLine, Mounted, OtherMount};
 
 use super::reading::Reading;
 
-/// Limit on the lines of a file, more than any machine has.
+/// Maximum number of lines to read, more than any machine has.
 const MAX_LINES: usize = 4_096;
 
-/// Maximum number of mounts without a line that are kept.
+/// Maximum number of mounts to keep that have no line in `fstab`.
 const MAX_OTHERS: usize = 64;
 
-/// File systems with an option that determines what an fsync guarantees.
+/// File systems that have an option that determines what an fsync guarantees.
 const KEEP_DATA: [&str; 8] = [
     "btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay",
 ];
@@ -21,14 +21,14 @@ const KEEP_DATA: [&str; 8] = [
 pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     let fstab = reading.text("etc/fstab").unwrap_or_default();
     let Some(mounts) = reading.text("proc/mounts") else {
-        // Without the list of mounts, all of them would seem to be missing.
+        // Without the list of mounts, every line would seem to be unmounted.
         return (Vec::new(), Vec::new());
     };
     let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();
     let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MAX_LINES).collect();
     let others = others(reading, &mounts, &lines);
     let line = |[device, place, kind, options]: [String; 4]| {
-        // If a place has two mounts, the later one is on top.
+        // If a mount point has several mounts, the last one is on top.
         let mut above = mounts.iter().rev();
         let mounted = above.find(|mount| same_place(&mount[1], &place));
         FstabLine {
@@ -42,13 +42,13 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     (lines.into_iter().map(line).collect(), others)
 }
 
-/// Mounts without a line that keep data: one for each combination of device, type and options.
+/// Mounts that store data but have no line, one for each combination of device, type and options.
 fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
     let mut seen = BTreeSet::new();
     let mut others = Vec::new();
     let is_listed = |place: &str| lines.iter().any(|line| same_place(&line[1], place));
     let listed = mounts.iter().filter(|mount| is_listed(&mount[1]));
-    // A bind mount or subvolume of a listed file system is not a separate one.
+    // A bind mount or subvolume of a listed file system does not count as unlisted.
     let devices: BTreeSet<&String> = listed.map(|mount| &mount[0]).collect();
     let unlisted = mounts.iter().filter(|[device, place, kind, _]| {
         let is_view = kind != "overlay" && devices.contains(device);
@@ -59,7 +59,8 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
             break;
         }
         let mut mounted = mounted_as(reading, mount);
-        // Ignore the directories of overlays: a machine with containers has hundreds of them.
+        // Ignores the directories of overlays, because a machine with containers has hundreds of
+        // them.
         mounted.options.retain(|option| !option.contains("dir="));
         let key = (
             mounted.device.clone(),
@@ -84,15 +85,15 @@ fn mounted_as(reading: &mut Reading, [device, _, kind, options]: &[String; 4]) -
     }
 }
 
-/// Options that ext file systems omit from the list of mounts because they are defaults, such as
-/// `data=ordered`.
+/// Options that ext file systems omit from the list of mounts because they are the defaults, such
+/// as `data=ordered`.
 fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<String> {
     let name = device.rsplit('/').next().unwrap_or_default();
     if name.is_empty() || !matches!(kind, "ext2" | "ext3" | "ext4") {
         return Vec::new();
     }
     let mut folder = |driver: &str| reading.text(&format!("proc/fs/{driver}/{name}/options"));
-    // Since Linux 4.3, a single driver handles all three types and has one directory for them.
+    // Since Linux 4.3, a single driver handles all three types, and they share one directory.
     let options = folder(kind).or_else(|| folder("ext4")).unwrap_or_default();
     options
         .lines()
@@ -129,7 +130,7 @@ fn same_place(a: &str, b: &str) -> bool {
     trimmed(a) == trimmed(b)
 }
 
-/// Resolves a field's escapes, such as `\040` for a space.
+/// Resolves the escapes in a field, such as `\040` for a space.
 fn unescaped(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();

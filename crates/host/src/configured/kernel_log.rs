@@ -11,7 +11,7 @@ use super::reading::Reading;
 
 const LOG: &str = "dev/kmsg";
 
-/// Maximum number of bytes to read: several times the largest default buffer.
+/// Maximum number of bytes to read, several times the largest default buffer.
 const MAX: usize = 8 << 20;
 
 /// Maximum number of clock messages to keep.
@@ -19,7 +19,7 @@ const MAX_MESSAGES: usize = 8;
 
 pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
     let path = reading.path(LOG);
-    // Without `O_NONBLOCK`, a read at the end would wait for the next message.
+    // Without `O_NONBLOCK`, a read at the end of the log would wait for the next message.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -40,7 +40,7 @@ pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
         match file.read(&mut record) {
             Ok(0) => break,
             Ok(length) => log.extend_from_slice(&record[..length]),
-            // The kernel overwrote the record, or a signal arrived.
+            // The kernel overwrote the record, or a signal interrupted the read.
             Err(error)
                 if error.kind() == ErrorKind::Interrupted
                     || error.raw_os_error() == Some(libc::EPIPE) => {}
@@ -62,8 +62,8 @@ fn parse(log: &str) -> KernelLog {
         };
         let mut head = head.split(',');
         let (priority, number) = (head.next(), head.next());
-        // The facility, stored above the lowest three bits, is 0 for the kernel. Programs can also
-        // write to the log.
+        // Programs can also write to the log. The facility is stored above the lowest three bits
+        // and is 0 for the kernel.
         let by_kernel = priority
             .and_then(|text| text.parse::<u32>().ok())
             .is_some_and(|p| p < 8);
@@ -84,7 +84,7 @@ fn parse(log: &str) -> KernelLog {
     facts
 }
 
-/// Whether a message reports that the kernel abandoned a clock.
+/// Whether a message reports that the kernel abandoned a clocksource.
 fn is_about_a_clock(message: &str) -> bool {
     const SIGNS: [&str; 4] = [
         "Marking TSC unstable",

@@ -10,7 +10,7 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Maximum number of open files to check for the holders of a device; enough for about ten thousand
+/// Maximum number of open files to check for a device's holders, enough for about ten thousand
 /// programs.
 const MAX_FILES: usize = 50_000;
 
@@ -43,7 +43,7 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     const DEVICE: &str = "dev/cpu_dma_latency";
     let path = reading.path(DEVICE);
     let mut bytes = [0; 4];
-    // Non-blocking, in case something else is at the device's path.
+    // Non-blocking, in case there is something else at the device's path.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -98,12 +98,12 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// With at most this many interrupts, affinities are always read. Each takes two files, so more
-/// are read only if they are sure to matter.
+/// Maximum number of interrupts for which affinities are read unconditionally. Each interrupt takes
+/// two files, so affinities of more interrupts are only read if they are sure to matter.
 const FEW_INTERRUPTS: usize = 256;
 
-/// The CPUs that each device interrupt may go to. Empty if there are many interrupts, unless
-/// `even_many`.
+/// The CPUs that each device interrupt can be routed to. Empty if there are many interrupts, unless
+/// `even_many` is set.
 pub(super) fn interrupt_cpus(reading: &mut Reading, even_many: bool) -> BTreeMap<String, String> {
     let mut cpus = BTreeMap::new();
     let numbers = reading.names("proc/irq");

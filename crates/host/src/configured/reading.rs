@@ -1,4 +1,4 @@
-//! Reads files of unknown size and content, and lists those that cannot be read.
+//! Reads files of unknown size and content, and keeps track of those that cannot be read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ticktax_model::limitation::{Limitation, Unreadable};
 
-/// Maximum number of bytes to read per file. Settings files have a few kB.
+/// Maximum number of bytes to read per file. Settings files are a few kB long.
 const MAX: u64 = 1 << 20;
 
 /// The system's reason for `error`, without the error number.
@@ -15,7 +15,7 @@ fn failed(error: &std::io::Error) -> Unreadable {
     Unreadable::Failed(error.kind().to_string())
 }
 
-/// Reads a machine's files and notes those that cannot be read.
+/// Reads a machine's files and keeps track of those that cannot be read.
 #[derive(Debug)]
 pub(super) struct Reading {
     root: PathBuf,
@@ -36,13 +36,13 @@ impl Reading {
         self.root.join(path)
     }
 
-    /// The text of a file. Invalid UTF-8 is replaced, and text beyond 1 MiB is dropped and
-    /// reported. `None` if the file does not exist or cannot be read.
+    /// The text of a file. Invalid UTF-8 is replaced. Text beyond 1 MiB is dropped and reported.
+    /// `None` if the file does not exist or cannot be read.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         let file = self.open(path)?;
         let mut bytes = Vec::new();
         if let Err(error) = file.take(MAX + 1).read_to_end(&mut bytes) {
-            // A parameter that cannot be read, because it is write-only or its hardware is absent,
+            // If a parameter cannot be read because it is write-only or its hardware is absent, it
             // is not a setting to compare.
             if !path.starts_with("proc/sys/") {
                 self.missed(path, failed(&error));
@@ -57,7 +57,8 @@ impl Reading {
     }
 
     fn open(&mut self, path: &str) -> Option<File> {
-        // Anything but a regular file, such as a pipe without a writer, could block the audit.
+        // Opening anything other than a regular file, such as a pipe without a writer, could block
+        // the audit.
         let full = self.path(path);
         let opened = fs::metadata(&full).and_then(|data| {
             if data.is_file() {
@@ -80,9 +81,9 @@ impl Reading {
         }
     }
 
-    /// The sorted names in a directory. Empty if it does not exist or cannot be read.
+    /// The sorted names in a directory. Empty if the directory does not exist or cannot be read.
     pub(super) fn names(&mut self, path: &str) -> Vec<String> {
-        /// Limit on the names, more than any settings directory has.
+        /// Maximum number of names, more than any settings directory has.
         const MAX_NAMES: usize = 65_536;
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,

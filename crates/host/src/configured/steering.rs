@@ -5,7 +5,7 @@ use ticktax_model::{Cpu, CpuList};
 
 use super::reading::Reading;
 
-/// Maximum number of queues to check. A device may have one per CPU.
+/// Maximum number of queues to check. A device can have one per CPU.
 const MAX_QUEUES: usize = 4_096;
 
 /// The receive queues that pass packets to other CPUs.

@@ -1,9 +1,9 @@
-//! Reads `sysctl.conf` and `sysctl.d` as the loaders of systemd and procps do.
+//! Reads `sysctl.conf` and `sysctl.d` in the same way as the loaders of systemd and procps.
 //!
-//! If several directories contain a file with the same name, the first directory counts; a link to
-//! `/dev/null` hides such files. Files are read in the order of their names. The last setting wins,
-//! and an exact key wins over a pattern. Some loaders also read `/etc/sysctl.conf`, after all other
-//! files, so the value without that file is kept too.
+//! If several directories contain a file with the same name, only the one in the first directory is
+//! read. A link to `/dev/null` hides such files. Files are read in the order of their names. The
+//! last setting wins, and an exact key wins over a pattern. Some loaders also read
+//! `/etc/sysctl.conf` after all other files, so the value without that file is kept as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -27,15 +27,15 @@ const FOLDERS: [&str; 5] = [
 
 const FILE: &str = "etc/sysctl.conf";
 
-/// Maximum number of settings to keep: several times what the largest machines have.
+/// Maximum number of settings to keep, several times what the largest machines have.
 const MAX: usize = 4_096;
 
-/// A line with a setting.
+/// A line that sets a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
-    /// Path of the parameter below `/proc/sys`, possibly a pattern.
+    /// Path of the parameter below `/proc/sys`, which may be a pattern.
     path: String,
-    /// Value; `None` to exclude the parameter from patterns.
+    /// Value; `None` if the line excludes the parameter from patterns.
     value: Option<String>,
     place: String,
 }
@@ -68,7 +68,7 @@ pub(super) fn read(reading: &mut Reading) -> Vec<SysctlSetting> {
     settings
 }
 
-/// The files to read, in order.
+/// The files to read, in reading order.
 fn files(reading: &mut Reading) -> Vec<String> {
     let mut by_name: BTreeMap<String, String> = BTreeMap::new();
     for folder in FOLDERS {
@@ -79,7 +79,7 @@ fn files(reading: &mut Reading) -> Vec<String> {
             }
         }
     }
-    // `sysctl.d` often has a link to `sysctl.conf`, which is read separately.
+    // `sysctl.d` often contains a link to `sysctl.conf`, which is read separately.
     let linked = |path: &String| {
         let target = fs::read_link(reading.path(path)).unwrap_or_default();
         target.ends_with("sysctl.conf") || target.as_os_str() == "/dev/null"
@@ -110,8 +110,8 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
     numbered.filter_map(line).collect()
 }
 
-/// The path of a key. If a slash comes before the first dot, slashes separate the parts and dots
-/// belong to them; otherwise dots separate the parts.
+/// The path for a key. If the first separator is a slash, slashes separate the parts, and dots are
+/// part of them. Otherwise dots separate the parts.
 fn path_of(key: &str) -> Option<String> {
     let first = key.find(['.', '/'])?;
     let path = if key.as_bytes()[first] == b'/' {
@@ -136,7 +136,7 @@ fn path_of(key: &str) -> Option<String> {
     is_valid.then_some(path)
 }
 
-/// The key for `path`, as `sysctl` prints it.
+/// The key for `path`, in the form that `sysctl` prints.
 fn dotted(path: &str) -> String {
     let swapped = path.chars().map(|c| match c {
         '/' => '.',
@@ -146,7 +146,7 @@ fn dotted(path: &str) -> String {
     swapped.collect()
 }
 
-/// Each parameter's winning value, and the place where it is set.
+/// Each parameter's winning value, with the place that sets it.
 fn winners(reading: &mut Reading, lines: &[Line]) -> BTreeMap<String, (String, String)> {
     let exact: BTreeSet<&str> = lines
         .iter()
@@ -207,8 +207,8 @@ fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
     found
 }
 
-/// Whether `name` matches a shell pattern of `*` and `?`. Patterns with brackets never match: a
-/// missing finding is better than a wrong one.
+/// Whether `name` matches a shell pattern with `*` and `?`. Patterns with brackets never match,
+/// because a missing finding is better than a wrong one.
 fn fits(name: &str, pattern: &str) -> bool {
     if pattern.contains('[') {
         return false;
@@ -240,7 +240,7 @@ fn fits(name: &str, pattern: &str) -> bool {
     pattern[next..].iter().all(|&c| c == '*')
 }
 
-/// The current value of a parameter, if it exists and is both readable and writable.
+/// The current value of a parameter, if the parameter exists and is both readable and writable.
 fn live(reading: &mut Reading, path: &str) -> Option<String> {
     // Reading this parameter makes every CPU do work.
     if path == "vm/stat_refresh" {

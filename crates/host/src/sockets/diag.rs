@@ -14,7 +14,8 @@ const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 const UDP: u8 = 17;
 
-/// Attribute with a socket's memory. Its number is also its bit in a request.
+/// Attribute that contains a socket's memory figures. Its number also determines its bit in a
+/// request.
 const MEMORY: u16 = 7;
 const ASK_MEMORY: u8 = 1 << (MEMORY - 1);
 
@@ -24,21 +25,21 @@ const REQUEST: usize = 56;
 const MESSAGE: usize = 72;
 const AT_INODE: usize = 68;
 
-/// Indexes of words in the memory attribute (`SK_MEMINFO_…`).
+/// Indices of the words in the memory attribute (`SK_MEMINFO_…`).
 const CHARGED: usize = 0;
 const BUFFER: usize = 1;
 
-/// The receive side of a socket's memory, in bytes.
+/// Memory figures for the receive side of a socket, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Limit: the `SO_RCVBUF` setting, doubled.
+    /// Limit, which is twice the `SO_RCVBUF` setting.
     pub(super) buffer: u64,
-    /// Memory charged to the socket: queued data and recently read data.
+    /// Memory charged to the socket, for queued data and recently read data.
     pub(super) charged: u64,
 }
 
-/// The memory of each UDP socket in this process's network namespace, by inode number. Empty if the
-/// kernel does not report it.
+/// The memory figures of each UDP socket in this process's network namespace, by inode number.
+/// Empty if the kernel does not report them.
 pub(super) fn memory() -> BTreeMap<u64, Memory> {
     listed().unwrap_or_default()
 }
@@ -48,12 +49,12 @@ fn listed() -> nix::Result<BTreeMap<u64, Memory>> {
     let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
     for family in [IPV4, IPV6] {
         let mut request = vec![family, UDP, ASK_MEMORY, 0];
-        // Requests sockets in any state.
+        // Requests sockets in all states.
         request.extend_from_slice(&u32::MAX.to_ne_bytes());
         request.resize(REQUEST, 0);
         match netlink.list(BY_FAMILY, &Body(request)) {
             Ok(sockets) => found.extend(sockets.iter().filter_map(|message| socket(message))),
-            // The kernel has no IPv6.
+            // The kernel lacks IPv6.
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),
         }
@@ -93,7 +94,7 @@ mod tests {
         let inode = fstat(receiver.as_fd()).unwrap().st_ino;
         let found = memory();
         if found.is_empty() {
-            // The kernel has no `udp_diag`.
+            // The kernel lacks `udp_diag`.
             return;
         }
         let own = found[&inode];

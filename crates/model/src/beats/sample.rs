@@ -1,15 +1,15 @@
-//! Data for plots of periodic sources: a sample of events, and the most prominent periods.
+//! Data for plots of periodic sources: a sample of events, and the periods that stand out most.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// A random sample of a source's events, including those that do not fit its period. The events are
-/// divided into consecutive groups of equal length, and one event is drawn from each group.
+/// A random sample of a source's events, including events that do not fit its period. The events
+/// are divided into consecutive groups of equal length, and one event is drawn from each group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventSample {
-    /// CPU of the events, if the period was found on a single CPU.
+    /// CPU on which the events occurred, if the period was found on a single CPU.
     pub cpu: Option<Cpu>,
     /// Number of recorded events from which the sample was drawn.
     pub of: u64,
@@ -17,7 +17,7 @@ pub struct EventSample {
     /// observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// Start of each sampled event in ascending order, relative to the start of the observation.
+    /// Start of each sampled event, relative to the start of the observation. In ascending order.
     #[serde(rename = "began_ns")]
     pub began: Vec<Nanos>,
 }
@@ -25,10 +25,10 @@ pub struct EventSample {
 impl EventSample {
     /// Maximum number of events in a sample.
     pub const MAX: usize = 256;
-    /// Maximum number of periodic sources per statement with a sample.
+    /// Maximum number of periodic sources per statement that have a sample.
     pub const BEATS: usize = 8;
 
-    /// Distance in ns of an event at `time` from the nearest point of the grid with the given
+    /// Distance in ns from the event at `time` to the nearest point of the grid with the given
     /// `period`; negative if the event came before that point. 0 if the period is invalid.
     pub fn phase(&self, time: Nanos, period: f64) -> f64 {
         if !period.is_finite() || period <= 0.0 {
@@ -39,8 +39,8 @@ impl EventSample {
     }
 }
 
-/// Periods that stand out among the events, according to the statistic that selects candidates.
-/// Each list has one element per period, in ascending order of the period.
+/// Periods that stand out among the events, according to the statistic that also selects
+/// candidates. Each list has one element per period, in ascending order of the period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PeriodSpectrum {
     /// Sources whose events were examined.
@@ -51,12 +51,12 @@ pub struct PeriodSpectrum {
     /// Longest period examined, in ns.
     #[serde(rename = "longest_ns")]
     pub longest: f64,
-    /// Periods, in ns. The logarithmic range is divided into equal steps, and each step contributes
-    /// its most prominent period, if any.
+    /// Periods, in ns. The search range is divided into equal logarithmic steps, and each step
+    /// contributes its most prominent period, if any.
     #[serde(rename = "period_ns")]
     pub periods: Vec<f64>,
-    /// Strength of each period above the surrounding noise: its averaged power in nats, by
-    /// Chernoff's bound. Integer fractions of a true period (a half, a third) stand out with it.
+    /// Strength of each period relative to the surrounding noise: its averaged power in nats, by
+    /// Chernoff's bound. Integer fractions of a true period (a half, a third) stand out as well.
     #[serde(rename = "strength_nats")]
     pub strengths: Vec<f64>,
     /// For each period, the index in `sources` of the source that has it.

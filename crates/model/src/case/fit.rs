@@ -1,11 +1,11 @@
-//! Calibration: the result of a fit, and the sensitivity to a parameter.
+//! Calibration: the result of a fit, and how sensitive the results are to a parameter.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{CaseHead, Constant, Remark};
 
-/// The result of a fit, to be compared with the constants in the case's file.
+/// Result of a fit, for comparison with the constants in the case's file.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseFit {
     /// Case.
@@ -27,15 +27,14 @@ pub struct FitOutcome {
     pub hold_out: Vec<Remark>,
 }
 
-/// Sensitivity of the results to one free parameter.
+/// How sensitive the results are to one free parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sensitivity {
     /// Name of the parameter.
     pub parameter: String,
     /// Unit.
     pub unit: String,
-    /// Parameters that were fitted again at each tested value. All other parameters kept their
-    /// values.
+    /// Parameters that were refitted for each tested value. All other parameters kept their values.
     pub refitted: Vec<String>,
     /// Tested values, in ascending order.
     pub points: Vec<SensitivityPoint>,
@@ -50,10 +49,10 @@ pub struct SensitivityPoint {
     pub value: f64,
     /// Whether the case's file uses this value.
     pub used: bool,
-    /// Number of comparable rows that the model matches closely enough.
+    /// Number of comparable rows that the model matches.
     pub met: usize,
     /// Number of comparable rows.
     pub of: usize,
-    /// For each of [`Sensitivity::rows`], the result and whether it is close enough.
+    /// The result and whether it is close enough, for each of [`Sensitivity::rows`].
     pub outcomes: Vec<(f64, bool)>,
 }

@@ -14,9 +14,9 @@ pub struct Constant {
     pub value: f64,
     /// Unit.
     pub unit: String,
-    /// Published text that gives the value, in the source's words; `None` if the value is ours.
+    /// Published text that states the value, quoted verbatim; `None` if the value is ours.
     pub quote: Option<String>,
-    /// Why the constant has this value; empty for a published or fitted one.
+    /// Why the constant has this value; empty if the value is published or fitted.
     pub from: String,
     /// Range to search for the best fit; `None` if the constant is not fitted.
     pub fit: Option<[f64; 2]>,
@@ -38,7 +38,7 @@ pub struct PublishedSeries {
 pub struct PublishedRow {
     /// Row label.
     pub at: String,
-    /// Published text, in the source's words.
+    /// Published text, quoted verbatim.
     pub quote: Option<String>,
     /// Published number.
     pub published: Option<Ends>,

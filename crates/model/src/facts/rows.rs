@@ -1,4 +1,4 @@
-//! Conversion of facts to rows of the tables.
+//! Conversion of facts to table rows.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum Cell {
     Number(i64),
     /// A floating-point number.
     Real(f64),
-    /// Bytes, such as those of a histogram.
+    /// Bytes, such as an encoded histogram.
     Bytes(Vec<u8>),
     /// Integers.
     List(Vec<i64>),
@@ -44,7 +44,7 @@ impl Cell {
     }
 }
 
-/// A row of a table, without the host.
+/// A row of a table, without the host column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     table: Table,
@@ -55,7 +55,7 @@ pub struct Row {
 /// The periods at which similar incidents recur.
 #[derive(Clone, Copy, Debug)]
 pub struct BeatFact<'a> {
-    /// Time of the search for periods, in ms since 1970.
+    /// When the search for periods took place, in ms since 1970.
     pub time_unix_ms: i64,
     /// The similar incidents.
     pub group: &'a IncidentGroup,
@@ -64,8 +64,8 @@ pub struct BeatFact<'a> {
 /// Properties of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostFact {
-    /// Time from which the properties apply, in ms since 1970: the agent's start, or the detection
-    /// of a change.
+    /// When the properties took effect, in ms since 1970: at the agent's start, or when a change
+    /// was detected.
     pub time_unix_ms: i64,
     /// Start of the agent, in ms since 1970.
     pub began_unix_ms: i64,
@@ -136,7 +136,7 @@ impl BeatFact<'_> {
 }
 
 impl Finding {
-    /// The row of a finding made at this time, in ms since 1970.
+    /// The row of a finding made at `time_unix_ms`, in ms since 1970.
     pub fn row(&self, time_unix_ms: i64) -> Row {
         Row {
             table: Table::Findings,
@@ -229,7 +229,7 @@ impl Window {
         accounts.chain(ticks)
     }
 
-    /// The values of `sum` for the columns from `time` on.
+    /// The values of `sum` for the columns starting at `time`.
     fn sums(&self, sum: &IntervalSum) -> [Cell; 5] {
         [
             Cell::Number(self.begin_unix_ms),
@@ -252,7 +252,7 @@ impl Row {
         &self.cells
     }
 
-    /// Time that determines the row's day, in ms since 1970.
+    /// Time that determines the row's day partition, in ms since 1970.
     pub fn time_unix_ms(&self) -> i64 {
         self.time_unix_ms
     }
@@ -381,7 +381,7 @@ mod tests {
             assert_eq!(row.time_unix_ms, 5);
             assert_fits(row);
         }
-        // Without the lists, the last two columns are missing; the host is never in `cells`.
+        // Without the lists, the last two columns are missing. `cells` never includes the host.
         let bare: Vec<Row> = window.rows(false).collect();
         assert_eq!(bare[0].cells.len() + 3, bare[0].table.columns().len());
         assert_fits(&bare[0]);

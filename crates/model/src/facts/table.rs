@@ -2,16 +2,16 @@
 
 use super::WindowLength;
 
-/// A table of facts. Each has its own directory.
+/// A table of facts. Each table has its own directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// CPU time by account, in windows.
     Accounts(WindowLength),
-    /// The tick's timer function, in windows.
+    /// CPU time of the tick's timer function, in windows.
     Tick(WindowLength),
-    /// Incidents of a flight recorder.
+    /// Incidents caught by a flight recorder.
     Incidents,
-    /// Periods of incidents.
+    /// Periods at which incidents recur.
     Beats,
     /// Settings that are configured but not in effect.
     Findings,
@@ -49,7 +49,7 @@ pub struct Column {
     pub name: &'static str,
     /// Type of the column's values.
     pub kind: ColumnKind,
-    /// Whether a row can lack a value in this column.
+    /// Whether a row may lack a value in this column.
     pub optional: bool,
 }
 
@@ -74,7 +74,7 @@ use ColumnKind::{Bytes, Few, Int, List, Long, Real, Short, Text, Time};
 /// The first column of every table.
 const HOST: Column = column("host", Text);
 
-/// Columns of the account tables. The last two can be missing from a file.
+/// Columns of the account tables. The last two may be missing from a file.
 const ACCOUNTS: [Column; 11] = [
     HOST,
     column("name", Text),
@@ -199,7 +199,7 @@ impl Table {
         }
     }
 
-    /// Length of its windows, if it has windows.
+    /// Length of the table's windows, if it has windows.
     pub const fn window(self) -> Option<WindowLength> {
         match self {
             Self::Accounts(length) | Self::Tick(length) => Some(length),
@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// All columns of the table. The last ones can be missing from a file.
+    /// All columns of the table. The last ones may be missing from a file.
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,

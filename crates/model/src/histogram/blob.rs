@@ -1,9 +1,9 @@
-//! Encodes a histogram as bytes for columns of files. This takes half the space of a list of
-//! numbers and is quicker to merge.
+//! Encodes a histogram as bytes, for columns of files. The bytes take half the space of a list of
+//! numbers and are quicker to merge.
 //!
 //! The first byte is the version, 1. Each non-empty bucket follows, in order, as two varints
-//! (LEB128, as in Protocol Buffers): the number of empty buckets since the previous one, and the
-//! count. An empty histogram is the version byte alone.
+//! (LEB128, as in Protocol Buffers): the number of empty buckets since the previous non-empty one,
+//! and the count. An empty histogram is just the version byte.
 
 use super::Histogram;
 
@@ -42,7 +42,7 @@ impl Histogram {
     /// rejected.
     ///
     /// # Errors
-    /// The version is unknown, or the bytes are damaged.
+    /// Returns an error if the version is unknown or the bytes are damaged.
     pub fn from_blob(bytes: &[u8]) -> Result<Self, BlobError> {
         let (&version, mut rest) = bytes.split_first().ok_or(BlobError::Damaged)?;
         if version != VERSION {
@@ -97,7 +97,7 @@ mod tests {
     use super::{BlobError, Histogram};
     use crate::Nanos;
 
-    /// Any histogram. Most have mostly empty buckets.
+    /// Arbitrary histograms, most of them with mostly empty buckets.
     fn histograms() -> impl Strategy<Value = Histogram> {
         let count = prop_oneof![4 => Just(0), 1 => 1..200_u64, 1 => any::<u64>()];
         prop::collection::vec(count, Histogram::BUCKETS)
@@ -121,7 +121,7 @@ mod tests {
     fn the_encoding_is_as_documented() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.to_blob(), [1]);
-        // Buckets 1 and 4. The count 300 takes two bytes.
+        // Fills buckets 1 and 4. The count 300 takes two bytes.
         histogram.record(Nanos(1));
         for _ in 0..300 {
             histogram.record(Nanos(4));
@@ -134,12 +134,12 @@ mod tests {
         assert_eq!(Histogram::from_blob(&[]), Err(BlobError::Damaged));
         assert_eq!(Histogram::from_blob(&[2]), Err(BlobError::Version(2)));
         assert_eq!(Histogram::from_blob(&[1, 0]), Err(BlobError::Damaged));
-        // One bucket past the last.
+        // One bucket too many.
         assert_eq!(
             Histogram::from_blob(&[1, 0x8c, 1, 1]),
             Err(BlobError::Damaged)
         );
-        // More than 64 bits.
+        // A number of more than 64 bits.
         let long = [&[1, 0][..], &[0xff; 9], &[2]].concat();
         assert_eq!(Histogram::from_blob(&long), Err(BlobError::Damaged));
     }

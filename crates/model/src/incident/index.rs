@@ -1,4 +1,4 @@
-//! The lines in the index of an incident directory.
+//! Lines of an incident directory's index.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ pub enum IndexLine {
         /// Time, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// The recorder stopped. If this line is missing, the recorder was killed, and nothing is known
-    /// after its last line.
+    /// The recorder stopped. If this line is missing, the recorder was killed, and what happened
+    /// after its last line is unknown.
     Ended {
         /// Time, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// An incident. If it names a recording, a later line reports whether that recording was kept.
+    /// An incident. If it names a recording, a later line reports whether the recording was kept.
     Incident(Box<IncidentEntry>),
     /// A recording was written completely.
     Recorded {
@@ -35,35 +35,35 @@ pub enum IndexLine {
     NotRecorded {
         /// Intended file name.
         recording: String,
-        /// Reason.
+        /// Why it was not kept.
         cause: LossCause,
     },
     /// A recording was deleted to keep the directory within its budget.
     Removed {
         /// Number of its first incident.
         number: u64,
-        /// Reason.
+        /// Why it was deleted.
         cause: LossCause,
     },
     /// Something other than a recording was not kept.
     Lost {
-        /// Reason.
+        /// Why it was not kept.
         cause: LossCause,
-        /// Number.
+        /// Number of lost items.
         count: u64,
     },
 }
 
-/// Upper limit on the incidents in one recording. Fewer fit in practice, because incidents are some
-/// seconds apart.
+/// Upper limit on the number of incidents that share one recording. Fewer fit in practice, because
+/// incidents are at least some seconds apart.
 const SHARED: usize = 16;
 
 /// Contents of an index, including incidents that were missing from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentIndex {
-    /// Lines of the file in order, followed by incidents that were only found in recordings.
+    /// The file's lines in order, followed by incidents found only in recordings.
     pub lines: Vec<IndexLine>,
-    /// Number of incidents that the index lacked.
+    /// Number of incidents that were missing from the index.
     pub found_again: u64,
     /// Number of unreadable lines.
     pub damaged: u64,
@@ -78,8 +78,8 @@ impl IncidentIndex {
         })
     }
 
-    /// Appends a line. If it reports the outcome of a recording, the incidents that refer to the
-    /// recording are updated.
+    /// Appends a line. If the line reports the outcome of a recording, updates the incidents that
+    /// refer to that recording.
     pub fn add(&mut self, line: IndexLine) {
         let (name, outcome) = match &line {
             IndexLine::Recorded { recording, bytes } => (recording, Ok(*bytes)),
@@ -101,7 +101,7 @@ impl IncidentIndex {
 }
 
 impl IndexLine {
-    /// The incident in this line.
+    /// The incident in this line, if it is one.
     pub fn entry_mut(&mut self) -> Option<&mut IncidentEntry> {
         match self {
             Self::Incident(entry) => Some(entry),
@@ -130,15 +130,15 @@ impl IncidentEntry {
 pub struct IncidentEntry {
     /// Number in the directory, from 1.
     pub number: u64,
-    /// File name of the incident's recording, if it was kept or is still in progress. Incidents in
-    /// close succession share a recording.
+    /// File name of the incident's recording, if it was kept or is still being written. Incidents
+    /// in close succession share a recording.
     pub recording: Option<String>,
-    /// Size of the recording's file; 0 before it exists.
+    /// Size of the recording's file; 0 if it does not exist yet.
     pub bytes: u64,
     /// Why the recording was not kept, if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<LossCause>,
-    /// Analysis of the recorded rows.
+    /// Analysis of the incident's recorded rows.
     pub incident: Incident,
 }
 
@@ -160,10 +160,10 @@ pub enum LossCause {
     NotWritten,
     /// The recorder was killed before it wrote the recording.
     Killed,
-    /// Too many triggers fired. The kernel did not deliver them, or the recording does not list
+    /// Too many triggers fired, so the kernel did not deliver them or the recording does not list
     /// them.
     Suppressed,
-    /// The index reached its size limit, so its oldest incidents were left out.
+    /// The index reached its size limit, so its oldest incidents were dropped.
     IndexFull,
 }
 

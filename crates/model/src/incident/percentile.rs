@@ -1,4 +1,4 @@
-//! Percentiles as thresholds of triggers.
+//! Percentiles as trigger thresholds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,19 +10,20 @@ use crate::Nanos;
 
 const MILLION: u32 = 1_000_000;
 
-/// A percentile from p50 to p99.9999, as typed and printed. 99.9 % of values are below `p99.9`.
+/// A percentile from p50 to p99.9999, parsed from and displayed as text. For `p99.9`, 99.9 % of
+/// values are lower.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct Percentile {
-    /// Share of values below it, in millionths.
+    /// Share of values below the percentile, in millionths.
     millionths: u32,
 }
 
 impl Percentile {
-    /// Number of values expected above a percentile that makes its estimate stable.
+    /// Number of values expected above a percentile that makes its estimate stable enough.
     const BEYOND: u32 = 10;
 
     /// Share of values below the percentile, 0 to 1.
@@ -30,13 +31,13 @@ impl Percentile {
         f64::from(self.millionths) / f64::from(MILLION)
     }
 
-    /// Minimum number of values for an estimate, so that ten are expected above the percentile.
+    /// Minimum number of values for an estimate: enough that ten are expected above the percentile.
     pub fn enough(self) -> u64 {
         u64::from((Self::BEYOND * MILLION).div_ceil(MILLION - self.millionths))
     }
 }
 
-/// A text that is not a percentile.
+/// Error for text that is not a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a percentile is from p50 to p99.9999")]
 pub struct PercentileError;
@@ -53,7 +54,7 @@ impl FromStr for Percentile {
         if !is_number(whole) || !is_number(part) {
             return Err(PercentileError);
         }
-        // Percent, with four decimal places.
+        // Percent with four decimal places, combined into millionths.
         let whole: u32 = whole.parse().map_err(|_| PercentileError)?;
         let part: u32 = format!("{part:0<4}").parse().map_err(|_| PercentileError)?;
         let millionths = whole * 10_000 + part;

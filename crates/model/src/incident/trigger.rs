@@ -18,18 +18,18 @@ use crate::{Cpu, CpuList, Nanos};
 pub enum TriggerKind {
     /// A runnable thread waited for a CPU.
     Wait,
-    /// A thread had a high wake-up latency.
+    /// A thread's wake-up latency was high.
     Late,
     /// A thread was in an uninterruptible sleep, waiting for a disk or a lock.
     Blocked,
-    /// A thread was throttled: the CPU quota of its cgroup was used up.
+    /// A thread was throttled because its cgroup's CPU quota was used up.
     Throttled,
-    /// A kernel thread, interrupt or softirq ran on a CPU without interruption.
+    /// A kernel thread, interrupt or softirq ran on a CPU for a long time without interruption.
     Stretch,
     /// A probe lost its CPU.
     Gap,
-    /// A frame of a paced program started late: by a whole period, so that a frame was lost, or by
-    /// more than a threshold.
+    /// A frame of a paced program started late: by a whole period, so that a frame was dropped, or
+    /// by more than a threshold.
     Frame,
     /// The recorder received a signal.
     Signal,
@@ -71,13 +71,13 @@ impl TriggerKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether this kind compares a duration with a threshold. The other kinds are requests at one
-    /// instant.
+    /// Whether this kind compares a duration with a threshold. The other kinds are instantaneous
+    /// requests.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::Signal | Self::Mark)
     }
 
-    /// Whether this kind concerns a thread's delay.
+    /// Whether this kind is about a thread's delay.
     pub const fn is_of_thread(self) -> bool {
         matches!(
             self,
@@ -97,24 +97,24 @@ impl fmt::Display for TriggerKind {
 pub struct Trigger {
     /// Kind.
     pub kind: TriggerKind,
-    /// Time at which it fired, on `CLOCK_MONOTONIC`. A delay that was too long ended at this time
-    /// or was still going on.
+    /// When the trigger fired, on `CLOCK_MONOTONIC`. The excessive delay had just ended or was
+    /// still going on.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// CPU on which it fired: where the thread then ran, or where the stretch occurred. `None` for
-    /// a signal or mark.
+    /// CPU on which the trigger fired: the CPU on which the thread then ran or the stretch
+    /// occurred. `None` for a signal or mark.
     pub cpu: Option<Cpu>,
     /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if something
-    /// other than a thread ran, such as an interrupt.
+    /// other than a thread was running, such as an interrupt.
     pub tid: i32,
-    /// Process id of that thread; 0 if there is none.
+    /// Process id of that thread; 0 if something else was running.
     pub pid: i32,
-    /// Name of that thread or interrupt. For a mark, its text; may be empty.
+    /// Name of that thread or interrupt. For a mark, its text, which may be empty.
     pub comm: String,
     /// Length of the delay when the trigger fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile that the delay exceeded, if the trigger was defined that way.
+    /// Percentile that the delay exceeded, if the threshold is a percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
 }
@@ -122,7 +122,7 @@ pub struct Trigger {
 impl Trigger {
     /// Start of the delay.
     pub fn begin(&self) -> Nanos {
-        // Saturates, because a file can contain any times.
+        // Saturates, because a file can contain arbitrary times.
         Nanos(self.time.0.saturating_sub(self.lasted.0))
     }
 }
@@ -147,11 +147,11 @@ pub enum TriggerTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerLimit {
     /// No threshold: the trigger is a request, or it fires on frames that are late by a whole
-    /// period, so that a frame is lost.
+    /// period, so that a frame is dropped.
     None,
     /// A duration.
     Time(Nanos),
-    /// A percentile of the trigger's own delays in the last hour.
+    /// A percentile of the delays that this trigger measured in the last hour.
     Percentile(Percentile),
 }
 
@@ -163,8 +163,8 @@ pub enum TriggerLimit {
 /// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the last hour, such as
 ///   `p99.9`.
 ///
-/// Frames need `pid=N` or `comm=NAME`. `frame:pid=N` fires on lost frames, `frame:pid=N>LIMIT` on
-/// frames that start later than the limit.
+/// Frames need `pid=N` or `comm=NAME`. `frame:pid=N` fires on dropped frames, and
+/// `frame:pid=N>LIMIT` fires on frames that start later than the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerSpec {
     /// Kind.

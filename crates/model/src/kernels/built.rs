@@ -19,7 +19,7 @@ pub struct CachedKernel {
     pub name: String,
     /// Release, as in `uname -r`.
     pub release: String,
-    /// A package with its version, or a source with what was built from it.
+    /// A package with its version, or a source with a description of its build.
     pub origin: String,
     /// Tick rate in Hz, if the kernel's configuration shows it.
     pub hz: Option<u32>,
@@ -47,7 +47,7 @@ pub struct BuiltKernel {
     pub release: String,
     /// Tick rate, in Hz.
     pub hz: u32,
-    /// The unpacked source, and a digest of all inputs of the build.
+    /// Name of the unpacked source, with a digest of everything that went into the build.
     pub origin: String,
     /// Path of the kernel image.
     pub image: String,

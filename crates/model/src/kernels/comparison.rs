@@ -7,29 +7,29 @@ use super::GuestClock;
 use crate::Nanos;
 use crate::pace::{PaceRule, SleepMethod};
 
-/// Loops measured on kernels and predicted by the model, cell by cell.
+/// Loops measured on kernels and predicted by the model. Each cell is one loop on one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelComparison {
     /// Command that ran in each guest, with its arguments.
     pub verb: String,
     /// Clock of the guests.
     pub clock: GuestClock,
-    /// Largest acceptable deviation of the model.
+    /// Largest allowed deviation from the model.
     pub tolerance: Tolerance,
-    /// Cells in the order in which they were measured. Each is one loop on one kernel.
+    /// Cells, in the order in which they were measured.
     pub cells: Vec<KernelCell>,
     /// Published figures of a different loop at the same tick rates, highest rate first.
     pub published: Vec<PublishedLoop>,
 }
 
-/// Largest acceptable deviations from the model's range.
+/// Largest allowed deviations from the model's range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tolerance {
-    /// For the frame rate, as a share of the predicted rate.
+    /// Deviation of the frame rate, as a share of the predicted rate.
     pub rate_share: f64,
-    /// For the mean wait, as a share of the period.
+    /// Deviation of the mean wait, as a share of the period.
     pub wait_period_share: f64,
-    /// For the sampled CPU time, as a share of a CPU.
+    /// Deviation of the sampled CPU time, as a share of a CPU.
     pub sampled_share: f64,
 }
 
@@ -54,7 +54,7 @@ pub struct KernelCell {
     pub work: Nanos,
     /// Figures measured on the kernel.
     pub measured: CellFigures,
-    /// Prediction of the model; `None` if it cannot model this loop.
+    /// The model's prediction; `None` if the model does not cover this loop.
     pub predicted: Option<PredictedCell>,
     /// Figures that differ by more than the tolerance.
     pub differs: Vec<Difference>,
@@ -65,9 +65,10 @@ pub struct KernelCell {
 pub struct CellFigures {
     /// Frames per second.
     pub rate_hz: f64,
-    /// Mean delay of a frame after its due time.
+    /// Mean time from a frame's due time to its start.
     pub wait_ns: f64,
-    /// Schedule steps per second that no frame reached in time (see [`pace`](crate::pace)).
+    /// Steps per second of a fixed schedule that no frame reached in time (see
+    /// [`pace`](crate::pace)).
     pub overshot_hz: f64,
     /// Share of a CPU that the loop used, 0 to 1.
     pub used_share: f64,
@@ -76,15 +77,14 @@ pub struct CellFigures {
     pub sampled_share: Option<f64>,
 }
 
-/// Prediction of the model for a loop: minimum and maximum over all phases at which the loop can
-/// start.
+/// The model's prediction for a loop: minimum and maximum over all phases at which it can start.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedCell {
     /// Frames per second.
     pub rate_hz: (f64, f64),
-    /// Mean delay of a frame after its due time.
+    /// Mean time from a frame's due time to its start.
     pub wait_ns: (f64, f64),
-    /// Schedule steps per second that no frame reaches in time.
+    /// Steps per second of a fixed schedule that no frame reaches in time.
     pub overshot_hz: (f64, f64),
     /// Share of a CPU that the loop uses according to samples at ticks.
     pub sampled_share: (f64, f64),
@@ -123,12 +123,12 @@ pub struct PublishedLoop {
     pub hz: u32,
     /// Frames per second.
     pub rate_hz: f64,
-    /// Share of a CPU, as `top` showed it.
+    /// Share of a CPU, as shown by `top`.
     pub shown_share: f64,
 }
 
 impl KernelComparison {
-    /// Whether the model covers every cell and agrees with it.
+    /// Whether the model covers every cell and every cell agrees with it.
     pub fn agrees(&self) -> bool {
         let agrees = |cell: &KernelCell| cell.predicted.is_some() && cell.differs.is_empty();
         !self.cells.is_empty() && self.cells.iter().all(agrees)

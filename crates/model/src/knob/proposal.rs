@@ -1,11 +1,11 @@
-//! Settings that a finding or advice proposes to test.
+//! Settings that a finding or a piece of advice proposes to test.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A value of a setting that is worth testing against the current one with `ticktax try`.
+/// A setting's value that is worth testing against the current one with `ticktax try`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobProposal {
     /// Name of the setting.
@@ -15,16 +15,16 @@ pub struct KnobProposal {
     /// Interrupt line, if the setting belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq: Option<u32>,
-    /// Whether some values of this setting can hang the machine, so that the user has to confirm
-    /// the trial.
+    /// Whether some values of this setting can hang the machine, so that the user must confirm the
+    /// trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dangerous: bool,
 }
 
 impl KnobProposal {
-    /// Settings that can be proposed, and whether each is dangerous. The full registry is part of
-    /// the code that changes machines, which the analysis of recordings does not depend on. A test
-    /// there checks this list.
+    /// Settings that can be proposed, and whether each is dangerous. The full registry is in the
+    /// code that changes machines, and the analysis of recordings must not depend on that code. A
+    /// test there checks this list.
     pub const KNOBS: [(&str, bool); 33] = [
         ("clock.source", false),
         ("cpu.governor", false),
@@ -83,11 +83,11 @@ impl KnobProposal {
     }
 }
 
-/// Formats the proposal as arguments of `ticktax try` for a shell: `cpu.governor=now,performance`.
+/// Formats the proposal as shell arguments for `ticktax try`: `cpu.governor=now,performance`.
 impl fmt::Display for KnobProposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, value, .. } = self;
-        // Quoted, with a semicolon as separator, because the value contains a comma.
+        // The value contains a comma, so use a semicolon as the separator and quote the argument.
         if value.contains(',') {
             write!(f, "'{knob}=now;{value}'")?;
         } else {

@@ -1,4 +1,4 @@
-//! Kernel configuration: the tick and the preemption model.
+//! A kernel's configuration of the tick and of preemption.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,16 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::CpuList;
 
-/// Conditions under which a CPU's tick stops.
+/// When a CPU's tick stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TickMode {
     /// Never (`CONFIG_HZ_PERIODIC`, `nohz=off`).
     #[default]
     Periodic,
-    /// While the CPU idles (`CONFIG_NO_HZ_IDLE`).
+    /// While the CPU is idle (`CONFIG_NO_HZ_IDLE`).
     NohzIdle,
-    /// While the CPU idles and, on some CPUs, while only one task is runnable (`nohz_full=`).
+    /// While the CPU is idle and, on some CPUs, also while only one task is runnable
+    /// (`nohz_full=`).
     NohzFull {
         /// CPUs whose tick also stops while they are busy.
         cpus: CpuList,
@@ -25,10 +26,11 @@ pub enum TickMode {
 }
 
 impl TickMode {
-    /// Names of the modes, as typed and printed.
+    /// Names of the modes, as parsed and displayed.
     pub const WORDS: [&str; 3] = ["periodic", "nohz-idle", "nohz-full"];
 
-    /// `nohz-full` on `count` CPUs, limited to the 8192 CPUs that a list can hold.
+    /// `nohz-full` on CPUs 0 to `count - 1`, with `count` limited to the 8192 CPUs that a list can
+    /// contain.
     pub fn nohz_full(count: usize) -> Self {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         Self::NohzFull {
@@ -46,7 +48,7 @@ impl TickMode {
     }
 }
 
-/// The name, followed by the CPUs for `nohz-full`.
+/// The mode's name. For `nohz-full`, its CPUs follow.
 impl fmt::Display for TickMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
@@ -65,7 +67,7 @@ impl fmt::Display for TickMode {
 pub enum MachineFact {
     /// Tick frequency.
     TickRate,
-    /// Conditions under which the tick stops.
+    /// When the tick stops.
     TickMode,
     /// Whether timers can expire between ticks.
     HighResolution,
@@ -79,12 +81,11 @@ pub enum MachineFact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Known {
-    /// The running kernel reports the fact, through the resolution of its clocks or its version
-    /// string.
+    /// Reported by the running kernel, through the resolution of its clocks or its version string.
     Running,
-    /// The functions in the kernel's type information (BTF) imply the fact.
+    /// Implied by the functions in the kernel's type information (BTF).
     Functions,
-    /// The kernel's behaviour in a self-test shows the fact.
+    /// Shown by the kernel's behaviour in a self-test.
     SelfTest {
         /// Number of ticks in the self-test.
         ticks: u32,
@@ -101,17 +102,17 @@ impl fmt::Display for Known {
     }
 }
 
-/// Points at which a kernel allows preemption (`preempt=`).
+/// Where the kernel can be preempted (`preempt=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
     /// Only in user mode (`PREEMPT_NONE`).
     None,
-    /// Also at points that the kernel's code marks (`PREEMPT_VOLUNTARY`).
+    /// Also at explicit preemption points in kernel code (`PREEMPT_VOLUNTARY`).
     Voluntary,
-    /// Anywhere except in sections that forbid it (`PREEMPT`).
+    /// Anywhere except in sections that disable preemption (`PREEMPT`).
     Full,
-    /// As in full preemption for real-time threads, but only at the next tick for others
+    /// Like full preemption for real-time threads. Others are only preempted at the next tick
     /// (`PREEMPT_LAZY`).
     Lazy,
     /// Almost everywhere, including interrupt handlers (`PREEMPT_RT`).
@@ -146,7 +147,7 @@ impl fmt::Display for Preemption {
     }
 }
 
-/// A word that is not a preemption model.
+/// Error for a word that is not a preemption model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown preemption model `{0}`")]
 pub struct PreemptionError(String);

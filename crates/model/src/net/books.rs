@@ -12,20 +12,20 @@ use crate::{Cpu, Nanos};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TrafficAccount {
-    /// The sending thread, between its calls.
+    /// The sending thread between its system calls.
     SenderUser,
-    /// The sending thread, in its calls, without interruptions.
+    /// The sending thread in its system calls, without interruptions.
     SenderCall,
-    /// The receiving thread, between its calls.
+    /// The receiving thread between its system calls.
     ReceiverUser,
-    /// The receiving thread, in its calls, without interruptions.
+    /// The receiving thread in its system calls, without interruptions.
     ReceiverCall,
-    /// The kernel's receive processing (`NET_RX`), wherever it ran.
+    /// The kernel's receive processing (`NET_RX`), in any context.
     SoftirqReceive,
     /// The kernel's deferred sending (`NET_TX`).
     SoftirqSend,
-    /// Softirqs in which TCP sends on a timer or after a full queue (`HRTIMER` for pacing,
-    /// `TASKLET`). Other kernel timers and tasklets run there too.
+    /// Softirqs in which TCP sends from a timer or after its queue was full (`HRTIMER` for pacing,
+    /// `TASKLET`). Other kernel timers and tasklets run there as well.
     SoftirqPaced,
     /// Other softirqs.
     SoftirqOther,
@@ -37,18 +37,18 @@ pub enum TrafficAccount {
     Program,
     /// ticktax itself, which drains the tracer's buffers.
     Tool,
-    /// Stolen time reported by the hypervisor, if rows show it.
+    /// Stolen time reported by the hypervisor, if the recording has rows for it.
     Steal,
-    /// Remaining time, used by a soaker at the lowest priority.
+    /// Remaining CPU time, used up by a soaker at the lowest priority.
     Soaker,
-    /// Remaining time in which nothing ran.
+    /// Remaining CPU time, in which nothing ran.
     Idle,
     /// Time that no row covers.
     Unexplained,
 }
 
 impl TrafficAccount {
-    /// All accounts, in the order of a page.
+    /// All accounts, in the order in which they are printed.
     pub const ALL: [Self; 16] = [
         Self::SenderUser,
         Self::SenderCall,
@@ -68,7 +68,7 @@ impl TrafficAccount {
         Self::Unexplained,
     ];
 
-    /// Whether the account is work for the traffic. `NET_RX` may include other traffic.
+    /// Whether the account is work done for the traffic. `NET_RX` may include other traffic.
     pub const fn is_of_traffic(self) -> bool {
         matches!(
             self,
@@ -109,8 +109,8 @@ pub struct CpuTraffic {
     /// Time of the receiving thread, without interruptions.
     #[serde(rename = "receiver_ns")]
     pub receiver: Nanos,
-    /// Time of `NET_RX`, `NET_TX`, and the softirqs in which TCP sends on a timer or after a full
-    /// queue.
+    /// Time of `NET_RX`, `NET_TX` and the softirqs in which TCP sends from a timer or after its
+    /// queue was full.
     #[serde(rename = "net_softirq_ns")]
     pub net_softirq: Nanos,
     /// Time of all interrupts and softirqs that interrupted the sending thread.
@@ -119,7 +119,7 @@ pub struct CpuTraffic {
     /// Time of all interrupts and softirqs that interrupted the receiving thread.
     #[serde(rename = "on_receiver_ns")]
     pub on_receiver: Nanos,
-    /// Remaining time: idle, or used by a soaker.
+    /// Remaining time, either idle or used by a soaker.
     #[serde(rename = "left_ns")]
     pub left: Nanos,
 }
@@ -139,13 +139,13 @@ impl CpuTraffic {
     }
 }
 
-/// A host's CPU accounts, from the first byte to the last.
+/// A host's CPU accounts between the first byte and the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficBooks {
     /// Elapsed time, summed over all CPUs.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Accounts that are not zero. They add up to `elapsed`.
+    /// All accounts that are not zero. They add up to `elapsed`.
     pub accounts: Vec<TrafficTime>,
     /// Activities by CPU.
     pub cpus: Vec<CpuTraffic>,
@@ -172,7 +172,7 @@ impl TrafficBooks {
         matching.map(|entry| entry.time).sum()
     }
 
-    /// Total time of the accounts that are work for the traffic.
+    /// Total time of the accounts that are work done for the traffic.
     pub fn of_traffic(&self) -> Nanos {
         let matching = self
             .accounts

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Restrictions of a pair of virtual devices, in each direction. Unset values keep the devices'
+/// Restrictions on a pair of virtual devices, in each direction. Unset values keep the devices'
 /// defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSpec {
-    /// Rate in bits per second, counting whole Ethernet frames.
+    /// Rate in bits per second, counting entire Ethernet frames.
     #[serde(rename = "rate_bits_hz")]
     pub rate: Option<f64>,
     /// Delay of each packet.
@@ -32,7 +32,7 @@ impl LinkSpec {
     }
 }
 
-/// A queueing discipline of the kernel that restricts a link.
+/// A kernel queueing discipline that restricts a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shaper {
@@ -55,7 +55,7 @@ impl Shaper {
     }
 }
 
-/// The restrictions of a link in each direction, as read back from the kernel.
+/// A link's restrictions in each direction, as read back from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shaping {
     /// Queueing discipline.
@@ -66,9 +66,9 @@ pub struct Shaping {
     pub effective: LinkSpec,
     /// Size of a burst that can exceed the rate (tbf), in bytes.
     pub burst_bytes: Option<u64>,
-    /// Queue length at which packets are dropped, including the bucket (tbf), in bytes.
+    /// Maximum queue length, including the bucket, in bytes (tbf). Packets beyond it are dropped.
     pub queue_bytes: Option<u64>,
-    /// Number of delayed or queued packets above which packets are dropped (netem).
+    /// Maximum number of delayed or queued packets (netem). Packets beyond it are dropped.
     pub queue_packets: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Results of a sampler during the traffic.
+//! A sampler's results during the traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::TrafficAccount;
 use crate::Nanos;
 
-/// Activity of a CPU, as coarsely as a sampler can distinguish it.
+/// Activity of a CPU, at a sampler's coarse level of detail.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -20,14 +20,14 @@ pub enum Doing {
     Softirq,
     /// A hardware interrupt.
     Irq,
-    /// Any other thread, or unknown.
+    /// Another thread, or something unknown.
     Other,
     /// Idle, or a soaker.
     Left,
 }
 
 impl Doing {
-    /// All activities, in the order of a page.
+    /// All activities, in the order in which they are printed.
     pub const ALL: [Self; 6] = [
         Self::Sender,
         Self::Receiver,
@@ -57,7 +57,7 @@ impl Doing {
     }
 }
 
-/// Kind of code that a sample found running.
+/// Kind of code running when a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampledCode {
     /// A thread, in user mode or in the kernel on its behalf.
@@ -79,33 +79,34 @@ pub struct Sample {
     pub code: SampledCode,
 }
 
-/// Number of samples that found an activity.
+/// Numbers of samples that found an activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleCount {
     /// Activity.
     pub doing: Doing,
-    /// Number of samples with this activity, by the code that was running.
+    /// Number of samples with this activity, judged by the code that was running.
     pub by_code: u64,
-    /// Number of samples with this activity, by the current thread. Interrupts and softirqs then
+    /// Number of samples with this activity, judged by the current thread. Interrupts and softirqs
     /// count towards the thread that they interrupted.
     pub by_thread: u64,
 }
 
-/// Samples between the first byte and the last, on all CPUs. A timer interrupt takes the samples.
-/// It cannot fire while another interrupt is handled, so no sample can find one.
+/// Samples of all CPUs between the first byte and the last. A timer interrupt takes the samples. It
+/// cannot fire while another interrupt is being handled, so no sample can find one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
-    /// Sampling period on each CPU.
+    /// Sampling period of each CPU.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Counts by activity. `by_code` and `by_thread` each add up to all samples.
+    /// Counts by activity. The `by_code` counts add up to all samples, and so do the `by_thread`
+    /// counts.
     pub counts: Vec<SampleCount>,
-    /// Samples that did not fit into the buffer.
+    /// Number of samples that did not fit into the buffer.
     pub samples_lost: u64,
 }
 
 impl Sampled {
-    /// Shares of samples that found the activity `doing`: by code, and by thread.
+    /// Share of samples that found the activity `doing`, judged by code and by thread.
     pub fn shares(&self, doing: Doing) -> (f64, f64) {
         let all: u64 = self.counts.iter().map(|count| count.by_code).sum();
         let share = |count: u64| count as f64 / all.max(1) as f64;

@@ -1,4 +1,4 @@
-//! Tests of the figures that a statement derives.
+//! Tests of the figures derived from a statement.
 
 use super::{
     Datagrams, End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TrafficSpec,
@@ -76,8 +76,8 @@ fn the_places_of_losses_sum_to_the_loss() {
         ..Datagrams::default()
     });
     net.receiver = Some(receiver.clone());
-    // Backlog drops are counted for the whole machine, so at most the remaining losses are
-    // attributed to them.
+    // Backlog drops are counted for the entire machine, so they explain at most the losses that
+    // remain.
     let places = net.losses().unwrap();
     let at = (
         places.socket_buffer,

@@ -10,12 +10,12 @@ use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, Nanos};
 
-/// Variants of a loop that took several turns each, with a recommendation.
+/// Variants of a loop that took turns, several turns each, with a recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceComparison {
     /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// Whether it comes from a real machine, a lab guest or the simulator.
+    /// Whether the loops ran on a real machine, in a lab guest or in the simulator.
     #[serde(default)]
     pub world: World,
     /// Limitations.
@@ -37,8 +37,8 @@ pub struct PaceComparison {
     pub rounds: u64,
     /// Variants, in the order of the command line.
     pub rows: Vec<PaceVariant>,
-    /// Quantile of the waits that is shown and compared: the highest one that every variant has
-    /// enough frames for. `None` if a variant has too few for any.
+    /// Quantile of the waits that is shown and compared. It is the highest one that every variant
+    /// has enough frames for; `None` if a variant has too few frames for any.
     pub quantile: Option<f64>,
     /// Recommendation for each combination of rate and work.
     pub choices: Vec<Choice>,
@@ -69,7 +69,7 @@ pub struct PaceVariant {
     /// averaged over the turns. Each turn is calibrated separately.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Results of each turn, for testing whether differences are due to chance.
+    /// Results of each turn, used to test whether differences are due to chance.
     #[serde(default)]
     pub by_turn: Vec<PaceTurn>,
 }
@@ -81,7 +81,7 @@ pub struct PaceTurn {
     pub late: u64,
     /// Number of slots in the turn.
     pub wanted: u64,
-    /// Delay between due time and start of the frames; `None` if there were no frames.
+    /// Time from a frame's due time to its start; `None` if there were no frames.
     pub wait: Option<Distribution>,
     /// CPU time of the turn, according to the thread's CPU clock.
     #[serde(rename = "cpu_time_ns")]
@@ -92,7 +92,7 @@ pub struct PaceTurn {
 }
 
 impl PaceTurn {
-    /// The results of a turn with these figures.
+    /// The results of a turn with the given figures.
     pub fn new(figures: Option<&Figures>, cpu_time: Nanos, elapsed: Nanos) -> Self {
         Self {
             late: figures.map_or(0, Figures::untimely),
@@ -109,7 +109,7 @@ fn wanted(figures: &Figures) -> u64 {
 }
 
 impl PaceVariant {
-    /// Number of slots, over all turns, that no frame served in time: dropped, slipped or started
+    /// Number of slots that no frame served in time, over all turns: dropped, slipped or started
     /// late.
     pub fn late(&self) -> u64 {
         self.figures.as_ref().map_or(0, Figures::untimely)
@@ -121,7 +121,7 @@ impl PaceVariant {
     }
 }
 
-/// Recommended variants for one combination of rate and work.
+/// Recommended variants for one combination of frame rate and work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// Frames per second.
@@ -130,9 +130,9 @@ pub struct Choice {
     /// CPU time of each frame's work.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// Indices of the best variants. There are several if they cannot be distinguished.
+    /// Indices of the best variants. There are several if the measurements cannot tell them apart.
     pub best: Vec<usize>,
-    /// Criterion that excluded the last of the other variants; `None` if none was excluded.
+    /// Criterion that excluded the last variants not in `best`; `None` if none was excluded.
     pub by: Option<Criterion>,
 }
 

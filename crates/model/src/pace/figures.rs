@@ -1,4 +1,4 @@
-//! Figures of a paced loop: frames, distributions of times, CPU time by each clock, and wake-ups.
+//! Figures of a paced loop: frames, distributions of times, CPU time by clock, and wake-ups.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ pub struct Figures {
     /// Period that defines the slots.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Delay from which a frame's step counts as overshot, if requested. By default, a step is
+    /// Delay above which a frame's step counts as overshot, if requested. By default, a step is
     /// overshot if no frame started before the next step was due.
     #[serde(rename = "overshot_from_ns")]
     pub overshot_from: Option<Nanos>,
-    /// Delay from which a frame counts as late.
+    /// Delay above which a frame counts as late.
     #[serde(rename = "late_from_ns")]
     pub late_from: Nanos,
     /// Number of frames that started.
@@ -25,28 +25,27 @@ pub struct Figures {
     pub wanted: Option<u64>,
     /// Number of slots in which no frame started.
     pub dropped: u64,
-    /// Number of dropped slots that the loop slept through.
+    /// Number of dropped slots through which the loop slept.
     pub slept_through: u64,
     /// Number of steps of a fixed [`Schedule`](super::Schedule) that no frame reached in time.
     pub overshot: u64,
     /// Number of frames that started more than `late_from` after they were due.
     pub late: u64,
     /// Number of wanted frames that were never due. Under a relative rule, each delay postpones all
-    /// later frames. Under [`PaceRule::Fixed`](super::PaceRule::Fixed), each frame's work does so
-    /// too.
+    /// later frames. Under [`PaceRule::Fixed`](super::PaceRule::Fixed), so does each frame's work.
     pub slipped: Option<u64>,
     /// Frames per second, from the start of the first frame to the start of the last; `None` for a
     /// single frame.
     pub average_fps: Option<f64>,
-    /// Number of seconds with each frame count, highest frame count first. The last, incomplete
-    /// second is omitted.
+    /// Number of seconds with each frame count, highest frame count first. The last second is
+    /// incomplete and omitted.
     pub fps: Vec<FpsSeconds>,
     /// Time from a frame's due time to the end of its work, including dropped slots.
     pub frame_time: Option<Distribution>,
     /// Time from a frame's due time to its start, including dropped slots.
     pub wait: Option<Distribution>,
-    /// Time from a frame's due time to its start, for frames before which the loop slept: the delay
-    /// caused by the kernel.
+    /// Time from a frame's due time to its start, for frames that ended a sleep of the loop. This
+    /// is the delay caused by the kernel.
     pub wakeup: Option<Distribution>,
     /// Time from a frame's start to the end of its work.
     pub busy: Option<Distribution>,
@@ -63,7 +62,7 @@ impl Figures {
     }
 
     /// Number of dropped slots whose frames may have run late, in a burst. A loop that is behind
-    /// and does not wait runs several frames per wake-up, but only wake-ups are observed. The
+    /// runs several frames per wake-up without sleeping, but only wake-ups are observed. The
     /// estimate assumes that the additional frames take the usual CPU time. 0 if the frames
     /// themselves are known.
     pub fn caught_up(&self) -> u64 {
@@ -78,7 +77,8 @@ impl Figures {
         let cpu_time = |slots: u64| median_work.0 as f64 * (work.count + slots) as f64;
         let total = work.mean.0 as f64 * work.count as f64;
         let extra = (0..=run_into).rev().find(|&slots| cpu_time(slots) <= total);
-        // Less CPU time than half of these slots would need is more likely variation in the work.
+        // If the extra CPU time is too short for half of these slots, the work probably just
+        // varied.
         extra
             .filter(|&extra| 2 * extra >= run_into)
             .unwrap_or_default()
@@ -108,16 +108,16 @@ pub struct Distribution {
     /// Maximum.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Whether the quantiles are exact; otherwise they are accurate to ±11 %.
+    /// Whether the quantiles are exact. Otherwise they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles with enough values: their 95 % upper bound is among the values.
+    /// Quantiles supported by enough values: their 95 % upper bound is one of the values.
     pub quantiles: Vec<Quantile>,
     /// Histogram without empty buckets.
     pub buckets: Vec<Bucket>,
 }
 
 impl Distribution {
-    /// Number of values in buckets that start above `time`.
+    /// Number of values in buckets that lie above `time`.
     pub fn beyond(&self, time: Nanos) -> u64 {
         let beyond = |bucket: &&Bucket| bucket.from > time;
         self.buckets
@@ -127,7 +127,7 @@ impl Distribution {
             .sum()
     }
 
-    /// The quantile `q`, if there are enough values.
+    /// The `q`-quantile, if there are enough values.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let found = |quantile: &&Quantile| (quantile.q - q).abs() < 1e-9;
         self.quantiles
@@ -165,27 +165,27 @@ pub struct Bucket {
 pub struct CpuStatement {
     /// Readings, most accurate first.
     pub readings: Vec<CpuReading>,
-    /// CPUs on which the thread ran.
+    /// CPUs that the thread ran on.
     pub cpus: CpuList,
-    /// Whether this kernel samples its machine-wide figures at the tick; `None` if unknown.
+    /// Whether this kernel samples machine-wide CPU times at the tick; `None` if unknown.
     pub sampled_at_tick: Option<bool>,
-    /// Distortion by sampling at the tick, if the frames stay at fixed phases of the tick.
+    /// Error caused by sampling at the tick, if the frames stay at fixed phases of the tick.
     #[serde(default)]
     pub alias: Option<TickAlias>,
 }
 
 /// Aliasing between a loop and the tick: the frames stay at a few phases of the tick, so the
-/// sampled CPU time depends on when the loop was started.
+/// sampled CPU time depends on when the loop started.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickAlias {
     /// Tick period.
     #[serde(rename = "tick_ns")]
     pub tick: Nanos,
-    /// Number of frames that take as long as `ticks` ticks.
+    /// Number of frames that take exactly as long as `ticks` ticks.
     pub frames: u32,
-    /// Number of ticks that take as long as `frames` frames.
+    /// Number of ticks that take exactly as long as `frames` frames.
     pub ticks: u64,
-    /// True share of a CPU used by the frames' work, 0 to 1.
+    /// True share of a CPU that the frames' work used, 0 to 1.
     #[serde(rename = "true_share")]
     pub truth: f64,
     /// Smallest share that sampling can show, 0 to 1.
@@ -221,11 +221,12 @@ pub enum CpuClock {
     Schedstat,
     /// User and system time in `/proc/PID/task/TID/stat`, which `top` shows.
     Stat,
-    /// Busy time in `/proc/stat` of the CPUs that the thread used, including all other programs.
+    /// Busy time in `/proc/stat` of the CPUs that the thread ran on. It includes all other
+    /// programs.
     Machine,
 }
 
-/// Number of wake-ups of a loop.
+/// Wake-ups of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wakeups {
     /// Time over which the wake-ups were counted.
@@ -237,14 +238,14 @@ pub struct Wakeups {
     pub ended_idle: Option<EndedIdle>,
 }
 
-/// Wake-ups that ended a CPU's idle period, which costs energy.
+/// Wake-ups that ended a CPU's idle period. Each costs energy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedIdle {
     /// Number of such wake-ups.
     pub count: u64,
-    /// Whether `count` contains only the loop's own wake-ups. Otherwise it is how often the loop's
-    /// CPU left an energy-saving idle state, for any reason. That is an upper bound, except for
-    /// idle periods that no sleep of the loop ended.
+    /// Whether `count` contains only the loop's own wake-ups. Otherwise it is the number of times
+    /// that the loop's CPU left a power-saving idle state for any reason. That is an upper bound,
+    /// because it includes idle periods that the loop did not end.
     pub own: bool,
 }
 
@@ -253,7 +254,7 @@ mod tests {
     use super::{Distribution, Figures, Quantile};
     use crate::Nanos;
 
-    /// A loop whose frames usually work for 4 ms.
+    /// Figures of a loop whose frames usually take 4 ms of CPU time.
     fn figures(frames: u64, dropped: u64, slept_through: u64, mean_work: i64) -> Figures {
         let work = Distribution {
             count: frames,
@@ -291,17 +292,17 @@ mod tests {
 
     #[test]
     fn frames_without_wake_ups_are_inferred_from_cpu_time() {
-        // 1600 wake-ups with the CPU time of 1700 frames.
+        // 1600 wake-ups used as much CPU time as 1700 frames, so 100 frames ran in bursts.
         let caught_up = figures(1_600, 110, 5, 4_250_000);
         assert_eq!(caught_up.caught_up(), 100);
-        // The estimate cannot exceed the slots that the loop ran into.
+        // The estimate must not exceed the number of slots that the loop ran into.
         assert_eq!(figures(1_600, 90, 5, 4_250_000).caught_up(), 85);
         assert_eq!(figures(1_600, 110, 110, 4_250_000).caught_up(), 0);
-        // Each frame took its usual CPU time, so the loop skipped these slots.
+        // Each frame used its usual CPU time, so the loop skipped these slots.
         assert_eq!(figures(1_600, 110, 5, 4_000_000).caught_up(), 0);
-        // CPU time for only a few more frames is variation in the work.
+        // The extra CPU time is enough for only a few frames, so the work just varied.
         assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);
-        // The frames of ticktax's own loop are known.
+        // The frames of ticktax's own loop are known, so nothing is estimated.
         let own = Figures {
             wanted: Some(1_710),
             ..caught_up

@@ -8,7 +8,7 @@ use crate::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameRate(f64);
 
-/// Why a text is not a [`FrameRate`].
+/// Why text is not a [`FrameRate`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameRateError {
     /// The text is not a number.
@@ -20,7 +20,7 @@ pub enum FrameRateError {
 }
 
 impl FrameRate {
-    /// Lowest and highest rate.
+    /// Lowest and highest frame rate.
     pub const RANGE: (f64, f64) = (1.0, 50_000.0);
 
     /// Frames per second.

@@ -1,16 +1,17 @@
-//! The frame period of a running program, for code that waits for its next frame.
+//! The frame period of a running program, used to wait for its next frame.
 
 use crate::Nanos;
 
-/// Relative difference above which two grid periods count as different. Measurements of the same
-/// loop differ by a few ppm. Slots are extrapolated, so errors accumulate.
+/// Relative difference above which two grid periods are considered different. Measurements of the
+/// same loop differ by a few ppm. Slots are extrapolated, so errors add up.
 const TOLERANCE: f64 = 0.001;
 
-/// As [`TOLERANCE`], for loops whose delays accumulate. Their period comes from the shortest
+/// The same tolerance for loops whose delays accumulate. Their period is derived from the shortest
 /// intervals, which vary, and the next due time depends only on the current frame.
 const TOLERANCE_REARMED: f64 = 0.01;
 
-/// Which thread of a program runs its frames, which wake-ups start them, and when they are due.
+/// A program's frames: the thread that runs them, the wake-ups that start them, and their due
+/// times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameRhythm {
     /// Thread id.
@@ -24,8 +25,8 @@ pub struct FrameRhythm {
     /// Whether a frame is due one period after the previous frame started, so that delays
     /// accumulate. Otherwise frames are due on a grid.
     pub rearmed: bool,
-    /// Minimum CPU time after a wake-up for it to count as a frame, for a thread that polls the
-    /// clock in short sleeps. `None` if every wake-up starts a frame.
+    /// Minimum CPU time after a wake-up that starts a frame, for a thread that polls the clock in
+    /// short sleeps. `None` if every wake-up starts a frame.
     pub long_from: Option<Nanos>,
 }
 
@@ -35,8 +36,8 @@ impl FrameRhythm {
         1e9 / self.period.0.max(1) as f64
     }
 
-    /// Whether `self` and `other` describe frames that are due at the same times: the same thread,
-    /// the same kind of frames, and periods within 0.1 %, or 1 % if delays accumulate.
+    /// Whether `self` and `other` expect frames at the same times. If so, they have the same
+    /// thread, the same kind of frames, and periods within 0.1 %, or 1 % if delays accumulate.
     pub fn is_as(&self, other: &Self) -> bool {
         let tolerance = if self.rearmed {
             TOLERANCE_REARMED
@@ -81,7 +82,7 @@ mod tests {
             ..rhythm(7, period)
         };
         assert!(!first.is_as(&rearmed(20_000_000)));
-        // On a grid, half a percent adds up to a slot after 200 frames.
+        // On a grid, a difference of 0.5 % adds up to an entire slot after 200 frames.
         assert!(!first.is_as(&rhythm(7, 20_100_000)));
         assert!(rearmed(20_000_000).is_as(&rearmed(20_100_000)));
     }

@@ -1,4 +1,4 @@
-//! Statement of a paced loop of ticktax or of another process.
+//! Statement about a paced loop, whether ticktax's own or another process's.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::{Cpu, Nanos};
 pub struct PaceStatement {
     /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// Whether it comes from a real machine, a lab guest or the simulator.
+    /// Whether the loop ran on a real machine, in a lab guest or in the simulator.
     #[serde(default)]
     pub world: World,
     /// Machine.
@@ -35,7 +35,7 @@ pub struct PaceStatement {
     /// Causes of late frames, if they could be determined.
     #[serde(default)]
     pub late: Option<LateFrames>,
-    /// CPU time, according to each clock that measures it.
+    /// CPU time according to each available clock.
     pub cpu: CpuStatement,
     /// Wake-ups of the loop.
     pub wakeups: Option<Wakeups>,
@@ -46,8 +46,8 @@ pub struct PaceStatement {
 }
 
 impl PaceStatement {
-    /// The loop that ticktax ran, as a comparison with a single variant; `None` for another
-    /// process's loop.
+    /// ticktax's own loop, as a comparison with a single variant; `None` for another process's
+    /// loop.
     pub fn as_variant(&self) -> Option<PaceVariant> {
         let Subject::Loop(report) = &self.subject else {
             return None;
@@ -66,7 +66,7 @@ impl PaceStatement {
     }
 }
 
-/// The program that runs a loop: ticktax or another process.
+/// Owner of the loop: ticktax or another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -76,7 +76,7 @@ pub enum Subject {
     Process(ProcessReport),
 }
 
-/// A loop that ticktax ran: its specification and conditions.
+/// A loop that ticktax ran, with its specification and conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopReport {
     /// Specification.
@@ -86,25 +86,25 @@ pub struct LoopReport {
     pub cpu: Cpu,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// Timer slack: how much the kernel may delay this thread's timers.
+    /// Timer slack: how long the kernel may delay this thread's timers.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
     /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before a frame is due.
     #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Number of frames that ran but were not reported. No figure includes them.
+    /// Number of frames that ran but were not reported. They are missing from all figures.
     pub frames_lost: u64,
 }
 
-/// Results of a loop in ticktax or in the model.
+/// Results of a loop that ticktax or the model ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopRun {
     /// Specification and conditions of the loop.
     pub report: LoopReport,
-    /// Wall-clock time of the loop.
+    /// Wall-clock duration of the loop.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// CPU time according to each clock that measures it. The thread's own clock comes first.
+    /// CPU time according to each available clock. The thread's own clock comes first.
     pub readings: Vec<CpuReading>,
     /// Wake-ups of the loop.
     pub wakeups: Option<Wakeups>,
@@ -112,7 +112,7 @@ pub struct LoopRun {
     pub error: Option<ProbeFailure>,
 }
 
-/// Reason why a loop was not executed or watched for the requested time. Its `id` is stable.
+/// Why a loop did not run, or was not watched, for the requested time. Its `id` is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum PaceEnd {
@@ -144,7 +144,7 @@ pub struct ProcessReport {
     pub pid: i32,
     /// Process name.
     pub name: String,
-    /// Index in `threads` of the thread whose period was taken as the frame period.
+    /// Index in `threads` of the thread whose period is used as the frame period.
     pub chosen: Option<usize>,
     /// Observed threads, strongest period first.
     pub threads: Vec<ThreadReport>,
@@ -159,14 +159,14 @@ pub struct ThreadReport {
     pub name: String,
     /// Number of wake-ups.
     pub wakeups: u64,
-    /// Number of wake-ups on an idle CPU.
+    /// Number of wake-ups that ended a CPU's idle period.
     pub ended_idle: u64,
     /// CPU time of the thread.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
     /// Periodic events in the thread, strongest first.
     pub rhythms: Vec<RhythmReport>,
-    /// Why no periodic events were found, or why they are not taken as the process's frames.
+    /// Why no periodic events were found, or why they do not count as the process's frames.
     pub why_none: Option<String>,
 }
 
@@ -176,8 +176,8 @@ pub struct ThreadReport {
 pub enum FrameMark {
     /// All wake-ups.
     Wakeups,
-    /// Wake-ups after which the thread worked far longer than usual, because it polls the clock in
-    /// short sleeps.
+    /// Wake-ups followed by far more work than usual, because the thread polls the clock in short
+    /// sleeps.
     LongRuns,
 }
 
@@ -189,6 +189,6 @@ pub struct RhythmReport {
     /// Period and significance.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// Time of the events as a share of the observed time.
+    /// Total time of the events as a share of the observed time.
     pub share: f64,
 }

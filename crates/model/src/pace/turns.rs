@@ -1,4 +1,4 @@
-//! Specifications of loops, and loop variants that take turns.
+//! Specifications of loops, and variants of a loop that take turns.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ pub struct LoopSpec {
     /// Frames per second.
     #[serde(rename = "rate_hz")]
     pub rate: f64,
-    /// Frame period, to the ns.
+    /// Frame period, rounded to the nanosecond.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
     /// CPU time of each frame's work; less than the period.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// Method of waiting for the next frame.
+    /// How the loop waits for its next frame.
     pub sleep: SleepMethod,
-    /// Rule that sets when frames are due.
+    /// Rule that determines when frames are due.
     pub rule: PaceRule,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for LoopSpec {
     }
 }
 
-/// Loop variants that took turns, one after the other in each round.
+/// Loop variants that take turns. Each round contains one turn of every variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopTurns {
     /// Planned length of a turn.
@@ -47,9 +47,9 @@ pub struct LoopTurns {
     pub turn: Nanos,
     /// Planned number of turns per variant.
     pub rounds: u64,
-    /// Variants in the order of a round, at least one.
+    /// Variants in their order within a round; at least one.
     pub variants: Vec<LoopSpec>,
-    /// Results of the turns, in order. There are fewer than planned if `pace` ended early.
+    /// Results of the turns, in order. If `pace` ended early, there are fewer than planned.
     pub runs: Vec<LoopRun>,
 }
 
@@ -63,8 +63,8 @@ impl LoopTurns {
 /// Source name of all frames of ticktax's loops.
 const NAME: &str = "pace";
 
-/// The source of a ticktax loop's frames. If variants take turns, `turn` is the number of the turn,
-/// from 0.
+/// The source of frames from a ticktax loop. If variants take turns, `turn` is the number of the
+/// turn, from 0.
 pub fn frame_source(turn: Option<u64>) -> Source {
     let detail = turn.map_or_else(String::new, |turn| turn.to_string());
     Source {

@@ -1,4 +1,4 @@
-//! Log of a receiver of numbered datagrams.
+//! A receiver's log of numbered datagrams.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::net::{End, EndReport, Link, TrafficSpec};
 use crate::{Lengths, Nanos};
 
-/// A transfer of datagrams as stored in a recording. The recording's rows show what the CPUs did.
+/// A transfer of datagrams, as stored in a recording. The recording's rows show what the CPUs did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketRun {
     /// Specification of the traffic.
@@ -21,8 +21,7 @@ pub struct PacketRun {
     pub receiver: Option<EndReport>,
     /// Log of the receiver, if it ran on this host.
     pub log: Option<PacketLog>,
-    /// Reasons why this host's kernel dropped datagrams of this stream; `None` if they were not
-    /// traced.
+    /// Why this host's kernel dropped datagrams of this stream; `None` if drops were not traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Process id and thread id of the receiver, if it ran on this host and was traced.
@@ -36,7 +35,8 @@ pub struct PacketRun {
 /// Number of datagrams that the kernel dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DropReason {
-    /// The kernel's name without `SKB_DROP_REASON_` (`include/net/dropreason-core.h`).
+    /// The kernel's name for the reason, without `SKB_DROP_REASON_`
+    /// (`include/net/dropreason-core.h`).
     pub reason: String,
     /// Number of datagrams dropped for this reason.
     pub datagrams: u64,
@@ -54,7 +54,7 @@ pub struct PacketLog {
     /// Arrivals and pauses around the bursts, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub courses: Vec<Course>,
-    /// Whether some of `courses` did not fit.
+    /// Whether some intervals did not fit into `courses`.
     #[serde(default)]
     pub is_course_missing: bool,
     /// Longest pause without losses.
@@ -64,7 +64,7 @@ pub struct PacketLog {
     pub socket_drops: u64,
     /// Number of lost datagrams that were still in the socket's buffer at the end.
     pub never_read: u64,
-    /// Time from sending to reading; `None` if the ends have different clocks.
+    /// Time from sending to reading; `None` if the ends use different clocks.
     pub delays: Option<Lengths>,
     /// Losses and delays over time.
     pub by_time: Vec<TimeSlot>,
@@ -76,27 +76,27 @@ pub struct PacketLog {
 /// A socket's receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketBuffer {
-    /// Size requested with `SO_RCVBUF`, in bytes; `None` if none was requested.
+    /// Size requested with `SO_RCVBUF`, in bytes; `None` if no size was requested.
     pub asked_bytes: Option<u32>,
-    /// Size as the kernel counts it, in bytes: the value of `getsockopt(SO_RCVBUF)`, twice the size
-    /// that was set.
+    /// Size as the kernel counts it, in bytes. This is what `getsockopt(SO_RCVBUF)` returns, which
+    /// is twice the size that was set.
     pub bytes: u64,
     /// Largest size that a program can request without privileges: `net.core.rmem_max`.
     pub max_ask_bytes: Option<u64>,
-    /// Whether the buffer exceeds `max_ask_bytes`, through `SO_RCVBUFFORCE`.
+    /// Whether the buffer was made larger than `max_ask_bytes` with `SO_RCVBUFFORCE`.
     pub is_forced: bool,
-    /// Buffer space that a datagram takes, if measured.
+    /// Buffer space taken by a datagram, if measured.
     pub charge: Option<Charge>,
 }
 
 /// Buffer space that the kernel charges for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Charge {
-    /// Bytes charged to the buffer per datagram, including the kernel's own data.
+    /// Bytes charged to the buffer per datagram, including kernel overhead.
     pub each_bytes: u64,
     /// Number of datagrams that fit into the buffer.
     pub datagrams: u64,
-    /// Whether the charge was measured beforehand by filling a similar buffer over the same link.
+    /// Whether the charge was measured beforehand, by filling a similar buffer over the same link.
     /// Otherwise it was derived from the first burst of losses.
     pub is_filled: bool,
 }
@@ -108,23 +108,23 @@ pub struct LossBurst {
     pub first: u64,
     /// Number of datagrams lost.
     pub lost: u64,
-    /// Number of lost datagrams that the socket counted as dropped.
+    /// Number of these datagrams that the socket counted as dropped.
     pub in_socket: u64,
-    /// Sending time of the first lost datagram, relative to the first datagram sent.
+    /// When the first lost datagram was sent, relative to the first datagram of the transfer.
     #[serde(rename = "time_ns")]
     pub at: Nanos,
-    /// Sending time of the first lost datagram on the receiver's `CLOCK_MONOTONIC`.
+    /// When the first lost datagram was sent, on the receiver's `CLOCK_MONOTONIC`.
     #[serde(rename = "lost_at_ns", default)]
     pub lost_at: Nanos,
-    /// The pause in which the first datagram was lost, if there was one.
+    /// The pause during which the first datagram was lost, if the receiver paused.
     pub pause: Option<Pause>,
 }
 
-/// The time between two reads, if data was waiting.
+/// The time between two reads, counted while data is waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// Start, on the receiver's `CLOCK_MONOTONIC`: the later of when the previous read returned
-    /// and when the first waiting datagram arrived.
+    /// Start, on the receiver's `CLOCK_MONOTONIC`: the return of the previous read or the arrival
+    /// of the first waiting datagram, the later of the two.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
     /// End, on the same clock: when the next read returned.
@@ -137,7 +137,7 @@ pub struct Pause {
     pub sent: Option<u64>,
 }
 
-/// An interval around bursts of losses. It ends when a receiver without losses would have read
+/// An interval around bursts of losses. It ends when a receiver that lost nothing would have read
 /// everything that was waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Course {
@@ -147,26 +147,26 @@ pub struct Course {
     /// Length of a slot.
     #[serde(rename = "slot_ns")]
     pub slot: Nanos,
-    /// Number of datagrams sent in each slot, including lost ones. The sending times of consecutive
-    /// lost datagrams are interpolated from their neighbours.
+    /// Number of datagrams sent in each slot, including lost ones. Sending times of consecutive
+    /// lost datagrams are interpolated between their neighbours.
     pub sent: Vec<u16>,
     /// Start and end of each long pause in which nothing was read although data was waiting.
     #[serde(rename = "pauses_ns")]
     pub pauses: Vec<(Nanos, Nanos)>,
-    /// Time per read while data was waiting, not counting `pauses`.
+    /// Time per read while data was waiting, excluding `pauses`.
     #[serde(rename = "read_ns")]
     pub read: Nanos,
 }
 
-/// A time slot, and what happened to the datagrams sent in it.
+/// A time slot, with the fate of the datagrams sent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeSlot {
     /// Number of datagrams that arrived.
     pub arrived: u64,
     /// Number of datagrams lost.
     pub lost: u64,
-    /// Longest delay of a datagram that arrived. If the ends' clocks may differ, its excess over
-    /// the shortest delay of the transfer.
+    /// Longest delay of a datagram that arrived. If the ends' clocks may differ, the difference
+    /// from the shortest delay of the transfer.
     #[serde(rename = "delay_max_ns")]
     pub delay_max: Nanos,
 }

@@ -3,7 +3,8 @@
 use super::{DropReason, PacketLog, PacketPlaces};
 use crate::net::EndReport;
 
-/// Drop reasons that a counter also covers, and the reason that kernels give when they know none.
+/// Drop reasons that are also covered by a counter, and the reasons that kernels give if they know
+/// none.
 const COUNTED: [&str; 5] = [
     "SOCKET_RCVBUFF",
     "PROTO_MEM",
@@ -12,22 +13,22 @@ const COUNTED: [&str; 5] = [
     "NOT_SPECIFIED",
 ];
 
-/// Prefix of drop reasons of queueing disciplines.
+/// Prefix of the drop reasons that queueing disciplines give.
 const QUEUE: &str = "QDISC_";
 
-/// Where the datagrams were lost; the places add up to the total loss. `None` if the number sent is
-/// unknown.
+/// Determines where the datagrams were lost. The places add up to the total loss. `None` if the
+/// number of datagrams sent is unknown.
 ///
-/// Counters of our own sockets and namespaces come first. Counters of the whole host (a CPU's
-/// backlog, a card's ring) may include other traffic, so they account for at most the remaining
-/// losses.
+/// Counters of our own sockets and namespaces come first. Counters of the entire host (a CPU's
+/// backlog, a card's ring) may include other traffic, so they explain at most the losses that
+/// remain.
 ///
-/// The devices on both sides of a veth pair also count a full backlog, and a network card also
-/// counts a full ring. These counts are subtracted from the devices'.
+/// If a backlog is full, both devices of a veth pair count the drop as well. If a ring is full, the
+/// network card does so too. These counts are subtracted from those of the devices.
 ///
-/// The kernel's drop `reasons` cover only this stream and only this host. Reasons of queueing
-/// disciplines are used if they exceed the disciplines' counters. Other reasons are used if no
-/// counter covers them.
+/// The kernel's drop `reasons` cover only this stream on this host. Reasons of queueing disciplines
+/// are used if they exceed the disciplines' counters. Other reasons are used if no counter covers
+/// them.
 pub fn places(
     sender: Option<&EndReport>,
     receiver: &EndReport,
@@ -43,14 +44,15 @@ pub fn places(
     };
     let at_receiver = &receiver.counters;
     let never_read = take(log.map_or(0, |log| log.never_read));
-    // The socket's drop counter also counts datagrams dropped because UDP's memory was used up.
+    // The socket's drop counter includes datagrams dropped because UDP's memory was used up.
     let dropped = log.map_or(at_receiver.buffer_drops + at_receiver.memory_drops, |log| {
         log.socket_drops
     });
     let udp_memory = take(at_receiver.memory_drops.min(dropped));
     let socket_buffer = take(dropped - at_receiver.memory_drops.min(dropped));
     let sent = sender.map(|sender| &sender.counters);
-    // UDP also counts drops in its device's queue, unless the queue hides them, as netem does.
+    // UDP's counter includes drops in its device's queue, unless the queue hides them, as netem
+    // does.
     let queue = reasons.iter().filter(|drop| drop.reason.starts_with(QUEUE));
     let queue: u64 = queue.map(|drop| drop.datagrams).sum();
     let counted = sent.map_or(0, |counters| counters.send_drops.max(counters.queue_drops));

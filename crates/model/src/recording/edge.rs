@@ -1,5 +1,4 @@
-//! Wake-up edges: which source made a thread, work item or softirq runnable, as reported by the
-//! kernel.
+//! Wake-up edges, as reported by the kernel: a source made a thread, work item or softirq runnable.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use crate::{Cpu, Nanos, SourceId, Span};
 
 /// A wake-up edge: at one instant, a source woke a thread, queued a work item or raised a softirq.
 ///
-/// The CPU is that of the source. The effect may run on another CPU, as its own spans show.
+/// The CPU is the source's CPU. The effect may run on another CPU, as its own spans show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The instant, as a span of length 0. Its source is the interrupt, timer function or thread
@@ -45,7 +44,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The kind of edge with this effect.
+    /// The kind of an edge with this effect.
     pub fn kind(&self) -> EdgeKind {
         match self {
             Self::Woke(_) => EdgeKind::Woke,

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Identifies a recording as part of a longer one. Times in statements are relative to the start of
-/// the whole recording.
+/// Marks a recording as part of a longer one. Times in statements are relative to the start of the
+/// entire recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingPart {
-    /// Start of the whole recording, on `CLOCK_MONOTONIC`.
+    /// Start of the entire recording, on `CLOCK_MONOTONIC`.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Start of the part, relative to the start of the whole recording.
+    /// Start of the part, relative to the start of the entire recording.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// End of the part, relative to the start of the whole recording.
+    /// End of the part, relative to the start of the entire recording.
     #[serde(rename = "to_ns")]
     pub to: Nanos,
-    /// Length of the whole recording.
+    /// Length of the entire recording.
     #[serde(rename = "whole_ns")]
     pub whole: Nanos,
 }

@@ -1,4 +1,4 @@
-//! Reports of probes and soakers, and of the clock that probes read.
+//! Reports about probes and soakers, and about the clock that probes read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,24 +8,25 @@ use crate::pace::SleepMethod;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, Kind, Nanos, Source};
 
-/// Check of the counter that probes read, and its alignment with `CLOCK_MONOTONIC`.
+/// Checks of the counter that probes read, and its alignment with `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
     /// Counter that the probes read.
     pub counter: CounterSource,
     /// Measured frequency of the counter, in Hz.
     pub frequency_hz: f64,
-    /// Drift of `CLOCK_MONOTONIC` against the counter during the recording, in parts per million.
+    /// Drift of `CLOCK_MONOTONIC` relative to the counter during the recording, in parts per
+    /// million.
     pub drift_ppm: f64,
-    /// Number of backward steps between CPUs during the check. One is enough to distrust the
-    /// counter.
+    /// Number of times that the counter stepped backwards between CPUs during the check. One step
+    /// is enough to distrust it.
     pub backwards_steps: u64,
-    /// Whether the counter is trusted, and the reasons if not.
+    /// Whether the counter is trusted, and why not if it is not.
     pub verdict: CounterVerdict,
     /// Smallest time between two counter readings that enclose a reading of `CLOCK_MONOTONIC`.
     #[serde(rename = "bracket_ns")]
     pub bracket: Nanos,
-    /// Maximum error of an aligned time.
+    /// Maximum error of a time after alignment.
     #[serde(rename = "uncertainty_ns")]
     pub uncertainty: Nanos,
     /// Number of comparisons of the two clocks.
@@ -38,7 +39,7 @@ pub struct ClockReport {
 pub enum ProbeKind {
     /// A loop that reads a counter and records every gap.
     Spin,
-    /// A thread that sleeps until absolute times and records how late it wakes.
+    /// A thread that sleeps until absolute times and records how late it wakes up.
     Sleep,
 }
 
@@ -51,7 +52,7 @@ impl ProbeKind {
         }
     }
 
-    /// The probe whose gap source is called `name`.
+    /// The kind of probe whose gap source is called `name`.
     pub fn of_gap(name: &str) -> Self {
         if name == Self::Spin.name() {
             Self::Spin
@@ -60,13 +61,14 @@ impl ProbeKind {
         }
     }
 
-    /// The probe that produced the gaps of `source`; `None` if `source` is not a probe's gaps.
+    /// The kind of probe that produced the gaps of `source`; `None` if `source` is not a probe's
+    /// gaps.
     pub fn of_gaps(source: &Source) -> Option<Self> {
         (source.kind == Kind::Gap).then(|| Self::of_gap(&source.name))
     }
 }
 
-/// Reason why a probe, soaker or paced loop stopped early. Its `id` is stable.
+/// Why a probe, soaker or paced loop stopped early. Its `id` is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum ProbeFailure {
@@ -108,10 +110,10 @@ pub struct ProbeReport {
     pub tid: i32,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// For `spin`, median time of one iteration. For `sleep`, interval between wake-ups.
+    /// For `spin`, the median time per iteration. For `sleep`, the interval between wake-ups.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// For `spin`, shortest gap that is recorded. For `sleep`, timer slack in force.
+    /// For `spin`, the shortest gap that is recorded. For `sleep`, the timer slack in force.
     #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
     /// Number of iterations or wake-ups.
@@ -126,7 +128,7 @@ pub struct ProbeReport {
     pub ended_early: Option<ProbeFailure>,
 }
 
-/// Results of a soaker on one CPU. A soaker is a thread of the lowest priority that counts the work
+/// Results of a soaker on one CPU. A soaker is a lowest-priority thread that counts the work that
 /// it completes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoakReport {
@@ -141,7 +143,7 @@ pub struct SoakReport {
     pub block: BlockTimes,
     /// Number of blocks completed.
     pub blocks: u64,
-    /// Number of blocks completed by various times. Not stored in files.
+    /// Number of blocks completed at various times. Not stored in files.
     #[serde(skip)]
     pub progress: Vec<(Nanos, u64)>,
     /// Start of the work.
@@ -155,8 +157,8 @@ pub struct SoakReport {
 }
 
 impl SoakReport {
-    /// CPU time of the soaker's work, at the fastest measured speed. Anything that slowed a
-    /// measurement was a disturbance.
+    /// CPU time of the soaker's work, computed from the fastest measured speed, because any slower
+    /// measurement was disturbed.
     pub fn time(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
@@ -165,14 +167,14 @@ impl SoakReport {
         Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
     }
 
-    /// CPU time of the soaker's work between `begin` and `end`, at the speed of undisturbed blocks;
-    /// `None` if its progress at either time is unknown.
+    /// CPU time of the soaker's work between `begin` and `end`, computed from the speed of
+    /// undisturbed blocks; `None` if its progress at either time is unknown.
     pub fn time_between(&self, begin: Nanos, end: Nanos) -> Option<Nanos> {
         let blocks = self.done_at(end)? - self.done_at(begin)?;
         Some(Nanos(1).times(blocks * self.block.block_fast_ns?))
     }
 
-    /// Number of blocks completed by time `at`, interpolated between known progress.
+    /// Number of blocks completed by time `at`, interpolated between recorded values.
     fn done_at(&self, at: Nanos) -> Option<f64> {
         let after = self.progress.partition_point(|(time, _)| *time <= at);
         let (began, before) = *self.progress.get(after.checked_sub(1)?)?;
@@ -186,12 +188,12 @@ impl SoakReport {
 }
 
 /// Time per block of a soaker's work on its CPU, in ns, measured before, during and after the work.
-/// Each value is the 10th percentile unless stated otherwise.
+/// Each value is the 10th percentile unless noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockTimes {
-    /// Time per block before the work; 0 if not measured.
+    /// Time per block before the work; 0 if it was not measured.
     pub block_before_ns: f64,
-    /// Time per block after the work; 0 if not measured.
+    /// Time per block after the work; 0 if it was not measured.
     pub block_after_ns: f64,
     /// Time per block during the work; `None` if no block was timed, as in old recordings.
     #[serde(default)]
@@ -202,15 +204,15 @@ pub struct BlockTimes {
 }
 
 impl BlockTimes {
-    /// Time of an undisturbed block, in ns: the smallest measurement.
+    /// Time of an undisturbed block, in ns, which is the smallest measured value.
     pub fn fastest_ns(&self) -> f64 {
         let ends = self.block_before_ns.min(self.block_after_ns);
         self.block_fast_ns.map_or(ends, |during| during.min(ends))
     }
 
     /// Largest relative difference between the measurements before, during and after the work. A
-    /// difference shows that the CPU's speed changed or that a measurement was disturbed. `None` if
-    /// nothing was measured before or after.
+    /// difference means that the CPU's speed changed or that a measurement was disturbed. `None`
+    /// unless block times were measured both before and after.
     pub fn drift(&self) -> Option<f64> {
         let measured = self.block_before_ns > 0.0 && self.block_after_ns > 0.0;
         let slowest = self.block_before_ns.max(self.block_after_ns);

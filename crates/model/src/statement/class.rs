@@ -1,4 +1,4 @@
-//! The classes of accounts and their properties.
+//! The classes of accounts, with their properties.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,8 @@ pub enum Class {
     Nmi,
     /// Kernel entry and exit around spans with a known source, measured by a probe.
     EntryExit,
-    /// Gaps in which the kernel provably ran nothing: the hypervisor or firmware held the CPU.
+    /// Gaps in which the kernel provably ran nothing, because the hypervisor or firmware held the
+    /// CPU.
     Outside,
     /// Stolen time, according to the hypervisor's steal clock.
     Steal,
@@ -29,14 +30,14 @@ pub enum Class {
     Unexplained,
     /// ticktax's own work.
     Tool,
-    /// A probe's loop: time that was available to others.
+    /// A probe's loop. Its time was available to others.
     Probe,
     /// Idle: the CPU had nothing to run.
     Idle,
 }
 
 impl Class {
-    /// All classes, in a statement's order.
+    /// All classes, in the order in which a statement lists them.
     pub const ALL: [Self; 12] = [
         Self::Program,
         Self::KernelThread,
@@ -70,8 +71,8 @@ impl Class {
         }
     }
 
-    /// The properties of the class, from which the methods below derive their answers. A new class
-    /// needs only a line here.
+    /// The properties of the class that the methods below are based on. A new class only needs a
+    /// line here.
     #[inline]
     const fn nature(self) -> Nature {
         use Form::{Absent, Interrupt, Loop, Surround, Thread};
@@ -91,8 +92,8 @@ impl Class {
         }
     }
 
-    /// The name of the class's account, if it has only one; `None` if programs, threads or
-    /// interrupts have separate accounts.
+    /// The name of the class's account, if it has only one; `None` if each program, thread or
+    /// interrupt has its own account.
     pub const fn account(self) -> Option<&'static str> {
         match self {
             Self::Program | Self::KernelThread | Self::Irq | Self::Softirq | Self::Nmi => None,
@@ -106,8 +107,8 @@ impl Class {
         }
     }
 
-    /// The name of the class's account if its time comes only from counters (`/proc/stat`); `None`
-    /// if no counter covers the class.
+    /// The name of the class's account if only counters (`/proc/stat`) measure its time; `None` if
+    /// no counter covers the class.
     pub const fn counted_account(self) -> Option<&'static str> {
         match self {
             Self::Program => Some("programs"),
@@ -119,13 +120,13 @@ impl Class {
         }
     }
 
-    /// Holder of the CPU during this class's time.
+    /// The holder of the CPU during this class's time.
     #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
     }
 
-    /// Whether time in this class was taken from programs.
+    /// Whether this class's time was taken from programs.
     pub const fn is_taken(self) -> bool {
         matches!(
             self.holder(),
@@ -133,8 +134,8 @@ impl Class {
         )
     }
 
-    /// Whether the CPU was busy in the sense of `/proc/stat`. A probe's loop does not count,
-    /// because it stands for idle time.
+    /// Whether `/proc/stat` would count the CPU as busy. A probe's loop does not count, because it
+    /// stands for idle time.
     pub const fn is_busy(self) -> bool {
         matches!(
             self.holder(),
@@ -142,26 +143,26 @@ impl Class {
         )
     }
 
-    /// Whether the class consists of threads. Threads are then the parts of its accounts.
+    /// Whether the class consists of threads. If so, the parts of its accounts are threads.
     pub const fn is_thread(self) -> bool {
         matches!(self.nature().form, Form::Thread)
     }
 
-    /// Whether a program ran, including ticktax.
+    /// Whether a program ran. ticktax counts as one.
     #[inline]
     pub const fn is_program(self) -> bool {
         matches!(self.holder(), Holder::Programs | Holder::Tool)
     }
 
-    /// Whether the class consists of interrupts. The functions that they called are then the parts
-    /// of its accounts.
+    /// Whether the class consists of interrupts. If so, the parts of its accounts are the functions
+    /// that the interrupts called.
     #[inline]
     pub const fn is_interrupt(self) -> bool {
         matches!(self.nature().form, Form::Interrupt)
     }
 
-    /// Whether analysing a probe's gaps moves time into or out of the class. If so, its time
-    /// differs from the sum of its rows.
+    /// Whether the analysis of a probe's gaps moves time into or out of the class. If so, its time
+    /// is not the sum of its rows.
     pub const fn is_moved_by_gaps(self) -> bool {
         let nature = self.nature();
         match nature.form {
@@ -171,8 +172,8 @@ impl Class {
         }
     }
 
-    /// Whether the kernel interrupted the running thread: interrupts, and entry and exit around
-    /// them.
+    /// Whether the running thread was interrupted by the kernel: interrupts, and the entry and exit
+    /// around them.
     pub const fn is_interruption(self) -> bool {
         matches!(self.nature().form, Form::Interrupt | Form::Surround)
     }
@@ -184,8 +185,8 @@ impl Class {
             && matches!(nature.form, Form::Thread | Form::Interrupt)
     }
 
-    /// Rank when several classes are listed together. An interruption comes before the activity
-    /// that it interrupts.
+    /// Rank of the class in mixed lists. An interruption comes before the activity that it
+    /// interrupts.
     pub const fn precedence(self) -> u8 {
         self.nature().precedence
     }
@@ -204,11 +205,11 @@ pub enum Holder {
     Unexplained,
     /// ticktax.
     Tool,
-    /// Nobody: the time was available.
+    /// Nobody. The time was available.
     Nothing,
 }
 
-/// Composition of a class's time.
+/// Kind of activity that a class's time consists of.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// Threads.
@@ -219,7 +220,7 @@ enum Form {
     Interrupt,
     /// The time around interrupts.
     Surround,
-    /// Nothing that the kernel ran.
+    /// Nothing run by the kernel.
     Absent,
 }
 

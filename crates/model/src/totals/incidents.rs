@@ -1,4 +1,4 @@
-//! Counts of the incidents that a flight recorder caught, in bounded memory.
+//! Counts of the incidents caught by a flight recorder, in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::kernel_words::OTHERS;
 /// Counts of incidents by signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentTotals {
-    /// Number of incidents per signature. At most [`IncidentTotals::MAX`] signatures are kept, plus
-    /// one called `others` for each kind.
+    /// Number of incidents by signature. At most [`IncidentTotals::MAX`] signatures are counted
+    /// separately. All others are counted as `others`, by kind.
     pub counts: BTreeMap<Signature, u64>,
     /// Lengths of incidents, by kind.
     pub lengths: BTreeMap<TriggerKind, IntervalSum>,
-    /// Incidents that were not kept, by reason.
+    /// Number of incidents that were not kept, by reason.
     pub not_kept: BTreeMap<LossCause, u64>,
-    /// Time of the latest incident, in ms since 1970 by the wall clock.
+    /// Wall-clock time of the latest incident, in ms since 1970.
     pub last_unix_ms: Option<i64>,
-    /// Time that the ring buffer of events currently reaches back. It can shrink.
+    /// Length of history currently in the ring buffer of events. It can decrease.
     pub reach: Nanos,
-    /// Current thresholds of percentile triggers, by the trigger's text. Thresholds that are not
-    /// known yet are absent.
+    /// Current thresholds of percentile triggers, by the trigger's text. Thresholds that are still
+    /// unknown are omitted.
     pub limits: BTreeMap<String, Nanos>,
 }
 

@@ -8,32 +8,34 @@ use serde::{Deserialize, Serialize};
 pub struct Comparison {
     /// Name of the metric.
     pub metric: String,
-    /// Index of the arm; 1 for the second of two lists.
+    /// Index of the arm. For two lists of numbers, 1.
     pub arm: usize,
     /// Values of the first arm.
     pub first: Option<ArmFigures>,
-    /// Values of the arm that is compared with the first.
+    /// Values of the arm compared with the first.
     pub second: Option<ArmFigures>,
-    /// Number of blocks with values for both arms; `None` for lists, whose values are not paired.
+    /// Number of blocks with values for both arms; `None` for lists of numbers, which are not
+    /// paired.
     pub blocks: Option<u64>,
     /// Scale of `effect`, `noise` and `detectable`.
     pub scale: Scale,
-    /// Effect of this arm; `None` if there are too few values.
+    /// Effect of this arm relative to the first; `None` if there are too few values.
     pub effect: Option<Effect>,
-    /// Two-sided probability that chance alone separates the arms this far. Blocks use the exact
-    /// signed-rank test (Wilcoxon 1945), lists the rank-sum test (Mann and Whitney 1947).
+    /// Two-sided probability that chance alone separates the arms this far. Blocks are tested with
+    /// the exact signed-rank test (Wilcoxon 1945), lists with the rank-sum test (Mann and Whitney
+    /// 1947).
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
     /// `chance`, corrected for all comparisons in the document (Holm 1979).
     #[serde(rename = "corrected_probability")]
     pub chance_corrected: Option<f64>,
-    /// Standard deviation of a block's difference when the first arm is compared with itself, from
-    /// the runs before the blocks.
+    /// Standard deviation of a block's difference if the first arm is compared with itself. It
+    /// comes from the runs before the blocks.
     pub noise: Option<f64>,
-    /// Effect that a trial with this number of blocks would detect in four of five cases, as
+    /// Effect that a trial with this number of blocks would detect with a power of 80 %, as
     /// estimated before the blocks.
     pub detectable: Option<f64>,
-    /// A model's prediction; `None` if none was requested.
+    /// The model's prediction; `None` if none was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
     /// Conclusion of the comparison.
@@ -59,20 +61,20 @@ pub struct ArmFigures {
     pub max: f64,
 }
 
-/// Scale in which a difference is given.
+/// Scale on which a difference is expressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// A share of the first arm: 0.02 means 2 % more. Used if all values are positive.
+    /// A share of the first arm's value: 0.02 means 2 % more. Used if all values are positive.
     Relative,
     /// The metric's unit.
     Absolute,
 }
 
-/// A difference and its 95 % interval.
+/// A difference, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
-    /// Value of this arm minus value of the first arm.
+    /// This arm's value minus the first arm's value.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -81,7 +83,7 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// The larger absolute value of the interval's two ends.
+    /// The larger absolute value of the interval's ends.
     pub fn bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
@@ -92,39 +94,41 @@ impl Effect {
     }
 }
 
-/// A model's prediction of an arm's effect.
+/// The model's prediction for an arm's effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predicted {
-    /// File from which the workload of the model's runs was taken.
+    /// File from which the model took its workload.
     pub load: String,
     /// Settings in the model, such as `slack=2ms`.
     pub settings: Vec<String>,
-    /// Effect in the comparison's scale, from the medians of the model's runs. The interval is
-    /// where one more run's effect is expected; with a single run, it is the effect itself.
+    /// Effect on the comparison's scale, from the medians of the model's runs. The interval is the
+    /// range in which one more run's effect is expected. With a single run, it is just the effect.
     pub effect: Effect,
     /// Predicted minus measured effect; `None` if no effect was measured.
     pub error: Option<f64>,
 }
 
-/// Conclusion about an arm, compared with the first.
+/// Conclusion about an arm compared with the first arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The arm is better than the first, beyond chance.
+    /// The arm is better than the first, by more than chance explains.
     Better,
-    /// The arm is worse than the first, beyond chance.
+    /// The arm is worse than the first, by more than chance explains.
     Worse,
-    /// The arm differs from the first beyond chance, but it is unknown which direction is better.
+    /// The arm differs from the first by more than chance explains, but it is unknown which
+    /// direction is better.
     Differs,
-    /// Any difference is at most `bound`, which is small enough to count as none.
+    /// Any difference is at most `bound`, which is small enough to count as no difference.
     NoDifferenceBeyond {
-        /// Bound, in the comparison's scale.
+        /// Bound, on the comparison's scale.
         bound: f64,
     },
     /// Neither a difference nor its absence can be shown.
     CannotTell {
-        /// Approximate number of further blocks (for lists, of further values in each) that would
-        /// decide, if the effect is as large as it appears. `None` if no reasonable number would.
+        /// Approximate number of further blocks that would settle the question, if the effect is as
+        /// large as it appears. For lists, the number of further values in each list. `None` if no
+        /// reasonable number would be enough.
         more_blocks: Option<u64>,
     },
 }
@@ -140,14 +144,14 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Check {
-    /// There are too few blocks or values for any difference to be significant.
+    /// There are too few blocks or values for any difference to become significant.
     TooFew {
         /// Number of blocks or values available.
         have: u64,
         /// Number required for this many comparisons.
         need: u64,
     },
-    /// Some successful runs of one or both arms have no value.
+    /// Some successful runs, of one arm or both, have no value.
     Missing {
         /// Number of such runs.
         runs: u64,
@@ -157,43 +161,43 @@ pub enum Check {
         /// The value, in the metric's unit.
         value: f64,
     },
-    /// Both arms have the same values, one by one.
+    /// Both arms have exactly the same values.
     Identical,
-    /// The level of the blocks, averaged over both arms, rose or fell during the trial.
+    /// The blocks' level, averaged over both arms, rose or fell during the trial.
     Drift {
-        /// Change from the first block to the last, in the comparison's scale.
+        /// Change from the first block to the last, on the comparison's scale.
         change: f64,
-        /// Probability of such a trend by chance (Spearman 1904).
+        /// Probability that chance alone produces such a trend (Spearman 1904).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// Values depend on which arm came first in the block.
+    /// The values depend on which arm came first in the block.
     Order {
-        /// Effect in blocks that start with this arm, minus the effect in blocks that start with
-        /// the other, in the comparison's scale.
+        /// Effect in blocks that start with this arm minus the effect in blocks that start with the
+        /// other arm, on the comparison's scale.
         change: f64,
-        /// Probability of such a difference by chance (rank-sum test).
+        /// Probability that chance alone produces such a difference (rank-sum test).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The values of an arm are in ascending or descending order. They were sorted before they were
+    /// An arm's values are in ascending or descending order. They were sorted before they were
     /// saved, or the machine drifted.
     Sorted {
         /// Whether the first arm's values are sorted.
         first: bool,
         /// Whether this arm's values are sorted.
         second: bool,
-        /// Probability of such an order by chance.
+        /// Probability that chance alone produces such an order.
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The arms fail at different rates, so their remaining runs may differ in kind.
+    /// The arms fail at different rates, so their remaining runs might not be comparable.
     Failures {
         /// Share of the first arm's runs that failed.
         first_share: f64,
         /// Share of this arm's runs that failed.
         second_share: f64,
-        /// Probability of such a difference by chance (Fisher's exact test).
+        /// Probability that chance alone produces such a difference (Fisher's exact test).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },

@@ -1,4 +1,4 @@
-//! Conditions of `--fail-if`, such as `--fail-if 'p99 > +2%'`.
+//! The conditions of `--fail-if`, such as `--fail-if 'p99 > +2%'`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use super::{Comparison, Metric, Scale, Unit};
 pub struct FailIf {
     /// Name of the metric.
     pub metric: String,
-    /// On which side of the bound the condition holds.
+    /// Side of the bound on which the condition holds.
     pub relation: Relation,
     /// Bound on the arm's effect.
     pub bound: Bound,
@@ -33,9 +33,9 @@ pub enum Relation {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// A share of the first arm's value. 0.02 is written `+2%`.
+    /// A share of the first arm's value. A bound of 0.02 is written `+2%`.
     Share(f64),
-    /// A difference of two shares, in percentage points. 0.02 is written `+2pt`.
+    /// A difference between two shares, in percentage points. A bound of 0.02 is written `+2pt`.
     #[serde(rename = "points_share")]
     Points(f64),
 }
@@ -44,15 +44,15 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The condition holds: the whole interval of the effect lies beyond the bound.
+    /// The condition holds: the effect's entire interval lies beyond the bound.
     Holds,
     /// The condition does not hold: no part of the interval lies beyond the bound.
     DoesNotHold,
-    /// Undecided: the bound lies within the interval, or the interval is unknown.
+    /// Undecided: the interval contains the bound, or the interval is unknown.
     CannotTell,
 }
 
-/// A condition and its result for an arm.
+/// A condition with its result for one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailIfResult {
     /// Condition.
@@ -95,7 +95,7 @@ impl FailIf {
     /// Parses a condition.
     ///
     /// # Errors
-    /// The text is not a condition.
+    /// Returns an error if `text` is not a condition.
     pub fn parse(text: &str) -> Result<Self, FailIfError> {
         Self::read(text).ok_or_else(|| FailIfError::Syntax(text.trim().to_owned()))
     }
@@ -133,11 +133,11 @@ impl FailIf {
         })
     }
 
-    /// Checks that the condition applies to the measured metrics.
+    /// Checks that the condition applies to one of the measured `metrics`.
     ///
     /// # Errors
-    /// The metric is not measured, or the bound is in percentage points and the metric is not a
-    /// share.
+    /// Returns an error if the condition's metric is not measured, or if the bound is in percentage
+    /// points but the metric is not a share.
     pub fn check(&self, metrics: &[Metric]) -> Result<(), FailIfError> {
         let (condition, metric) = (self.to_string(), self.metric.clone());
         let Some(found) = metrics.iter().find(|known| known.id == self.metric) else {
@@ -154,8 +154,8 @@ impl FailIf {
         Ok(())
     }
 
-    /// Tests the condition against `comparison`. The result is decided only if the whole interval
-    /// of the effect lies on one side of the bound.
+    /// Tests the condition against `comparison`. The result is only decided if the effect's entire
+    /// interval lies on one side of the bound.
     pub fn outcome(&self, comparison: &Comparison) -> Outcome {
         let mean = comparison.first.map_or(0.0, |first| first.mean);
         let bound = match (self.bound, comparison.scale) {
@@ -199,7 +199,7 @@ impl fmt::Display for FailIf {
             Bound::Share(share) => (share, "%"),
             Bound::Points(points) => (points, "pt"),
         };
-        // Rounded, because 0.07 · 100 is not exactly 7.
+        // Rounded, because 0.07 · 100 is not exactly 7 in floating point.
         let bound = (bound * 1e8).round() / 1e6;
         write!(f, "{} {relation} {bound:+}{unit}", self.metric)
     }

@@ -14,11 +14,11 @@ pub struct NumbersComparison {
     pub first: Numbers,
     /// Second list.
     pub second: Numbers,
-    /// Unit of the values, if the files give it.
+    /// Unit of the values, if the files state it.
     pub unit: Unit,
-    /// Direction in which the values improve.
+    /// Whether lower or higher values are better.
     pub better: Better,
-    /// Largest effect that counts as no difference, as a share of the first list's mean.
+    /// Largest effect that still counts as no difference, as a share of the first list's mean.
     #[serde(rename = "difference_share")]
     pub difference: f64,
     /// Comparison of the second list with the first.
@@ -30,7 +30,7 @@ pub struct NumbersComparison {
 pub struct Numbers {
     /// File with the numbers.
     pub file: String,
-    /// Which list in the file: a column name or a command.
+    /// Name of the list within the file: a column name or a command.
     pub name: Option<String>,
     /// Number of values.
     pub count: u64,

@@ -19,14 +19,15 @@ pub struct FollowedThread {
     pub state: RunState,
 }
 
-/// State of a thread in `/proc/PID/task/TID/stat`.
+/// A thread's state in `/proc/PID/task/TID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// Runnable or running.
     Runnable,
     /// In an interruptible sleep.
     Sleeping,
-    /// In an uninterruptible sleep. `/proc` does not show whether it waits for a disk or a lock.
+    /// In an uninterruptible sleep. `/proc` does not show whether the thread waits for a disk or a
+    /// lock.
     Uninterruptible,
     /// Stopped.
     Stopped,
@@ -46,7 +47,7 @@ pub enum Target {
     Cgroup(String),
 }
 
-/// The entry for the victim in a recording's header.
+/// The victim's entry in a recording's header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimHeader {
     /// How the victim was specified.
@@ -55,12 +56,12 @@ pub struct VictimHeader {
     pub name: String,
     /// Process id, if the victim is a single process.
     pub pid: Option<i32>,
-    /// Time from which the victim was followed. Rows that ended earlier do not concern it.
+    /// When the tracer started to follow the victim. Rows that ended earlier do not concern it.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
     /// Whether the tracer followed the victim's threads.
     pub followed: bool,
-    /// A reason outside ticktax's control why parts of the threads' lifetimes may be missing.
+    /// Why parts of the threads' lifetimes may be missing, for reasons outside ticktax's control.
     #[serde(default)]
     pub incomplete: Option<Limitation>,
     /// Resource usage at the start, from `/proc`.
@@ -70,21 +71,22 @@ pub struct VictimHeader {
     /// Resource usage by thread, if requested.
     #[serde(default)]
     pub threads: Option<ThreadUsages>,
-    /// The one thread to report, if not the whole process.
+    /// The only thread to report; `None` to report the entire process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_thread: Option<i32>,
 }
 
-/// Resource usage of each thread between two readings close to the ends of a recording.
+/// Resource usage of each thread between two readings, close to the start and the end of a
+/// recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUsages {
-    /// Time of the first reading, on `CLOCK_MONOTONIC`.
+    /// When the first reading was taken, on `CLOCK_MONOTONIC`.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Time of the last reading that found the program, on `CLOCK_MONOTONIC`.
+    /// When the last reading that found the program was taken, on `CLOCK_MONOTONIC`.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Threads that were present at both readings.
+    /// Threads that both readings found.
     pub threads: Vec<ThreadUsage>,
 }
 
@@ -100,25 +102,25 @@ pub struct ThreadUsage {
 }
 
 impl ThreadUsages {
-    /// Resource usage of thread `tid` between the readings, and the time between them.
+    /// Resource usage of thread `tid` between the readings, and the time between the readings.
     pub fn of(&self, tid: i32) -> Option<(Usage, Nanos)> {
         let thread = self.threads.iter().find(|thread| thread.tid == tid)?;
         Some((thread.after.since(&thread.before), self.end - self.begin))
     }
 }
 
-/// Resource usage of a program so far, from `/proc/PID`.
+/// A program's resource usage so far, from `/proc/PID`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// CPU time in user mode.
     #[serde(rename = "user_ns")]
     pub user: Nanos,
-    /// CPU time in the kernel.
+    /// CPU time in kernel mode.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
-    /// Voluntary context switches: the thread blocked. Living threads only.
+    /// Voluntary context switches, in which the thread blocked. Living threads only.
     pub voluntary: u64,
-    /// Involuntary context switches: the thread was preempted. Living threads only.
+    /// Involuntary context switches, in which the thread was preempted. Living threads only.
     pub involuntary: u64,
     /// Time on CPUs according to the scheduler's clock, if the kernel records it. Living threads
     /// only.
@@ -131,7 +133,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Resource usage since `before`. Threads that exited in between drop out of some sums, so
+    /// Resource usage since `before`. Threads that exited in between are missing from some sums, so
     /// differences are clamped at 0.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {

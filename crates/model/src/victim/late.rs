@@ -1,4 +1,4 @@
-//! Causes of a program's late and lost frames.
+//! Causes of a program's late and dropped frames.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,30 +7,30 @@ use super::LostTo;
 use crate::Nanos;
 use crate::policy::SpecialPolicy;
 
-/// A program's late frames, and what delayed them.
+/// A program's late frames, with the causes of their delays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrames {
     /// Number of late frames.
     pub frames: u64,
     /// Number of late frames whose cause is unknown because there were too many activities to
-    /// track. The other numbers exclude them.
+    /// track. All other numbers exclude them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_judged: u64,
-    /// Number of frame slots that stayed empty because of late frames.
+    /// Number of frame slots that were left empty by late frames.
     pub lost: u64,
-    /// Causes of late frames, largest number of frames first. Each late frame counts once, for the
-    /// cause of most of its delay.
+    /// Causes of late frames, largest number of frames first. Each late frame counts once, towards
+    /// the cause of most of its delay.
     pub causes: Vec<LateCause>,
-    /// Delay of late frames by kind of cause. Contains every kind that could be observed, so a kind
-    /// with 0 is ruled out.
+    /// Total delay of late frames by kind of cause. It lists every kind that could be observed, so
+    /// a kind with a delay of 0 is ruled out.
     pub by_kind: Vec<LateTime>,
-    /// Upper bound of the delay due to stolen time: the larger of the time stolen from the loop's
-    /// CPUs during the whole recording according to the steal clock, and according to the probe's
-    /// gaps. `None` if the machine is not virtual, or if the clock never advanced and no such gap
+    /// Upper bound on the delay due to stolen time: the time stolen from the loop's CPUs during the
+    /// entire recording. It comes from the steal clock or the probe's gaps, using the larger of the
+    /// two. `None` if the machine is not virtual, or if the clock never advanced and no such gap
     /// was seen.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Frames with the longest delay, longest first.
+    /// Frames with the longest delays, longest first.
     pub latest: Vec<LateFrame>,
 }
 
@@ -40,9 +40,10 @@ pub struct LateFrames {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum HoldUp {
-    /// Run-queue wait behind another program or kernel thread, or the wake-up of an idle CPU.
+    /// Run-queue wait behind another program or kernel thread, or the wake-up latency of an idle
+    /// CPU.
     Waiting,
-    /// Migration: the thread waited while its CPU idled, and then ran on another CPU.
+    /// Migration: the thread waited while its CPU was idle, then ran on another CPU.
     Migration,
     /// Interrupts and softirqs on the thread's CPU.
     Interrupts,
@@ -52,7 +53,7 @@ pub enum HoldUp {
     Quota,
     /// The thread's page faults.
     PageFaults,
-    /// Memory reclaim in the thread.
+    /// Memory reclaim by the thread.
     Reclaim,
     /// Waiting for a disk.
     Disk,
@@ -60,9 +61,10 @@ pub enum HoldUp {
     Lock,
     /// The thread was stopped or frozen.
     Stopped,
-    /// The program's own CPU time: the previous frame took more than usual, or more than a period.
+    /// The program's own CPU time: the previous frame took longer than usual, or longer than a
+    /// period.
     OwnWork,
-    /// The thread slept: its timer was late, or it waited for something else.
+    /// The thread slept, because its timer was late or it waited for something else.
     OwnSleep,
     /// Delay without an observed cause.
     Unexplained,
@@ -86,7 +88,7 @@ impl HoldUp {
         Self::Unexplained,
     ];
 
-    /// Whether the program itself is the only known cause.
+    /// Whether the only known cause is the program itself.
     pub const fn is_own(self) -> bool {
         matches!(self, Self::OwnWork | Self::OwnSleep | Self::Unexplained)
     }
@@ -108,7 +110,7 @@ pub struct LateTime {
     /// Total delay over all late frames.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number of frames whose delay is mostly of this kind.
+    /// Number of frames delayed mostly by this kind of cause.
     pub frames: u64,
 }
 
@@ -117,23 +119,24 @@ pub struct LateTime {
 pub struct LateCause {
     /// Kind of cause.
     pub kind: HoldUp,
-    /// Program, kernel thread or interrupt to blame; `None` if the kind is specific enough.
+    /// Program, kernel thread or interrupt that caused the delay; `None` if the kind says enough.
     pub by: Option<LostTo>,
-    /// Number of frames whose delay is mostly due to this cause.
+    /// Number of frames delayed mostly by this cause.
     pub frames: u64,
-    /// Number of frame slots that stayed empty because of these frames.
+    /// Number of frame slots that were left empty by these frames.
     pub lost: u64,
-    /// Longest delay of these frames.
+    /// Longest delay among these frames.
     #[serde(rename = "max_late_ns")]
     pub max: Nanos,
-    /// Period of the cause in ns, if it is a single process and most of its time came from threads
-    /// that are active periodically.
+    /// Period of the cause, in ns, if the cause is a single process and most of its time came from
+    /// periodically active threads.
     #[serde(rename = "period_ns")]
     pub period: Option<f64>,
-    /// Timer function that starts the cause, if it has a period and the kernel reported the timer.
+    /// Timer function that starts the cause, if the cause has a period and the kernel reported the
+    /// timer.
     pub timer: Option<String>,
-    /// Scheduling policy of the process, if it is not the default and all of its threads that
-    /// others waited behind share it.
+    /// Scheduling policy of the process. Set only if it is not the default and is shared by all of
+    /// the process's threads that others waited behind.
     pub policy: Option<SpecialPolicy>,
 }
 
@@ -146,12 +149,12 @@ pub struct LateFrame {
     /// Delay of the frame's start.
     #[serde(rename = "late_ns")]
     pub late: Nanos,
-    /// Number of frame slots that stayed empty because of this frame.
+    /// Number of frame slots that were left empty by this frame.
     pub lost: u64,
     /// Kind of the largest cause.
     pub kind: HoldUp,
-    /// Programs and kernel activities that caused the delay, largest first. Excludes the program's
-    /// own work and sleep.
+    /// Programs and kernel activities that caused the delay, largest first. The program's own work
+    /// and sleep are excluded.
     pub lost_to: Vec<LostTo>,
 }
 

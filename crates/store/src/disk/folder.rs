@@ -1,12 +1,12 @@
-//! A directory held by a handle, whose files are opened by name relative to it and never through a
-//! symbolic link.
+//! A directory accessed through a handle. Its files are opened by name, relative to the handle, and
+//! never through a symbolic link.
 //!
 //! Root often works in directories that other users can write to. Every system call resolves a path
-//! anew, so the owner of one of its directories can replace a component between a check and its
-//! use. A [`Folder`] resolves the path once. Everything after that is relative to the handle, takes
-//! a single name, and refuses links, pipes and devices.
+//! anew, so the owner of any directory in the path can replace a component between a check and its
+//! use. A [`Folder`] resolves the path once. From then on, every access is relative to the handle,
+//! takes a single name, and refuses links, pipes and devices.
 //!
-//! How far a directory must be trusted depends on what it is used for:
+//! How far a directory must be trusted depends on its use:
 //!
 //! | opened with | owner | parents' owner | used for |
 //! |---|---|---|---|
@@ -32,13 +32,14 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, getegid, geteuid, unlinkat};
 
-/// Flags for opening any directory: no symbolic link as the last component, closed on exec.
+/// Flags for opening any directory. Its last component must not be a symbolic link, and the handle
+/// is closed on exec.
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC)
     .union(OFlag::O_RDONLY);
 
-/// Why a directory, or a file in it, is refused.
+/// Why a directory or a file in it is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// Another user owns the file or directory.
@@ -80,8 +81,8 @@ impl From<Distrust> for io::Error {
     }
 }
 
-/// An open directory. Every name passed to a method must be a single component: no `/`, no `.` and
-/// no `..`.
+/// An open directory. Methods only accept names that are a single component: no `/`, no `.` and no
+/// `..`.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
@@ -89,10 +90,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a directory of any owner. Links in `path` are followed as usual.
+    /// Opens a directory, no matter who owns it. Links in `path` are followed as usual.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if the system call fails.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
         Ok(Self {
@@ -104,18 +105,21 @@ impl Folder {
     /// Opens a directory that belongs to the effective user and that nobody else can write to.
     ///
     /// # Errors
-    /// System errors, and a [`Distrust`].
+    /// Returns a [`Distrust`] if the directory is not private, or the error of a failed system
+    /// call.
     pub fn open_own(path: &Path) -> io::Result<Self> {
         let folder = Self::open(path)?;
         folder.check_own()?;
         Ok(folder)
     }
 
-    /// Opens a directory of the effective user whose parents only this user or root can change.
-    /// Each component of `path`, and of the links in it, is opened and checked by its handle.
+    /// Opens a directory of the effective user whose parents can only be changed by this user or
+    /// root. Each component of `path`, and of the links in it, is opened and checked through its
+    /// handle.
     ///
     /// # Errors
-    /// System errors, and a [`Distrust`].
+    /// Returns a [`Distrust`] if another user could change the path, or the error of a failed
+    /// system call.
     pub fn open_trusted(path: &Path) -> io::Result<Self> {
         let folder = Self::walk(path)?;
         folder.check_own()?;
@@ -129,7 +133,8 @@ impl Folder {
     /// missing. The directory gets `mode` and its parents get 0755, both restricted by the umask.
     ///
     /// # Errors
-    /// System errors, and a [`Distrust`].
+    /// Returns a [`Distrust`] if another user could change the path, or the error of a failed
+    /// system call.
     pub fn make_trusted(path: &Path, mode: u32) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut there = path;
@@ -139,14 +144,15 @@ impl Folder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            // A path that ends in `..` has no name. Nothing can be created through a dangling link.
+            // A path that ends in `..` has no file name. Nothing can be created through a dangling
+            // link.
             missing.push(there.file_name().ok_or(io::ErrorKind::NotFound)?);
             there = there.parent().ok_or(io::ErrorKind::NotFound)?;
         };
         while let Some(name) = missing.pop() {
             let mode = if missing.is_empty() { mode } else { 0o755 };
             folder = folder.make(name, mode)?;
-            // In a sticky directory, another user may have created it first.
+            // In a sticky directory, another user may have created this one first.
             folder.check_parent()?;
         }
         folder.check_own()?;
@@ -157,19 +163,21 @@ impl Folder {
     }
 
     /// Opens a directory in which only root and the effective user can replace what this user
-    /// creates. One of these two must own the directory and all its parents. If others can write to
-    /// one of them, it must be sticky.
+    /// creates. The directory and all its parents must belong to one of these two, and must be
+    /// sticky if others can write to them.
     ///
     /// # Errors
-    /// System errors, and a [`Distrust`].
+    /// Returns a [`Distrust`] if another user could change the path, or the error of a failed
+    /// system call.
     pub fn open_guarded(path: &Path) -> io::Result<Self> {
         Self::walk(path)
     }
 
-    /// Opens a subdirectory, which is created if it is missing.
+    /// Opens a subdirectory. Creates it if it is missing.
     ///
     /// # Errors
-    /// System errors; `NotADirectory` if the name is a link or a file.
+    /// Returns `NotADirectory` if the name is a link or a file, or the error of a failed system
+    /// call.
     pub fn make(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
         match mkdirat(&self.handle, single(name)?, Mode::from_bits_truncate(mode)) {
             Ok(()) | Err(Errno::EEXIST) => self.child(name),
@@ -180,9 +188,9 @@ impl Folder {
     /// Creates a subdirectory and opens it. The umask does not affect its mode.
     ///
     /// # Errors
-    /// System errors; `AlreadyExists` if the name is taken.
+    /// Returns `AlreadyExists` if the name is taken, or the error of a failed system call.
     pub fn make_new(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
-        // Nobody else may enter the directory before it has its final mode.
+        // Nobody else may enter the directory until it has its final mode.
         mkdirat(&self.handle, single(name)?, Mode::S_IRWXU)?;
         let folder = self.child(name)?;
         fchmod(&folder.handle, Mode::from_bits_truncate(mode))?;
@@ -192,7 +200,8 @@ impl Folder {
     /// Opens a subdirectory.
     ///
     /// # Errors
-    /// System errors; `NotADirectory` if the name is a link or a file.
+    /// Returns `NotADirectory` if the name is a link or a file, or the error of a failed system
+    /// call.
     pub fn child(&self, name: &OsStr) -> io::Result<Self> {
         Ok(Self {
             handle: openat(&self.handle, single(name)?, DIRECTORY, Mode::empty())?,
@@ -203,7 +212,7 @@ impl Folder {
     /// Another handle to the same directory.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// Returns an error if the process has no file descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             handle: self.handle.try_clone()?,
@@ -219,7 +228,7 @@ impl Folder {
     /// User id of the directory's owner.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if the system call fails.
     pub fn owner(&self) -> io::Result<u32> {
         Ok(fstat(&self.handle)?.st_uid)
     }
@@ -227,7 +236,7 @@ impl Folder {
     /// A handle for locking the directory or changing its owner.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// Returns an error if the process has no file descriptors left.
     pub fn handle(&self) -> io::Result<File> {
         Ok(self.handle.try_clone()?.into())
     }
@@ -235,7 +244,8 @@ impl Folder {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// System errors, and [`Distrust::NotRegular`].
+    /// Returns [`Distrust::NotRegular`] if the file is not regular, or the error of a failed system
+    /// call.
     pub fn read(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_RDONLY, 0)
     }
@@ -245,7 +255,8 @@ impl Folder {
     /// `mode`.
     ///
     /// # Errors
-    /// System errors, and a [`Distrust`].
+    /// Returns a [`Distrust`] if the file is not regular or not private, or the error of a failed
+    /// system call.
     pub fn write(&self, name: &OsStr, create: bool, mode: u32) -> io::Result<File> {
         let create = if create {
             OFlag::O_CREAT
@@ -261,7 +272,8 @@ impl Folder {
     /// belong to various users.
     ///
     /// # Errors
-    /// System errors, and [`Distrust::NotRegular`].
+    /// Returns [`Distrust::NotRegular`] if the file is not regular, or the error of a failed system
+    /// call.
     pub fn modify(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_WRONLY, 0)
     }
@@ -269,15 +281,15 @@ impl Folder {
     /// Creates a new file for writing.
     ///
     /// # Errors
-    /// System errors; `AlreadyExists` if the name is taken.
+    /// Returns `AlreadyExists` if the name is taken, or the error of a failed system call.
     pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         self.open_file(name, flags, mode)
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
-        // `O_NONBLOCK` keeps a pipe without a writer from blocking the open; regular files ignore
-        // it.
+        // Without `O_NONBLOCK`, opening a pipe that has no writer would block. Regular files ignore
+        // the flag.
         let flags =
             flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let not_regular = || {
@@ -299,7 +311,7 @@ impl Folder {
         }
     }
 
-    /// Size of a regular file in bytes; `None` if the file is missing or not regular.
+    /// Size of a regular file, in bytes; `None` if the file is missing or not regular.
     pub fn size(&self, name: &OsStr) -> Option<u64> {
         let facts = fstatat(
             &self.handle,
@@ -310,17 +322,17 @@ impl Folder {
         is(&facts, SFlag::S_IFREG).then(|| u64::try_from(facts.st_size).unwrap_or(0))
     }
 
-    /// Whether the name exists, be it only as a dangling link.
+    /// Whether the name exists, even if only as a dangling link.
     pub fn has(&self, name: &OsStr) -> bool {
         let found = single(name)
             .and_then(|name| Ok(fstatat(&self.handle, name, AtFlags::AT_SYMLINK_NOFOLLOW)?));
         found.is_ok()
     }
 
-    /// Removes a file, or a link rather than its target.
+    /// Removes a file. If the name is a link, removes the link, not its target.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if the system call fails.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(
             &self.handle,
@@ -332,7 +344,7 @@ impl Folder {
     /// Removes an empty subdirectory.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if the system call fails.
     pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(
             &self.handle,
@@ -341,10 +353,10 @@ impl Folder {
         )?)
     }
 
-    /// Renames a file within the directory. Replaces any file called `to`.
+    /// Renames a file within the directory. An existing file called `to` is replaced.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if the system call fails.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(
             &self.handle,
@@ -354,12 +366,12 @@ impl Folder {
         )?)
     }
 
-    /// All names in the directory, in no particular order.
+    /// All names in the directory, in arbitrary order.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if a system call fails.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        // A separate handle, because reading moves the handle's position.
+        // Uses a separate handle, because reading moves a handle's position.
         let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
         let mut reading = Dir::from_fd(openat(&self.handle, ".", flags, Mode::empty())?)?;
         let mut names = Vec::new();
@@ -373,8 +385,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Waits until the directory's names are on disk. Some file systems cannot sync a directory,
-    /// but files are complete either way.
+    /// Waits until the directory's entries are on disk. Some file systems cannot sync a directory,
+    /// but files are complete anyway.
     pub fn sync(&self) {
         let _ = self.handle().and_then(|handle| handle.sync_all());
     }
@@ -382,13 +394,13 @@ impl Folder {
     /// Refuses a directory that the effective user does not own or that others can write to.
     ///
     /// # Errors
-    /// System errors, and a [`Distrust`].
+    /// Returns a [`Distrust`] if the directory is refused, or the error of a failed system call.
     pub fn check_own(&self) -> io::Result<()> {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }
 
-    /// Refuses a directory in which anybody but root and the effective user could replace these two
-    /// users' entries. In a sticky directory owned by root, such as `/tmp`, nobody else can.
+    /// Refuses a directory in which anybody except root and the effective user could replace
+    /// entries of these two. In a sticky directory owned by root, such as `/tmp`, nobody else can.
     fn check_parent(&self) -> io::Result<()> {
         let facts = fstat(self.handle.as_fd())?;
         let owner = facts.st_uid;
@@ -414,7 +426,7 @@ impl AsFd for Folder {
     }
 }
 
-/// The path, or `.` if it is empty.
+/// Returns `path`, or `.` if it is empty.
 pub(super) fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() {
         Path::new(".")
@@ -423,7 +435,7 @@ pub(super) fn or_here(path: &Path) -> &Path {
     }
 }
 
-/// The name, if it is a single component.
+/// Returns `name` if it is a single component.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
@@ -440,9 +452,9 @@ fn is_ours_or_roots(owner: u32) -> bool {
     owner == 0 || owner == geteuid().as_raw()
 }
 
-/// Whether anybody but the owner can write: other users, or a group that can have other members.
-/// Only a user's private group, which has the user's number, has none. An ACL that lets another
-/// user write also sets the group's bit.
+/// Whether anybody but the owner can write: other users, or members of the group. Only a user's
+/// private group, whose id is the user's id, has no other members. An ACL that lets another user
+/// write also sets the group's write bit.
 fn others_write(facts: &FileStat) -> bool {
     let mode = Mode::from_bits_truncate(facts.st_mode);
     let (user, group) = (geteuid(), getegid().as_raw());

@@ -1,4 +1,4 @@
-//! Input from a path that a user typed: a file, a pipe from the shell, or a device.
+//! Input from a path given by the user: a file, a pipe from the shell, or a device.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,10 +9,11 @@ use super::output::{check_pipe, names_descriptor};
 
 /// Opens a path for reading. Another user's named pipe is refused, because opening it would block
 /// until that user writes, possibly forever. Open descriptors, such as `/dev/stdin` and the shell's
-/// `<(command)`, can belong to anybody.
+/// `<(command)`, may belong to anybody.
 ///
 /// # Errors
-/// System errors, and a [`Distrust`](super::Distrust).
+/// Returns a [`Distrust`](super::Distrust) for a refused pipe, or the error of a failed system
+/// call.
 pub fn open_input(path: &Path) -> io::Result<File> {
     if !names_descriptor(path) {
         check_pipe(path, &fs::metadata(path)?)?;
@@ -23,7 +24,7 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 /// Reads a file of at most `most` MiB.
 ///
 /// # Errors
-/// A message with the reason and the remedy: the file cannot be read, or it is longer.
+/// Returns a message with the reason and the remedy if the file cannot be read or is longer.
 pub fn read_input(path: &Path, most: u32) -> Result<Vec<u8>, String> {
     let limit = u64::from(most) << 20;
     let mut bytes = Vec::new();
@@ -73,7 +74,7 @@ mod tests {
             assert!(refused.contains("belongs to user 65534"), "{refused}");
         }
 
-        /// Under `sudo`, standard input is a pipe that belongs to the calling user.
+        /// With `sudo`, standard input can be a pipe that belongs to the calling user.
         #[test]
         fn an_open_descriptor_of_any_user_is_read() {
             if !nix::unistd::geteuid().is_root() {
@@ -87,7 +88,7 @@ mod tests {
         }
     }
 
-    /// A pipe from the shell.
+    /// A pipe that the shell creates belongs to the user.
     #[test]
     fn an_own_pipe_is_read() {
         let (reader, writer) = nix::unistd::pipe().expect("a pipe");

@@ -1,8 +1,8 @@
-//! Output to a path that a user typed: a file, a device, a pipe or an open descriptor.
+//! Output to a path given by the user: a file, a device, a pipe or an open descriptor.
 //!
 //! A file is written under a temporary name in the same directory, then renamed. If another user
 //! put a symbolic link at the path, the link is replaced and its target stays unchanged. Links are
-//! followed only in `/dev` and `/proc`, for paths such as `/dev/stdout`.
+//! only followed in `/dev` and `/proc`, for paths such as `/dev/stdout`.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -16,10 +16,11 @@ use super::folder::{Distrust, or_here};
 use super::temporary::Temporary;
 
 /// Writes a file that appears complete or not at all. Devices, pipes and open descriptors are
-/// written to directly.
+/// written directly.
 ///
 /// # Errors
-/// System errors, a [`Distrust`], and the errors of creating a [`Temporary`].
+/// Returns a [`Distrust`] if the path is refused, an error if a [`Temporary`] cannot be created, or
+/// the error of a failed system call.
 pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(mut stream) = open_stream(path, true)? {
         return stream.write_all(bytes);
@@ -29,10 +30,10 @@ pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Fails if [`write_output`] would fail now. Does not change an existing file.
+/// Checks whether [`write_output`] would succeed now. Does not change an existing file.
 ///
 /// # Errors
-/// Those of [`write_output`].
+/// Returns the error that [`write_output`] would return.
 pub fn check_output(path: &Path) -> io::Result<()> {
     match open_stream(path, false)? {
         Some(_) => Ok(()),
@@ -40,21 +41,21 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether `path` is in `/dev` or below `/proc`, where the paths of open descriptors are.
+/// Whether `path` is in `/dev` or below `/proc`, which contain the paths of open descriptors.
 pub(super) fn names_descriptor(path: &Path) -> bool {
     let folder = or_here(path.parent().unwrap_or(Path::new("")));
     fs::canonicalize(folder)
         .is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
 }
 
-/// Opens a path that does not lead to a regular file. Returns `None` if it does, or if it does not
+/// Opens a path that does not lead to a regular file. Returns `None` if it leads to one or does not
 /// exist. `truncate` applies to descriptors of regular files.
 fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(None);
     };
     if found.is_symlink() {
-        // Links are followed only where just root can create them.
+        // Follows links only where nobody but root can create them.
         let follows = names_descriptor(path) && !path.is_dir();
         let mut options = OpenOptions::new();
         let options = options.write(true).truncate(truncate);
@@ -67,15 +68,15 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     open_as_found(path, &found).map(Some)
 }
 
-/// Opens a device or a pipe that was `found` at `path`. The path could lead to a regular file by
-/// now, which is refused and must not be emptied.
+/// Opens a device or pipe that was `found` at `path`. If the path leads to a regular file by now,
+/// refuses to open it and does not truncate it.
 fn open_as_found(path: &Path, found: &Metadata) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NOCTTY;
     let mut options = OpenOptions::new();
     let options = options.write(true).custom_flags(flags.bits());
     let stream = options.open(path)?;
     let opened = stream.metadata()?;
-    // A new file can get the number of a removed pipe.
+    // A new file can have the same inode number as a removed pipe.
     if opened.is_file() || (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
         let path = path.to_owned();
         return Err(Distrust::NotRegular { path }.into());
@@ -83,7 +84,7 @@ fn open_as_found(path: &Path, found: &Metadata) -> io::Result<File> {
     Ok(stream)
 }
 
-/// Refuses another user's named pipe, which that user might never open.
+/// Refuses another user's named pipe, because that user may never open the other end.
 pub(super) fn check_pipe(path: &Path, found: &Metadata) -> io::Result<()> {
     let owner = found.uid();
     if !found.file_type().is_fifo() || owner == 0 || owner == geteuid().as_raw() {
@@ -192,7 +193,7 @@ mod tests {
 
         use super::*;
 
-        /// The user id of `nobody` on every distribution.
+        /// User id of `nobody` on all distributions.
         const SOMEBODY: u32 = 65_534;
 
         #[test]

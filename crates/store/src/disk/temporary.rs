@@ -1,4 +1,4 @@
-//! Files that appear under their names complete or not at all.
+//! Files that appear under their final names complete or not at all.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -13,11 +13,11 @@ use super::LockedFile;
 use super::folder::Folder;
 use super::output::names_descriptor;
 
-/// A file under a temporary name, in the directory where it will appear. Dropping it removes the
+/// A file under a temporary name in the directory where it will appear. Dropping it removes the
 /// file.
 ///
-/// A killed process leaves a file called `.NAME.PID-N.part`. The file is locked while its writer
-/// lives, so the next writer of the same name finds abandoned files and removes them.
+/// A killed process leaves a file called `.NAME.PID-N.part`. The file stays locked while its writer
+/// lives. The next writer of the same name therefore recognises abandoned files and removes them.
 #[derive(Debug)]
 pub struct Temporary {
     file: LockedFile,
@@ -32,28 +32,29 @@ pub struct Temporary {
 const ENDING: &str = ".part";
 
 impl Temporary {
-    /// Number of names to try. A name is taken only if a killed process with the same id left it
-    /// behind.
+    /// Number of names to try. A name can only be taken if a killed process with the same id left
+    /// it behind.
     const ATTEMPTS: u32 = 1000;
 
     /// Creates an empty file that will appear as `path`. If `path` is a link, the link is replaced
-    /// and its target stays unchanged. If it replaces a file of the same user, its mode is no wider
-    /// than the old file's.
+    /// and its target stays unchanged. If a file of the same user is replaced, the new file's mode
+    /// is no wider than the old one's.
     ///
     /// # Errors
-    /// System errors, and `IsADirectory` or `InvalidInput` if `path` is or leads to a directory or
-    /// device: the final rename would replace the device itself.
+    /// Returns `IsADirectory` or `InvalidInput` if `path` is or leads to a directory or device,
+    /// because the final rename would replace the device itself. Otherwise returns the error of a
+    /// failed system call.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        // This check is for users who name a device. A file that appears at `path` later is
-        // replaced, never written to.
+        // This check helps users who name a device by mistake. A file that appears at `path` later
+        // is replaced, never written to.
         match fs::metadata(path) {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
-            // Root would replace `/dev/stdout` itself.
+            // Otherwise root would replace `/dev/stdout` itself.
             Ok(_) if names_descriptor(path) => return Err(io::ErrorKind::InvalidInput.into()),
             _ => {}
         }
-        // A path without a last component (`..`, or empty) names a directory.
+        // A path without a last component (`..` or empty) names a directory.
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
         let own = fs::symlink_metadata(path)
@@ -63,11 +64,11 @@ impl Temporary {
         Self::in_folder(folder, name, mode)
     }
 
-    /// Creates an empty file that will appear in `folder` as `name`. It gets `mode`, restricted by
-    /// the umask.
+    /// Creates an empty file that will appear in `folder` as `name`. Its mode is `mode`, restricted
+    /// by the umask.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if a system call fails.
     pub fn in_folder(folder: Folder, name: &OsStr, mode: u32) -> io::Result<Self> {
         remove_abandoned(&folder, name);
         for attempt in 0..Self::ATTEMPTS {
@@ -78,7 +79,7 @@ impl Temporary {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
-            // Another process may have found the file before it was locked, and removed it.
+            // Before the file was locked, another process may have found it and removed it.
             if let Ok(file) = LockedFile::lock(file)
                 && file.metadata()?.nlink() > 0
             {
@@ -97,7 +98,7 @@ impl Temporary {
     /// Another handle for writing to the file.
     ///
     /// # Errors
-    /// System errors.
+    /// Returns an error if the system call fails.
     pub fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -105,7 +106,7 @@ impl Temporary {
     /// Syncs the file to disk, then gives it its final name.
     ///
     /// # Errors
-    /// System errors. The file then does not appear.
+    /// Returns an error if a system call fails. The file then does not appear.
     pub fn appear(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         self.folder.rename(&self.here, &self.name)?;
@@ -124,7 +125,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Prefix of a file's temporary names.
+/// Prefix of the temporary names for `name`.
 fn prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);
@@ -132,15 +133,15 @@ fn prefix(name: &OsStr) -> OsString {
     prefix
 }
 
-/// Removes the temporary files of `name` whose writers were killed. Failures are ignored, because
-/// such files only waste space.
+/// Removes temporary files for `name` whose writers were killed. Ignores failures, because such
+/// files only waste space.
 pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
     let prefix = prefix(name);
     for found in folder.names().unwrap_or_default() {
         let rest = found.as_bytes().strip_prefix(prefix.as_bytes());
         let number = rest.and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
-        // Only `PID-N`. The temporary names of a longer name, such as `NAME.x`, have the same
-        // prefix.
+        // Accepts only `PID-N`, because the temporary names of a longer name, such as `NAME.x`,
+        // have the same prefix.
         let is_number = |bytes: &[u8]| {
             let mut parts = bytes.split(|&byte| byte == b'-');
             let mut digits = || {
@@ -152,7 +153,8 @@ pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
         if !number.is_some_and(is_number) {
             continue;
         }
-        // The lock shows that the writer is gone, and keeps others out until the file is removed.
+        // If the lock is free, the writer is gone. Holding it keeps others out until the file is
+        // removed.
         let abandoned = folder.write(&found, false, 0).ok();
         if let Some(_lock) = abandoned.and_then(|file| LockedFile::lock(file).ok()) {
             let _ = folder.remove(&found);

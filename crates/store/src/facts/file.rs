@@ -22,7 +22,7 @@ use ticktax_model::facts::{Cell, Column, ColumnKind, Row, Table};
 use crate::disk::{Folder, Temporary, error_words};
 use crate::parquet_file::{column_type, message, parquet_words, put_cells, put_column};
 
-/// Version of the columns of all tables.
+/// Version of the columns, for all tables.
 const SCHEMA: &str = "1";
 
 /// Why a facts file could not be written, in one line.
@@ -52,7 +52,7 @@ impl FactsError {
     }
 }
 
-/// Writes facts files of one host.
+/// Writes facts files for one host.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
     /// Host that the rows describe.
@@ -69,7 +69,7 @@ impl PartWriter {
     /// The file appears in `folder` as `name` once it is complete and synced to disk.
     ///
     /// # Errors
-    /// The file cannot be written. No part of it remains.
+    /// Returns an error if the file cannot be written. No part of it remains.
     pub fn write(
         &self,
         folder: Folder,
@@ -133,7 +133,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         .set_key_value_metadata(Some(metadata));
     for (number, column) in columns.iter().enumerate() {
         let path = ColumnPath::from(column.name);
-        // Statistics help queries only on columns by which rows are sorted.
+        // Statistics only help queries on columns by which the rows are sorted.
         if number >= table.sorted() {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
@@ -141,7 +141,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         let encoding = match column.kind {
             ColumnKind::Long => Encoding::DELTA_BINARY_PACKED,
             ColumnKind::Bytes => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-            // The others keep the default, dictionary encoding.
+            // All other columns keep the default, dictionary encoding.
             _ => continue,
         };
         properties = properties
@@ -171,7 +171,7 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     message(columns.iter().map(field).collect::<Result<_, _>>()?)
 }
 
-/// Type of a column of lists, in the three-level structure that the format requires.
+/// Type of a list column, in the three-level structure that the Parquet format requires.
 fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     let element = Type::primitive_type_builder("element", Physical::INT64)
         .with_repetition(Repetition::REQUIRED)
@@ -312,7 +312,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Writes windows and returns the number of their rows.
+    /// Writes `windows` and returns the number of rows written.
     fn write(path: &Path, windows: &[Window], lists: bool) -> usize {
         let rows = windows.iter().flat_map(|window| window.rows(lists));
         let mut rows: Vec<Fact> = rows.collect();

@@ -1,7 +1,7 @@
 //! The files in a facts directory: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files with other names and directories of other users are left alone. Every access is relative
-//! to a directory handle. Links to a table or a day are not followed.
+//! Files with other names and other users' directories are left alone. Every access is relative to
+//! a directory handle. A table or day that is a link is not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -22,8 +22,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Removes the file, and its day's directory if that becomes empty. A failed removal is retried
-    /// when the next file is written.
+    /// Removes the file, and the day's directory if that leaves it empty. A failed removal is
+    /// retried when the next file is written.
     pub(super) fn remove(&self, folder: &Folder) {
         let Ok(table) = folder.child(OsStr::new(self.table)) else {
             return;
@@ -58,7 +58,8 @@ pub(super) fn parts(folder: &Folder) -> Vec<Part> {
 pub(super) fn clear_leftovers(folder: &Folder) {
     for (_, _, inside) in days(folder) {
         for hidden in names(&inside) {
-            // `.part-N.parquet.PID-N.part`; `remove_abandoned` checks the ending.
+            // The name has the form `.part-N.parquet.PID-N.part`. `remove_abandoned` checks the
+            // ending.
             let name = hidden.to_str().and_then(|hidden| {
                 let inner = hidden.strip_prefix('.')?.strip_suffix(".part")?;
                 let (name, _) = inner.rsplit_once('.')?;
@@ -71,13 +72,13 @@ pub(super) fn clear_leftovers(folder: &Folder) {
     }
 }
 
-/// Opens the directory of a table's day. Creates missing directories.
+/// Opens the directory of one day of a table. Creates missing directories.
 pub(super) fn make_day(folder: &Folder, table: Table, day: &str) -> io::Result<Folder> {
     let table = make_table(folder, table)?;
     make_own(&table, &day_folder(day))
 }
 
-/// Opens a table's directory, which is created if it is missing.
+/// Opens a table's directory. Creates it if it is missing.
 pub(super) fn make_table(folder: &Folder, table: Table) -> io::Result<Folder> {
     make_own(folder, OsStr::new(table.name()))
 }
@@ -108,7 +109,7 @@ fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
     days
 }
 
-/// Opens a subdirectory that belongs to this user.
+/// Opens a subdirectory, which must belong to this user.
 fn own_child(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
     let child = folder.child(name)?;
     child.check_own()?;
@@ -133,14 +134,14 @@ fn part_name(number: u64) -> OsString {
     format!("part-{number}.parquet").into()
 }
 
-/// The number in a file's name; `None` unless [`part_name`] produces that name.
+/// The number in a file's name; `None` unless [`part_name`] could have produced the name.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
 }
 
-/// The day of a time in ms since 1970, UTC: YYYY-MM-DD.
+/// The UTC day, as YYYY-MM-DD, that contains a time in ms since 1970.
 pub(super) fn day_of(unix_ms: i64) -> String {
     let Utc {
         year, month, day, ..

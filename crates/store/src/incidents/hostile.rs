@@ -1,4 +1,4 @@
-//! Tests of incident directories that an attacker prepared, to make ticktax delete, truncate or
+//! Tests with incident directories that an attacker prepared to make ticktax delete, truncate or
 //! show other files.
 
 use std::fs::{self, Permissions};
@@ -20,7 +20,7 @@ use crate::recording::RecordingWriter;
 const NOON: i64 = 1_763_812_800_000;
 const RECORDING: &str = "incident-20251122T120000.000Z.parquet";
 
-/// An incident directory, and a file outside it.
+/// An incident directory, with a file outside it.
 struct Place {
     root: TempDir,
     folder: PathBuf,
@@ -44,7 +44,8 @@ impl Place {
         self.folder.join(NAME)
     }
 
-    /// Writes an index with an incident for each name, and the outcome of that recording.
+    /// Writes an index that contains an incident for each name, followed by that recording's
+    /// outcome.
     fn write_index(&self, names: &[String]) {
         let mut text = "{\"line\":\"began\",\"at_unix_ms\":0}\n".to_owned();
         for (name, number) in names.iter().zip(1..) {
@@ -89,7 +90,7 @@ impl Place {
     }
 }
 
-/// Keeps an incident in a directory whose budget allows no recording.
+/// Adds an incident to a directory whose budget allows no recording.
 fn keep_and_make_room(store: &mut IncidentStore) {
     store.tell(Incident::new(TriggerKind::Wait, NOON));
     let recorded = store.record(&header(), (&SourceTable::default(), Vec::new()));
@@ -236,7 +237,7 @@ fn a_folder_or_index_that_others_can_write_to_is_refused() {
             "{refused}"
         );
         one_line(&refused);
-        // Reading does not require trust in the directory.
+        // Reading does not require a trusted directory.
         place.read();
         fs::set_permissions(&path, before).expect("a mode");
     }
@@ -270,7 +271,7 @@ mod root {
 
     use super::*;
 
-    /// The user id of `nobody` on every distribution.
+    /// User id of `nobody` on all distributions.
     const SOMEBODY: u32 = 65_534;
 
     fn give_away(path: &Path) {

@@ -1,5 +1,5 @@
-//! The index: a file of JSON lines, one per event. Lines are only appended. When the file is too
-//! long, its older half is dropped.
+//! The index: a file of JSON lines, one per event. Lines are only ever appended. If the file gets
+//! too long, its older half is dropped.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,12 +15,12 @@ use super::name::time_in;
 use crate::disk::{self, Folder, Temporary};
 
 pub(super) const NAME: &str = "index.jsonl";
-/// First bytes of every line.
+/// Start of every line.
 const LINE_START: &[u8] = br#"{"line":""#;
 
-/// The latest accepted time of an incident, in the year 2242.
+/// Latest accepted time of an incident, in the year 2242.
 const LATEST_UNIX_MS: u64 = 1_000 << 33;
-/// The longest accepted incident: 9 years, in ns.
+/// Longest accepted incident: 9 years, in ns.
 const LONGEST: i64 = 1 << 58;
 
 /// Why an index cannot be read or written.
@@ -40,20 +40,20 @@ pub(super) enum IndexError {
     TooLong(PathBuf),
 }
 
-/// The index in an incident directory. The file is open only while a line is written, because a
-/// file open for writing keeps its file system from being remounted read-only.
+/// The index of an incident directory. The file is only open while a line is written, because its
+/// file system cannot be remounted read-only as long as a file is open for writing.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     folder: Folder,
-    /// Length of the complete lines. Anything beyond belongs to a line that could not be written
-    /// completely.
+    /// Length of the complete lines. Any bytes beyond it belong to a line that was only partly
+    /// written.
     length: u64,
-    /// Inode of the file that has this length. Another program can replace the file.
+    /// Inode of the file that the length describes. Another program can replace the file.
     inode: u64,
 }
 
 impl IndexFile {
-    /// Reads the index of a directory, which is created if it is missing. Cuts off an unterminated
+    /// Reads the index of a directory. Creates it if it is missing, and cuts off an unterminated
     /// last line.
     pub(super) fn open(folder: Folder) -> Result<(Self, IncidentIndex), IndexError> {
         let file = writable(&folder)?;
@@ -94,7 +94,7 @@ impl IndexFile {
 
     /// Appends a line and syncs it to disk. If that fails, no part of the line remains.
     pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
-        // Escaped, because people read the file with `cat`.
+        // Escaped, because users print the file with `cat`.
         let mut text = escape_in_json(&serde_json::to_string(line)?).into_bytes();
         text.push(b'\n');
         let mut file = self.current()?;
@@ -120,8 +120,8 @@ impl IndexFile {
             self.load(&file)?;
             return Ok(file);
         }
-        // The file is longer if a failed line could not be removed, and shorter if another program
-        // truncated it.
+        // The file is longer than expected if a failed line could not be removed. It is shorter if
+        // another program truncated it.
         if found.len() > self.length {
             file.set_len(self.length)?;
         }
@@ -129,7 +129,7 @@ impl IndexFile {
         Ok(file)
     }
 
-    /// Drops the older half of the lines, and notes how many incidents it contained.
+    /// Drops the older half of the lines, and notes how many incidents they contained.
     fn shorten(&mut self, file: File) -> Result<(), IndexError> {
         let mut bytes = Vec::new();
         file.take(self.length).read_to_end(&mut bytes)?;
@@ -154,7 +154,7 @@ impl IndexFile {
     }
 }
 
-/// Reads the index in a directory of any user. A missing index counts as empty.
+/// Reads the index in any user's directory. A missing index counts as empty.
 pub(super) fn read(folder: &Folder) -> Result<IncidentIndex, IndexError> {
     let file = match folder.read(OsStr::new(NAME)) {
         Ok(file) => file,
@@ -172,7 +172,7 @@ fn writable(folder: &Folder) -> io::Result<File> {
     folder.write(OsStr::new(NAME), true, 0o600)
 }
 
-/// Reads an index completely; `None` if it is larger than an index can be.
+/// Reads an entire index; `None` if it is larger than an index can be.
 fn read_all(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let length = file.take(INDEX_MAX + 1).read_to_end(&mut bytes)?;
@@ -187,7 +187,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
             IndexLine::Incident(_) => (LossCause::IndexFull, 1),
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // A recording's outcome belongs to incidents that are already counted.
+            // A recording's outcome concerns incidents that are already counted.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }
@@ -208,8 +208,8 @@ fn complete_lines(bytes: &[u8]) -> &[u8] {
     &bytes[..end.map_or(0, |end| end + 1)]
 }
 
-/// Parses all complete lines. A line counts as damaged if it names anything but a recording in this
-/// directory, or if its time is impossible.
+/// Parses all complete lines. A line counts as damaged if it names anything other than a recording
+/// in this directory, or if its time is impossible.
 pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let mut contents = IncidentIndex::default();
     let lines = complete_lines(bytes).split(|&byte| byte == b'\n');
@@ -222,7 +222,7 @@ pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     contents
 }
 
-/// Whether an incident's time and length can be added to others without overflow.
+/// Whether an incident's time and length can be added up without overflow.
 fn is_possible(line: &IndexLine) -> bool {
     let IndexLine::Incident(entry) = line else {
         return true;
@@ -232,7 +232,7 @@ fn is_possible(line: &IndexLine) -> bool {
         && (0..=LONGEST).contains(&incident.lasted.0)
 }
 
-/// Whether a line names no recording, or one with a name of our own form.
+/// Whether a line names no recording, or one whose name has our own form.
 fn names_our_recording(line: &IndexLine) -> bool {
     let name = match line {
         IndexLine::Incident(entry) => entry.recording.as_ref(),

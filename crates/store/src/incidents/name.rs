@@ -13,7 +13,7 @@ pub(super) fn recording_name(at_unix_ms: i64) -> String {
     format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at_unix_ms).basic())
 }
 
-/// The time in a recording's name; `None` if [`recording_name`] never produces that name.
+/// The time in a recording's name; `None` unless [`recording_name`] could have produced the name.
 pub(super) fn time_in(name: &str) -> Option<i64> {
     let time = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     Some(Utc::from_basic(time)?.unix_ms())

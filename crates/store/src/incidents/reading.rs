@@ -1,5 +1,5 @@
-//! Reads an incident directory of any user: the index, the recordings, and the recordings that the
-//! index lacks.
+//! Reads any user's incident directory: the index, the recordings, and the recordings that are
+//! missing from the index.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -14,17 +14,17 @@ use super::name::time_in;
 use crate::disk::Folder;
 use crate::recording::{RecordingError, RecordingReader};
 
-/// A recording that the index lacks.
+/// A recording that is missing from the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unindexed {
     /// Name of the file in the directory.
     pub name: String,
-    /// Time at which its incident was noticed, according to the name, in ms since 1970.
+    /// When its incident was noticed, according to the name, in ms since 1970.
     pub at_unix_ms: i64,
 }
 
 /// An open incident directory. Recordings are opened by name, relative to the directory's handle
-/// and never through a link. An index that somebody else wrote therefore cannot lead to other
+/// and never through a link. An index written by somebody else therefore cannot lead to other
 /// files.
 #[derive(Debug)]
 pub struct IncidentFolder {
@@ -32,10 +32,10 @@ pub struct IncidentFolder {
 }
 
 impl IncidentFolder {
-    /// Opens an incident directory of any user.
+    /// Opens any user's incident directory.
     ///
     /// # Errors
-    /// The directory does not exist or cannot be read.
+    /// Returns an error if the directory does not exist or cannot be read.
     pub fn open(path: &Path) -> Result<Self, IncidentStoreError> {
         let folder = Folder::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => IncidentStoreError(format!(
@@ -61,14 +61,14 @@ impl IncidentFolder {
         self.folder.path()
     }
 
-    /// Reads the index and finds the recordings that it lacks. A recorder may write to the
-    /// directory at the same time.
+    /// Reads the index and finds the recordings that are missing from it. A recorder may write to
+    /// the directory at the same time.
     ///
     /// # Errors
-    /// The directory or its index cannot be read.
+    /// Returns an error if the directory or its index cannot be read.
     pub fn read(&self) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
-        // List the directory first. A recorder adds a recording to the index before the file
-        // appears, so an index read afterwards contains every listed file.
+        // Lists the directory first. A recorder adds a recording to the index before the file
+        // appears, so an index read after the listing contains every listed file.
         let listed = self
             .recordings()
             .map_err(|error| cannot_read(self.path(), error))?;
@@ -92,7 +92,7 @@ impl IncidentFolder {
     /// Opens a recording.
     ///
     /// # Errors
-    /// The file is missing, a link, or not a recording.
+    /// Returns an error if the file is missing, is a link, or is not a recording.
     pub fn recording(&self, name: &str) -> Result<RecordingReader, RecordingError> {
         let path = self.path_of(name);
         let opened = match time_in(name) {
@@ -103,7 +103,7 @@ impl IncidentFolder {
         RecordingReader::from_file(path, file)
     }
 
-    /// Adds an incident from a recording that the index lacks.
+    /// Adds an incident from a recording that is missing from the index.
     pub fn add_found(&self, contents: &mut IncidentIndex, found: &Unindexed, incident: Incident) {
         let bytes = self.size(&found.name).unwrap_or(0);
         let number = contents.last_number().saturating_add(1);
@@ -112,7 +112,7 @@ impl IncidentFolder {
         contents.found_again += 1;
     }
 
-    /// The recordings that the index lacks.
+    /// The recordings that are missing from the index.
     pub(super) fn unindexed(&self, contents: &IncidentIndex) -> io::Result<Vec<Unindexed>> {
         Ok(lacking(self.recordings()?, contents))
     }
@@ -132,10 +132,11 @@ impl IncidentFolder {
     }
 }
 
-/// Reads the index in an incident directory of any user, and finds the recordings that it lacks.
+/// Reads the index in any user's incident directory, and finds the recordings that are missing from
+/// it.
 ///
 /// # Errors
-/// Those of [`IncidentFolder::open`] and [`IncidentFolder::read`].
+/// Returns the errors of [`IncidentFolder::open`] and [`IncidentFolder::read`].
 pub fn read_incidents(
     folder: &Path,
 ) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
@@ -146,7 +147,7 @@ fn cannot_read(folder: &Path, error: impl Into<IndexError>) -> IncidentStoreErro
     IncidentStoreError::new("read the incidents in", folder, &error.into())
 }
 
-/// The index entry of a recording that the index lacked.
+/// The index entry for a recording that was missing from the index.
 pub(super) fn entry_of(
     found: &Unindexed,
     number: u64,

@@ -1,8 +1,9 @@
 //! Limits on a Parquet file of unknown origin, checked before the Parquet library reads it.
 //!
-//! The library trusts the sizes in a file, so a page header of ten bytes can make it allocate
-//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] look only at these sizes. Most
-//! limits grow with the file: reading N bytes takes at most a constant plus a multiple of N.
+//! The library trusts the sizes in a file, so a ten-byte page header can make it allocate
+//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] only look at these sizes. Most
+//! limits grow with the file: reading a file of N bytes takes at most a constant plus a multiple of
+//! N.
 
 mod skim;
 
@@ -11,12 +12,12 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use self::skim::{PageHeader, Skimmer, Stop};
 
-/// A function that reads bytes of the file, given their offset and number.
+/// A function that reads bytes of the file, given an offset and a number of bytes.
 pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Sync;
 
 /// Why a file is refused: it would take too much memory, or it contains an impossible number.
 ///
-/// Each message says what is wrong and what to do, as the second half of a line.
+/// Each message says what is wrong and what to do, and forms the second half of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Excess {
@@ -26,7 +27,7 @@ pub enum Excess {
          time"
     )]
     TooMany {
-        /// Thing that there are too many of, as a plural noun: `rows`, `sources`.
+        /// Items that are too numerous, as a plural noun: `rows`, `sources`.
         of: &'static str,
         /// Largest number accepted.
         most: u64,
@@ -76,8 +77,8 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// Reads the footer of a file of `length` bytes. Returns `None` if the file is too short for
-    /// one.
+    /// Reads the footer of a file of `length` bytes. Returns `None` if the file is too short to
+    /// have one.
     pub(crate) fn read(length: u64, fetch: &Fetch) -> Result<Option<Self>, String> {
         // A Parquet file ends with the footer, the footer's length in four bytes, and a four-byte
         // magic number.
@@ -94,21 +95,21 @@ impl Footer {
     }
 }
 
-/// The limits for a file of a given size.
+/// The limits that apply to a file of a given size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     size: u64,
 }
 
-/// Maximum number of columns, and of column groups, in a file. A recording has 19 columns, and
-/// other tools may add some.
+/// Maximum number of columns, and of column groups, in a file. A recording has 19 columns. Other
+/// tools may add some.
 const COLUMNS: u64 = 256;
-/// Number of bytes to fetch for a page header. A recording's headers take 20; statistics may make
-/// them longer.
+/// Number of bytes to fetch for a page header. A recording's headers take 20 bytes. Statistics may
+/// make them longer.
 const HEADER: u64 = 128;
 /// Maximum length of a page header.
 const LONGEST_HEADER: u64 = 64 * 1024;
-/// Memory per value of a decoded dictionary, in addition to the value's bytes.
+/// Memory per value of a decoded dictionary, on top of the value's own bytes.
 const DICTIONARY_VALUE: u64 = 40;
 
 const MIB: u64 = 1 << 20;
@@ -124,20 +125,20 @@ impl Bounds {
         self.size
     }
 
-    /// Maximum number of structures in the footer. A column of a row group has five, which take
+    /// Maximum number of structures in the footer. Each column of a row group has five. They take
     /// about 1 KiB of memory and 100 bytes of the file.
     const fn structures(self) -> u64 {
         16_384 + self.size / 32
     }
 
-    /// Maximum number of rows. Rows are read one at a time, so this limits time, not memory: a file
-    /// of 100 kB takes at most some ten seconds. Rows of an idle simulated machine compress to
-    /// almost nothing.
+    /// Maximum number of rows. Rows are read one at a time, so this limits time rather than memory:
+    /// a file of 100 kB takes about ten seconds at most. An idle simulated machine's rows compress
+    /// to almost nothing.
     const fn rows(self) -> u64 {
         16 * MIB + 64 * self.size
     }
 
-    /// Maximum size of all decompressed pages that are in memory at once.
+    /// Maximum size of all decompressed pages that are in memory at the same time.
     const fn pages(self) -> u64 {
         16 * MIB + 4 * self.size
     }
@@ -196,7 +197,8 @@ impl Bounds {
         Ok(())
     }
 
-    /// Checks the page headers of some columns of a row group before its pages are decompressed.
+    /// Checks the page headers of the given columns in one row group before its pages are
+    /// decompressed.
     pub(crate) fn check_pages(
         self,
         group: &RowGroupMetaData,
@@ -225,7 +227,7 @@ impl Bounds {
     }
 }
 
-/// Path of the list of columns in a footer.
+/// Path to the list of columns in a footer.
 const SCHEMA: &[i16] = &[2];
 
 /// Properties of a column in a row group.
@@ -277,7 +279,7 @@ impl Column {
         Ok(())
     }
 
-    /// The page header at offset `at`, and its length.
+    /// The page header at offset `at`, with its length.
     fn header(&self, at: u64, end: u64, fetch: &Fetch) -> Result<(PageHeader, u64), Excess> {
         for most in [HEADER, LONGEST_HEADER] {
             let length = usize::try_from(most.min(end - at)).unwrap_or(0);
@@ -323,7 +325,7 @@ mod tests {
 
     use super::{Bounds, Column, Excess, Fetch};
 
-    /// Checks a column of 10 rows with `pages`, in a file of `size` bytes.
+    /// Checks a 10-row column with these `pages`, in a file of `size` bytes.
     fn check(pages: &'static [u8], size: u64) -> Result<u64, Excess> {
         let column = Column {
             number: 3,
@@ -337,7 +339,7 @@ mod tests {
         column.check(0..pages.len() as u64, &*fetch)
     }
 
-    /// Header of a page without contents: page type, decompressed size, and the type's own header.
+    /// Header of an empty page: page type, decompressed size, and the header for that type.
     const fn page(kind: u8, field: u8, values: u8, encoding: u8) -> [u8; 14] {
         [
             0x15, kind, 0x15, 200, 1, 0x15, 0, field, 0x15, values, 0x15, encoding, 0, 0,
@@ -346,7 +348,7 @@ mod tests {
 
     #[test]
     fn pages_are_counted_by_what_they_take_in_memory() {
-        // A dictionary of 2 values, and 10 values.
+        // A dictionary of 2 values, then a page with 10 values.
         static PAGES: [u8; 28] = {
             let (dictionary, data) = (page(4, 0x4c, 4, 0), page(0, 0x2c, 20, 16));
             let mut both = [0; 28];
@@ -379,11 +381,11 @@ mod tests {
         assert_eq!(refused(&DELTA_LENGTH), Excess::Encoding { column: 3 });
         assert!(matches!(refused(&DICTIONARY), Excess::TooLarge { .. }));
         assert!(matches!(refused(&LARGE), Excess::TooLarge { .. }));
-        // A larger file may contain such a page.
+        // A larger file may contain a page of this size.
         assert!(check(&LARGE, 1 << 30).is_ok());
     }
 
-    /// Metadata of a file without columns, with `rows` rows in two groups.
+    /// Metadata of a file without columns whose `rows` rows are in two groups.
     fn metadata(rows: i64) -> ParquetMetaData {
         let root = Type::group_type_builder("root").build().unwrap();
         let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));
@@ -396,8 +398,8 @@ mod tests {
         ParquetMetaData::new(file, groups)
     }
 
-    /// Rows that are all alike take hardly any space: 120 kB once held 100 million of them, which
-    /// took minutes to read.
+    /// Identical rows take almost no space. A 120 kB file once contained 100 million rows and took
+    /// minutes to read.
     #[test]
     fn the_number_of_rows_is_limited_by_the_size_of_the_file() {
         let most = (16 << 20) + 64 * 1_000;

@@ -9,8 +9,8 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-/// Definition levels mark rows that have a value. Repetition levels, for lists, mark elements that
-/// continue a list.
+/// Definition and repetition levels. Definition levels mark rows that have a value. Repetition
+/// levels, used for lists, mark elements that continue a list.
 pub(crate) type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
 
 /// Type of a column with at most one value per row.
@@ -40,8 +40,8 @@ pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
-/// Writes the next column of a row group, given each row's value. Only an optional column can
-/// contain rows without a value.
+/// Writes the next column of a row group, given each row's value. Only an optional column may have
+/// rows without a value.
 pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     optional: bool,

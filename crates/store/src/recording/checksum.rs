@@ -1,17 +1,18 @@
-//! Checksums of a recording's file: a CRC-32 for each row group, and one for everything after the
-//! last one, which includes the footer with the header and the column locations.
+//! Checksums of a recording's file: one CRC-32 for each row group, and one for everything after the
+//! last row group, including the footer with the header and the locations of the columns.
 //!
-//! They are an entry of the file's key-value metadata, so other tools can still read the file:
+//! They are stored as an entry in the file's key-value metadata, so other tools can still read the
+//! file:
 //!
 //! ```text
 //! ticktax-checksums = crc32 a1b2:0badcafe c3d4:600df00d footer:12345678
 //! ```
 //!
-//! The part of a row group starts where the previous part ends, and the first part starts at the
-//! first byte of the file. Each entry gives the part's end in hexadecimal and, after the colon, its
-//! CRC. The footer's part extends to the end of the file and contains its own checksum, whose eight
-//! digits count as zeros. Every byte of the file is therefore covered. A CRC-32 detects every
-//! single-bit error and every burst error of up to 32 bits.
+//! A row group's part of the file starts where the previous part ends. The first part starts at the
+//! first byte of the file. Each entry consists of the part's end in hexadecimal, a colon, and the
+//! part's CRC. The footer's part extends to the end of the file and contains its own checksum,
+//! whose eight digits count as zeros. Every byte of the file is therefore covered. A CRC-32 detects
+//! every single-bit error and every burst error of up to 32 bits.
 //!
 //! Parquet's own page checksums cover neither the footer nor the page headers.
 
@@ -25,22 +26,22 @@ use crate::parquet_file::{Fetch, Footer};
 /// Key of the checksums in the file's key-value metadata.
 pub(super) const KEY: &str = "ticktax-checksums";
 
-/// Writer recorded in the footer. Tools that rewrite a file record their own name.
+/// Name of the writer, stored in the footer. Tools that rewrite a file store their own name.
 pub(super) const MADE_BY: &str = concat!("ticktax version ", env!("CARGO_PKG_VERSION"));
 
-/// Prefix of [`MADE_BY`] in every version.
+/// Start of [`MADE_BY`] in every version.
 const MAKER: &str = "ticktax version ";
 const METHOD: &str = "crc32";
 const FOOTER: &str = "footer:";
 const DIGITS: usize = 8;
 
-/// Bytes checked per read.
+/// Number of bytes checked per read.
 const CHUNK: u64 = 1 << 20;
 
-/// The part of the file that belongs to a row group.
+/// A row group's part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// Offset just after its last byte.
+    /// Offset just after the part's last byte.
     end: u64,
     crc: u32,
 }
@@ -66,7 +67,7 @@ impl SummedOutput {
         }
     }
 
-    /// Ends the part of the current row group.
+    /// Ends the current row group's part.
     pub(super) fn end_part(&mut self) {
         let hasher = std::mem::take(&mut self.hasher);
         self.parts.push(Part {
@@ -114,7 +115,7 @@ impl Write for SummedOutput {
     }
 }
 
-/// Where a footer's bytes contain checksums.
+/// Positions of the checksums in a footer's bytes.
 struct Digits {
     /// Range of the row groups' checksums.
     parts: Range<usize>,
@@ -140,17 +141,17 @@ impl Digits {
 pub(super) enum Failure {
     /// The file could not be read.
     Unreadable(String),
-    /// The footer differs from what was written.
+    /// The footer is not the one that was written.
     Footer,
 }
 
-/// Which checksums a file has.
+/// The checksums found in a file.
 pub(super) enum Found {
-    /// The file has none: another program wrote it.
+    /// The file has none, because another program wrote it.
     None,
-    /// The file has none, although it claims to be written by ticktax.
+    /// The file has none, although it claims that ticktax wrote it.
     Missing,
-    /// The file has checksums for its row groups. The footer's own checksum is correct.
+    /// The file has checksums for its row groups, and the footer's own checksum is correct.
     Parts(Checksums),
 }
 
@@ -164,9 +165,9 @@ impl Checksums {
     /// Reads the checksums in a footer, and checks the footer.
     ///
     /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also
-    /// records its own name as the writer. The name alone cannot decide, because one changed byte
-    /// would then disable the checksums. Checksums are ignored only if the first row group does not
-    /// match either.
+    /// stores its own name as the writer. The name alone is not enough to ignore the checksums,
+    /// because a single changed byte would then disable them. They are only ignored if the first
+    /// row group does not match its checksum either.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
@@ -185,14 +186,14 @@ impl Checksums {
         Ok(Found::None)
     }
 
-    /// The row groups' checksums, if the footer's own checksum is correct.
+    /// The row groups' checksums, provided that the footer's own checksum is correct.
     fn from_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
         let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
         let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
-        // Indexes are stored between the last row group and the footer.
+        // The bytes between the last row group and the footer contain indexes.
         let start = parts.last().map_or(0, |part| part.end);
         let end = footer.begin + bytes.len() as u64;
         let mut hasher = Hasher::new();

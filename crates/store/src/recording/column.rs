@@ -1,4 +1,4 @@
-//! Reads one column of a row group in batches. Every column can be required or optional, because
+//! Reads one column of a row group in batches. Any column can be required or optional, because
 //! tools that rewrite Parquet files make all columns optional.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use crate::parquet_file::{Excess, decode};
 
-/// Why a column cannot be used. The reader adds the file's name.
+/// Why a column is unusable. The reader adds the file's name.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The column is missing or cannot be decoded.
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// Where a column is in the file.
+/// Position of a column in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     name: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the top-level column `name`, which must contain values of type `T`.
+    /// Finds the top-level column `name`. Its values must have type `T`.
     pub(super) fn find<T: DataType>(
         schema: &SchemaDescriptor,
         name: &'static str,
@@ -83,7 +83,7 @@ impl Place {
         self.index
     }
 
-    /// Whether any row of `group` has a value in this column, as far as the file's statistics show.
+    /// Whether any row of `group` has a value in this column, according to the file's statistics.
     pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
         let column = group.metadata().column(self.index);
         let without = column.statistics().and_then(Statistics::null_count_opt);
@@ -99,14 +99,14 @@ pub(super) struct Column<T: DataType> {
     optional: bool,
     /// Number of rows read or skipped so far.
     position: usize,
-    /// Values of the current batch. Rows without a value have no entry.
+    /// Values in the current batch. Rows without a value have no entry.
     values: Vec<T::T>,
-    /// One level per row of an optional column; 0 if the row has no value.
+    /// One level per row if the column is optional. 0 means that the row has no value.
     levels: Vec<i16>,
 }
 
 impl<T: DataType> Column<T> {
-    /// Opens the column of `group` at `place`, which must have been found for type `T`.
+    /// Opens the column of `group` at `place`, which must have been found with the same type `T`.
     pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
         let pages = decode(|| group.get_column_page_reader(place.index))
             .map_err(|why| Fault::damaged(place.name, why))?;
@@ -154,7 +154,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Reads the next `rows` rows, which must all have a value.
+    /// Reads the next `rows` rows. Every row must have a value.
     pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
         self.read(rows)?;
         if self.values.len() != rows {
@@ -183,7 +183,7 @@ pub(super) struct Batch<'a, V> {
 }
 
 impl<'a, V> Batch<'a, V> {
-    /// Values of the rows, in order.
+    /// The value of each row, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Option<&'a V>> + use<'a, V> {
         let mut values = self.values.iter();
         let (levels, rows) = (self.levels, self.levels.map_or(self.values.len(), Vec::len));

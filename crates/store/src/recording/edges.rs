@@ -1,4 +1,4 @@
-//! Reads the three columns that only edges have.
+//! Reads the three columns that only have values for edges.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct EdgePlaces {
 }
 
 impl EdgePlaces {
-    /// Finds the columns. Returns `None` if the file does not have them.
+    /// Finds the columns. Returns `None` if the file lacks them.
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
         let has_edges = columns
             .columns()
@@ -49,7 +49,7 @@ pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,
     to: Column<ByteArrayType>,
-    /// Names seen so far. Few are distinct, so equal ones share memory.
+    /// Names seen so far. Most names recur, so equal names share memory.
     names: HashMap<Vec<u8>, Arc<str>>,
 }
 
@@ -70,7 +70,7 @@ impl EdgeColumns {
         }))
     }
 
-    /// Reads the effects of the next `rows` rows; `None` for rows that are not edges.
+    /// Reads the effects of the next `rows` rows. Rows that are not edges yield `None`.
     pub(super) fn read(
         &mut self,
         rows: usize,

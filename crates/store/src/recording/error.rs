@@ -1,4 +1,4 @@
-//! Errors of reading and writing recordings, worded for users.
+//! Errors in reading and writing recordings, with messages for users.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use crate::parquet_file::Excess;
 
 /// Why a recording could not be written or read.
 ///
-/// Each message is one line: what was attempted, on which file, why it failed, and what to do.
+/// Each message is one line. It says what was attempted, on which file, why it failed, and what to
+/// do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
@@ -22,7 +23,7 @@ pub enum RecordingError {
         /// Reason, and what to do.
         why: String,
     },
-    /// The file could not be written completely. No part of it was kept.
+    /// The file could not be completed. No part of it was kept.
     #[error("cannot write the recording {}: {why}", path.display())]
     Write {
         /// Path of the file.
@@ -58,7 +59,7 @@ pub enum RecordingError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The file is a Parquet file, but not from ticktax.
+    /// The file is a Parquet file but not a recording by ticktax.
     #[error(
         "{} is a Parquet file but not a ticktax recording: name a file that `ticktax audit` wrote",
         path.display()
@@ -67,7 +68,7 @@ pub enum RecordingError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The recording has a newer schema than this program supports.
+    /// The recording's schema is newer than the one that this program supports.
     #[error(
         "{} was written by a newer ticktax (recording schema {found}, this one reads up to {}); \
          update ticktax",
@@ -79,7 +80,7 @@ pub enum RecordingError {
         /// Schema version of the file.
         found: u64,
     },
-    /// The recording has a schema version that no ticktax ever wrote.
+    /// The recording has a schema version that no ticktax has ever written.
     #[error("{} says recording schema {found}, which no ticktax writes: record anew", path.display())]
     UnknownSchema {
         /// Path of the file.
@@ -98,7 +99,7 @@ pub enum RecordingError {
         /// Name of the damaged part.
         what: String,
     },
-    /// Reading the file would take too much memory, or it contains an impossible number.
+    /// Reading the file would take too much memory, or the file contains an impossible number.
     #[error("{} is not read: {why}", path.display())]
     Refused {
         /// Path of the file.
@@ -127,7 +128,7 @@ pub enum RecordingError {
         /// Why the column is damaged.
         why: String,
     },
-    /// A kind, owner or edge is unknown to this version.
+    /// This version does not know a kind, owner or edge in the file.
     #[error(
         "the column `{column}` of {} says `{word}`, which this ticktax does not know: update \
          ticktax, or record anew",

@@ -1,9 +1,9 @@
 //! Limits on the values in a recording. The header is checked when the file is opened, and rows are
 //! checked as they are read.
 //!
-//! A recording can come from an untrusted source. Analyses do not check numbers again, so every
-//! number that they add, multiply or use as a size is checked here. `docs/reference/data.md` lists
-//! the limits.
+//! A recording can come from an untrusted source. Analyses do not check numbers themselves, so
+//! every number that they add, multiply or use as a size is checked here. `docs/reference/data.md`
+//! lists the limits.
 
 mod json;
 
@@ -22,28 +22,28 @@ const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
 /// Lengths of intervals, in ns.
 const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
 /// Self times, in ns. A self time can be negative, because interruptions are measured more
-/// precisely than the interval that contains them.
+/// precisely than the interval around them.
 const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
 /// Numbers of intervals in a sum.
 const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
 /// CPU numbers.
 const CPU: Limit = Limit::from_zero(13, "between 0 and 8191");
-/// Maximum sum of all lengths and self times: 146 years of CPU time. Twice this still fits into 64
-/// bits.
+/// Maximum sum of all lengths and self times: 146 years of CPU time. Twice this value still fits
+/// into 64 bits.
 const ALL_TIME: u128 = 1 << 62;
 /// Maximum number of intervals in all rows.
 const ALL_INTERVALS: u128 = 1 << 53;
 /// Maximum length of a name in a row, in bytes.
 const NAME: usize = 4_096;
-/// Maximum number of bytes of an unknown kind, owner or edge that a message quotes.
+/// Maximum number of bytes that a message quotes from an unknown kind, owner or edge.
 const WORD: usize = 40;
-/// Maximum length of an error message from a library, in characters.
+/// Maximum length of a library's error message, in characters.
 const LINE: usize = 240;
 /// Accepted tick frequencies, in Hz. No kernel exceeds 1,200 Hz, but the model does.
 const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
-/// Maximum length of header lists with one entry per CPU and probe.
+/// Maximum length of header lists that have one entry per CPU and probe.
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
-/// Maximum length of header lists with one entry per thread or process.
+/// Maximum length of header lists that have one entry per thread or process.
 const PER_THREAD: usize = 1 << 18;
 const _: () = assert!(CpuList::MAX_CPU == 8_191, "the limit CPU must match");
 /// Latest accepted wall-clock time: the year 2242, in seconds since 1970.
@@ -130,7 +130,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
     Ok(())
 }
 
-/// Checks the ends of an interval, which can be empty.
+/// Checks the start and the end of an interval, which may be empty.
 fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
     for at in [begin, end] {
         if !TIME.has(at.0) {
@@ -156,12 +156,12 @@ fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess
     }
 }
 
-/// The first bytes of `word`: enough for every known word and for an error message.
+/// The first bytes of `word`, enough for every known word and for an error message.
 pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
 
-/// Shortens an error message to one line. Serde quotes unknown words in full.
+/// Shortens an error message to one line, because serde quotes unknown words in full.
 pub(super) fn shortened(words: String) -> String {
     if words.chars().count() <= LINE {
         return words;
@@ -172,7 +172,7 @@ pub(super) fn shortened(words: String) -> String {
     format!("{begin} … {}", end.chars().rev().collect::<String>())
 }
 
-/// Numeric columns of consecutive rows.
+/// The numeric columns of consecutive rows.
 pub(super) struct Numbers<'a> {
     pub(super) cpus: &'a [i32],
     pub(super) starts: &'a [i64],
@@ -182,7 +182,7 @@ pub(super) struct Numbers<'a> {
     pub(super) maxima: &'a [i64],
 }
 
-/// Totals of a recording's rows, checked against their limits.
+/// Totals of a recording's rows so far, which are checked against limits.
 pub(super) struct RowLimits {
     time: u128,
     intervals: u128,
@@ -203,8 +203,8 @@ impl RowLimits {
         }
     }
 
-    /// Checks the numbers of the next rows. Checking whole columns makes the cost per row
-    /// negligible.
+    /// Checks the numbers in the next rows. Entire columns are checked at once, so the cost per row
+    /// is negligible.
     pub(super) fn check(&mut self, rows: &Numbers<'_>) -> Result<(), Excess> {
         CPU.check("a row's CPU", rows.cpus.iter().map(|cpu| i64::from(*cpu)))?;
         for (field, numbers, limit) in [
@@ -233,7 +233,7 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks the number of a source in the file.
+    /// Checks a source's number in the file.
     pub(super) fn check_source(&self, number: usize) -> Result<(), Excess> {
         let most = sources(self.bounds.size());
         if (number as u64) < most {
@@ -245,7 +245,7 @@ impl RowLimits {
         })
     }
 
-    /// Counts a name from `column` that will be kept in memory.
+    /// Counts a name from `column` that will stay in memory.
     pub(super) fn take_name(&mut self, column: &'static str, name: &[u8]) -> Result<(), Excess> {
         if name.len() > NAME {
             return Err(Excess::TooLarge {
@@ -268,15 +268,15 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks the due time of a frame.
+    /// Checks a frame's due time.
     pub(super) fn check_due(due: i64) -> Result<(), Excess> {
         TIME.check("when a frame was due", std::iter::once(due))
     }
 }
 
-/// The accepted range of a column: 2^`bits` values, from `-offset` up.
+/// The accepted range of a column: 2^`bits` values, starting at `-offset`.
 ///
-/// Ranges are powers of two, so OR-ing all values checks a whole column with one comparison.
+/// Ranges are powers of two, so that OR-ing all values checks an entire column with one comparison.
 #[derive(Clone, Copy)]
 struct Limit {
     offset: i64,
@@ -303,8 +303,8 @@ impl Limit {
         }
     }
 
-    /// Distance of a number from the minimum. For a number below the minimum, it wraps around to
-    /// far beyond the maximum.
+    /// Distance of a number from the minimum. For numbers below the minimum, it wraps around to a
+    /// value far above the maximum.
     const fn above_least(self, number: i64) -> u64 {
         number.wrapping_add(self.offset).cast_unsigned()
     }

@@ -19,16 +19,16 @@ use super::rows::{Known, Places, replay_group};
 use super::{limits, schema};
 use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 
-/// The first and the last four bytes of a Parquet file.
+/// First four and last four bytes of every Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Reads a recording's file. Ignores unknown columns.
+/// Reads a recording's file. Unknown columns are ignored.
 pub struct RecordingReader {
     path: PathBuf,
     file: ParquetFile,
     header: Header,
     places: Places,
-    /// Checksums of the row groups; `None` for a file from another program.
+    /// Checksums of the row groups; `None` if another program wrote the file.
     checksums: Option<Checksums>,
 }
 
@@ -45,8 +45,9 @@ impl RecordingReader {
     /// Opens the recording at `path` and reads its header.
     ///
     /// # Errors
-    /// Any [`RecordingError`] except those of writing: the file cannot be opened, is not a Parquet
-    /// file, is truncated, is not a recording, or has an unsupported schema.
+    /// Returns any [`RecordingError`] that is not about writing, for example if the file cannot be
+    /// opened, is not a Parquet file, is truncated, is not a recording, or has an unsupported
+    /// schema.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);
@@ -65,7 +66,7 @@ impl RecordingReader {
     /// as its path.
     ///
     /// # Errors
-    /// Those of [`RecordingReader::open`].
+    /// Returns the errors of [`RecordingReader::open`].
     pub fn from_file(name: impl AsRef<Path>, mut file: File) -> Result<Self, RecordingError> {
         let path = name.as_ref();
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);
@@ -90,7 +91,7 @@ impl RecordingReader {
     /// Like [`RecordingReader::open`], for a file in memory. Messages use `name` as its path.
     ///
     /// # Errors
-    /// Those of [`RecordingReader::open`].
+    /// Returns the errors of [`RecordingReader::open`].
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Bytes) -> Result<Self, RecordingError> {
         let mut ends = bytes[..bytes.len().min(4)].to_vec();
         if bytes.len() >= 8 {
@@ -100,7 +101,7 @@ impl RecordingReader {
         Self::new(name.as_ref(), bytes.clone(), bytes)
     }
 
-    /// Creates a reader. Both `chunks` and `bytes` must give access to the same file.
+    /// Creates a reader. `chunks` and `bytes` must give access to the same file.
     fn new<R>(path: &Path, chunks: R, bytes: R) -> Result<Self, RecordingError>
     where
         R: ChunkReader + 'static,
@@ -148,8 +149,8 @@ impl RecordingReader {
         })
     }
 
-    /// The header. It includes the limitation [`NotVerified`](Limitation::NotVerified) if the file
-    /// has no checksums.
+    /// The header. If the file has no checksums, it includes the limitation
+    /// [`NotVerified`](Limitation::NotVerified).
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -163,9 +164,9 @@ impl RecordingReader {
     /// contains its source. Returns the table of all sources. Every call starts at the first row.
     ///
     /// # Errors
-    /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
-    /// if rows are damaged, [`RecordingError::Refused`] if they exceed a limit. Rows passed before
-    /// the error are correct.
+    /// Returns [`RecordingError::Damaged`], [`RecordingError::Column`] or
+    /// [`RecordingError::UnknownWord`] if rows are damaged, and [`RecordingError::Refused`] if they
+    /// exceed a limit. Rows passed before the error are correct.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
@@ -262,9 +263,9 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     }
 }
 
-/// Finds the checksums of a file and compares the footer with its own.
+/// Finds a file's checksums and compares the footer with its own.
 fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
-    // The Parquet library reports a missing footer.
+    // If the footer is missing, the Parquet library reports that.
     let Some(footer) = file.footer() else {
         return Ok(Found::None);
     };
@@ -277,9 +278,9 @@ fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
     })
 }
 
-/// Parses the header of a file if it has the schema of this version.
+/// Parses a file's header, provided that it has this version's schema.
 fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
-    /// The only field that headers of all schema versions share.
+    /// The only field that the headers of all schema versions share.
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,

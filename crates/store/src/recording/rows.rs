@@ -1,4 +1,4 @@
-//! Finds the columns of rows, and decodes the rows of a row group.
+//! Finds the row columns in a file, and decodes the rows of a row group.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::reader::RowGroupReader;
@@ -14,10 +14,10 @@ use super::limits::{Numbers, RowLimits, short};
 use super::schema;
 use crate::parquet_file::Bounds;
 
-/// Number of rows decoded per batch: few enough to stay in the CPU's cache.
+/// Number of rows decoded per batch, small enough for the CPU's cache.
 const BATCH_ROWS: usize = 4096;
 
-/// Where the columns are in the file.
+/// Positions of the columns in the file.
 pub(super) struct Places {
     cpu: Place,
     start: Place,
@@ -35,7 +35,7 @@ pub(super) struct Places {
     histogram: Place,
     source_id: Place,
     due: Place,
-    /// `None` in files from before edges were introduced.
+    /// `None` if the file is older than edges.
     edges: Option<EdgePlaces>,
 }
 
@@ -90,8 +90,7 @@ impl Places {
     }
 }
 
-/// Columns that describe sources. They are decoded only at rows in which a source appears for the
-/// first time.
+/// Columns that describe sources. They are only decoded in rows in which a source first appears.
 struct Words {
     kind: Column<ByteArrayType>,
     source: Column<ByteArrayType>,
@@ -115,7 +114,7 @@ impl Words {
         })
     }
 
-    /// The source of row `row`, counted from the start of the group.
+    /// The source in row `row` of the group.
     fn at(&mut self, row: usize, limits: &mut RowLimits) -> Result<Source, Fault> {
         let kind = word(&mut self.kind, row)?;
         let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
@@ -150,7 +149,7 @@ impl Words {
     }
 }
 
-/// The text in row `row`, counted from the start of the group.
+/// The text in row `row` of the group.
 fn text(
     column: &mut Column<ByteArrayType>,
     row: usize,
@@ -171,16 +170,16 @@ fn text(
     }
 }
 
-/// Like [`text`], for a column with few distinct words. Cuts off longer values.
+/// Like [`text`], for a column with few distinct words. Longer values are cut off.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     word.ok_or_else(|| column.fault("a row has no value"))
 }
 
-/// The sources seen so far, and the remaining limits of the file.
+/// The sources seen so far, and what remains of the file's limits.
 pub(super) struct Known {
-    /// All sources with the ids that rows use.
+    /// All sources, with the ids that rows use.
     pub(super) table: SourceTable,
     /// Ids in `table`, by the source's number in the file.
     ids: Vec<Option<SourceId>>,
@@ -197,7 +196,7 @@ impl Known {
         }
     }
 
-    /// The id of the source with this `number` in the file, if it has appeared.
+    /// The id of the source with this `number` in the file, if it has already appeared.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
@@ -219,7 +218,7 @@ impl Known {
     }
 }
 
-/// Columns of a row group that are decoded completely.
+/// The columns that are decoded in every row.
 struct Columns {
     cpus: Column<Int32Type>,
     starts: Column<Int64Type>,
@@ -331,7 +330,7 @@ pub(super) fn replay_group(
     Ok(())
 }
 
-/// The sum stored in a row with a histogram.
+/// The sum in a row that has a histogram.
 fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
     let damaged = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();

@@ -13,11 +13,11 @@ use super::checksum;
 /// Key of the header in the file's key-value metadata.
 pub(super) const HEADER_KEY: &str = "ticktax";
 
-/// Number of rows per row group. A writer buffers this many in memory.
+/// Number of rows per row group. A writer buffers a row group in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
-/// Limit for `source_id` when writing, exclusive. Recordings of real machines stay far below it.
-/// For a small file, the reader's limit is lower.
+/// Upper limit for `source_id` when writing, exclusive. Recordings of real machines stay far below
+/// it. The reader's limit for a small file is lower.
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";
@@ -35,21 +35,21 @@ pub(super) const COUNT: &str = "count";
 pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
-/// Due time of a frame. Empty in other rows.
+/// Due time of a frame. Other rows have no value.
 pub(super) const DUE: &str = "due_ns";
-/// Kind of an edge. Empty in other rows.
+/// Kind of an edge. Other rows have no value.
 pub(super) const EDGE: &str = "edge";
-/// Thread that an edge woke. Empty in other rows.
+/// Thread that an edge woke. Other rows have no value.
 pub(super) const EDGE_TID: &str = "edge_tid";
-/// Function of the work item that an edge queued, or name of the softirq that it raised. Empty in
-/// other rows.
+/// Function of the work item that an edge queued, or name of the softirq that it raised. Other rows
+/// have no value.
 pub(super) const EDGE_TO: &str = "edge_to";
 
-/// Columns in the order in which the file stores them and the writer fills them.
+/// Columns, in the order in which the file stores them and the writer fills them.
 ///
 /// `source_id` numbers the sources within the file. Rows with the same number have the same words,
-/// so a reader decodes the words once per source instead of once per row. Most of the reader's
-/// speed comes from that.
+/// so a reader decodes the words once per source rather than once per row. That accounts for most
+/// of the reader's speed.
 const MESSAGE: &str = "message ticktax {
     REQUIRED INT32 cpu;
     REQUIRED INT64 start_ns;
@@ -77,8 +77,8 @@ pub(super) fn message() -> Result<TypePtr, ParquetError> {
     parse_message_type(MESSAGE).map(Arc::new)
 }
 
-/// Encoding of the columns: times as differences, words by dictionary, everything compressed with
-/// Snappy.
+/// Encoding of the columns: times as differences, words by dictionary. All columns are compressed
+/// with Snappy.
 pub(super) fn properties() -> WriterPropertiesPtr {
     let column = |name: &str| ColumnPath::from(name);
     let mut builder = WriterProperties::builder()

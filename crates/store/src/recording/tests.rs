@@ -1,4 +1,4 @@
-//! Tests of the recording format: files round-trip, errors are worded for users, and incomplete
+//! Tests of the recording format: files round-trip, errors have messages for users, and incomplete
 //! files never appear.
 
 mod columns;

@@ -19,7 +19,7 @@ use super::schema;
 use crate::disk::{Folder, Temporary, is_full};
 use crate::parquet_file::{parquet_words, put_column};
 
-/// Writes a recording to a file that appears under its name when it is complete.
+/// Writes a recording to a file that appears under its name once it is complete.
 ///
 /// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
 /// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
@@ -47,23 +47,24 @@ impl RecordingWriter {
     /// Starts a recording that will replace any file at `path`.
     ///
     /// # Errors
-    /// [`RecordingError::Create`] if the directory does not exist or is not writable, or if `path`
-    /// is a directory or device. [`RecordingError::Write`] if the disk is full.
+    /// Returns [`RecordingError::Create`] if the directory does not exist or is not writable, or if
+    /// `path` is a directory or device. Returns [`RecordingError::Write`] if the disk is full.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
-    /// Starts a recording that will appear in `folder` as `name` and that only its owner can read.
+    /// Starts a recording that will appear in `folder` as `name`. Only its owner will be able to
+    /// read it.
     ///
     /// # Errors
-    /// As for [`RecordingWriter::create`].
+    /// Returns the errors of [`RecordingWriter::create`].
     pub fn create_in_folder(folder: Folder, name: &OsStr) -> Result<Self, RecordingError> {
         let path = folder.path().join(name);
         let temporary = Temporary::in_folder(folder, name, 0o600);
         Self::create_in(&path, temporary, |file| Box::new(file))
     }
 
-    /// Like [`RecordingWriter::create`], but passes the output through `wrap`. Tests use it to
+    /// Like [`RecordingWriter::create`], but passes the output through `wrap`, with which tests
     /// simulate a full disk.
     pub(super) fn create_through(
         path: &Path,
@@ -93,18 +94,18 @@ impl RecordingWriter {
         })
     }
 
-    /// The error that stopped the writing, if there was one.
+    /// The error that stopped the recording from being written, if there was one.
     pub fn error(&self) -> Option<&RecordingError> {
         self.failed.as_ref()
     }
 
-    /// Writes `header` and the remaining rows, syncs the file to disk and moves it to its final
-    /// name. The schema version written is always this program's.
+    /// Writes `header` and the remaining rows, syncs the file to disk and gives it its final name.
+    /// The header is always written with this program's schema version.
     ///
     /// # Errors
-    /// The first error since the recording started: [`RecordingError::Write`], or
+    /// Returns the first error since the recording started: [`RecordingError::Write`], or
     /// [`RecordingError::Header`] if the header contains a number that is not finite. The file then
-    /// does not appear, and any previous file is unchanged.
+    /// does not appear, and any existing file stays unchanged.
     pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
         self.flush();
         if let Some(error) = self.failed {
@@ -178,7 +179,7 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     }
 }
 
-/// The header as JSON, if a reader can parse it. JSON cannot represent numbers that are not finite.
+/// The header as JSON that a reader can parse. JSON cannot represent numbers that are not finite.
 fn header_json(header: &Header) -> Result<String, String> {
     let header = Header {
         schema: SCHEMA_VERSION,
@@ -189,7 +190,7 @@ fn header_json(header: &Header) -> Result<String, String> {
     Ok(json)
 }
 
-/// The words of a source as they are stored in columns.
+/// The words that describe a source, as stored in columns.
 struct Words {
     kind: ByteArray,
     source: ByteArray,
@@ -215,23 +216,23 @@ impl From<&Source> for Words {
     }
 }
 
-/// Assigns the sources' numbers in the file.
+/// Numbers the sources within the file.
 #[derive(Default)]
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
-    /// Ids in `table`, by the caller's ids. These are only hints, because the caller may use
-    /// several tables.
+    /// Ids in `table`, by the caller's ids. They are only hints, because the caller may use several
+    /// tables.
     hints: Vec<Option<SourceId>>,
 }
 
 impl Sources {
-    /// The number in the file of the source with `id` in the caller's `sources`; `None` if there
-    /// are too many sources.
+    /// The number in the file of the source that has `id` in the caller's table `sources`; `None`
+    /// if there are too many sources.
     fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
         let source = sources.get(id);
         let place = id.0 as usize;
-        // The comparison is cheap, because equal names usually share memory.
+        // This comparison is cheap, because equal names usually share memory.
         if let Some(&Some(known)) = self.hints.get(place)
             && self.table.get(known) == source
         {
@@ -252,7 +253,7 @@ impl Sources {
     }
 }
 
-/// Rows of the next row group, stored by column.
+/// The next row group's rows, stored by column.
 #[derive(Default)]
 struct Buffer {
     sources: Sources,
@@ -274,8 +275,8 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// Maximum number of histograms per row group, which bounds the memory of long recordings of
-    /// sums to a few MiB.
+    /// Maximum number of histograms per row group. It limits the memory for long recordings of sums
+    /// to a few MiB.
     const HISTOGRAMS: usize = 8 * 1024;
 
     fn is_empty(&self) -> bool {
@@ -337,7 +338,7 @@ impl Buffer {
                 .filter_map(|&id| all.get(usize::try_from(id).ok()?))
         };
         let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
-        // Rows have a value in all three thread columns or in none.
+        // A row has either a value in all three thread columns or in none.
         let levels: Vec<i16> = words()
             .map(|words| i16::from(words.tid.is_some()))
             .collect();
@@ -390,7 +391,7 @@ impl Buffer {
     }
 }
 
-/// Columns that only edges have. Each has one level per row: 1 if the row has a value.
+/// The columns that only edges have. Each has one level per row: 1 if the row has a value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,
@@ -419,7 +420,7 @@ impl Edges {
         self.names.extend(name.map(|name| ByteArray::from(&**name)));
     }
 
-    /// Writes the columns of a row group and clears them.
+    /// Writes the edge columns of a row group and clears them.
     fn write(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
@@ -441,8 +442,8 @@ impl Edges {
     }
 }
 
-/// Encodes a histogram's counts as little-endian 32-bit numbers, without trailing zeros. The counts
-/// of a one-second window fit into 32 bits.
+/// Encodes a histogram's counts as little-endian 32-bit numbers, without trailing zeros. Counts for
+/// a one-second window fit into 32 bits.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts

@@ -82,9 +82,9 @@ fn a_folder_that_others_can_change_is_not_trusted() {
         .to_string();
     assert!(refused.contains("other users may write to"), "{refused}");
     assert!(Folder::open_own(&open).is_err());
-    // For the user's own files it is enough that the directory itself is private.
+    // For the user's own files, it is enough that the directory itself is private.
     Folder::open_own(&inner).expect("our own");
-    // Like `/tmp`: nobody can replace our entries in it, but it is not our own.
+    // Like `/tmp`: nobody can replace our entries in it, but the directory is not ours.
     mode(0o1777);
     Folder::open_trusted(&inner).expect("trusted");
     assert!(Folder::open_trusted(&open).is_err());
@@ -97,7 +97,7 @@ mod root {
 
     use super::*;
 
-    /// The user id of `nobody` on every distribution.
+    /// User id of `nobody` on all distributions.
     const SOMEBODY: u32 = 65_534;
 
     #[test]

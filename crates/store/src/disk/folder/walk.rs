@@ -1,4 +1,4 @@
-//! Opens a directory component by component, and refuses a path that somebody else could change.
+//! Opens a directory component by component. Refuses a path that somebody else could change.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,11 +10,11 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::{DIRECTORY, Distrust, Folder, is, is_ours_or_roots, single};
 
-/// Maximum number of links in a path, as in the kernel.
+/// Maximum number of links followed in a path, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// Flags for opening the directories along a path. Passing through a directory requires no right to
-/// list it; `/home` is often unreadable.
+/// Flags for opening the directories along a path. Passing through a directory does not require
+/// permission to list it: `/home` is often unreadable.
 const PASSING: OFlag = DIRECTORY.union(OFlag::O_PATH);
 
 /// An opened path component.
@@ -25,11 +25,11 @@ enum Step {
 
 impl Folder {
     /// Opens the directory at `path`. Only root and the effective user may be able to change the
-    /// directories and links along the path, because a link decides where root works.
+    /// directories and links along the path, because a link determines where root ends up.
     pub(super) fn walk(path: &Path) -> io::Result<Self> {
         let mut folder = root()?;
         folder.check_parent()?;
-        // Remaining components, last one first.
+        // Remaining components, in reverse order.
         let mut left = Vec::new();
         push(&mut left, &std::path::absolute(super::or_here(path))?);
         let mut links = 0;
@@ -52,7 +52,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a component, including `..`, if nobody else can change it.
+    /// Opens a component, which may be `..`, if nobody else can change it.
     fn step(&self, name: &OsStr) -> io::Result<Step> {
         let path = match name.to_str() {
             Some("..") => self.path.parent().unwrap_or(&self.path).to_owned(),
@@ -81,7 +81,7 @@ impl Folder {
     }
 }
 
-/// The root directory, opened to pass through.
+/// The root directory, opened with [`PASSING`].
 fn root() -> io::Result<Folder> {
     Ok(Folder {
         handle: open("/", PASSING, Mode::empty())?,
@@ -89,7 +89,7 @@ fn root() -> io::Result<Folder> {
     })
 }
 
-/// Puts the components of `path` before the remaining ones.
+/// Pushes the components of `path` so that they come before the remaining ones.
 fn push(left: &mut Vec<OsString>, path: &Path) {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,17 +1,17 @@
-//! Reads only those numbers of a Parquet file that determine how much memory it takes.
+//! Reads only those numbers in a Parquet file that determine how much memory it takes.
 //!
-//! Footers and page headers are structures of Thrift's compact protocol: fields with a number and a
-//! type. A [`Skimmer`] walks over them and allocates nothing.
+//! Footers and page headers are structures in Thrift's compact protocol: fields with a number and a
+//! type. A [`Skimmer`] walks over them without allocating.
 
-/// Maximum nesting in a Parquet file.
+/// Maximum nesting depth in a Parquet file.
 const DEPTH: usize = 12;
 
 /// Why skimming stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The bytes end within a value.
+    /// The bytes end in the middle of a value.
     Short,
-    /// The bytes are not Thrift.
+    /// The bytes are not valid Thrift.
     Nonsense,
     /// There are too many structures.
     TooMany,
@@ -41,8 +41,8 @@ impl<'b> Skimmer<'b> {
         }
     }
 
-    /// Skims one structure, which may contain at most `most` others. Passes each integer, and the
-    /// length of each list, to `see`.
+    /// Skims one structure, which may contain at most `most` others. Passes each integer and the
+    /// length of each list to `see`.
     pub(super) fn structure(
         &mut self,
         most: u64,
@@ -70,7 +70,7 @@ impl<'b> Skimmer<'b> {
             if !(self.fits)(&self.path, kind) {
                 return Err(Stop::Nonsense);
             }
-            // A Boolean field has no value besides its type.
+            // A Boolean field's value is its type.
             if !matches!(kind, TRUE | FALSE) {
                 self.value(kind, most, see)?;
             }
@@ -85,8 +85,8 @@ impl<'b> Skimmer<'b> {
         see: &mut dyn FnMut(Path<'_>, i64),
     ) -> Result<(), Stop> {
         match kind {
-            // Booleans in a list or map take one byte each, but the library skips none, so it would
-            // continue in unchecked bytes. No footer or page header contains any.
+            // Booleans in a list or map take one byte each, but the library skips none and would
+            // continue in unchecked bytes. Footers and page headers contain no such Booleans.
             TRUE | FALSE => Err(Stop::Nonsense),
             BYTE => self.skip(1),
             SHORT..=LONG => {
@@ -149,7 +149,7 @@ impl<'b> Skimmer<'b> {
         Err(Stop::Nonsense)
     }
 
-    /// A signed number in zigzag encoding: 0, -1, 1, -2 are written as 0, 1, 2, 3.
+    /// Decodes a signed number in zigzag encoding: 0, -1, 1, -2 are written as 0, 1, 2, 3.
     fn integer(&mut self) -> Result<i64, Stop> {
         let number = self.varint()?;
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
@@ -168,7 +168,7 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCTURE: u8 = 12;
 
-/// Numbers from a page header.
+/// The relevant numbers in a page header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageHeader {
     kind: i64,
@@ -182,11 +182,11 @@ pub(super) struct PageHeader {
 }
 
 impl PageHeader {
-    /// Maximum number of structures in a page header: the header, its type's header, and
+    /// Maximum number of structures in a page header: the header, the header for its type, and
     /// statistics.
     const STRUCTURES: u64 = 8;
 
-    /// Reads the header at the start of `bytes`. Also returns its length.
+    /// Reads the header at the start of `bytes`. Returns it with its length.
     pub(super) fn read(bytes: &[u8]) -> Result<(Self, usize), Stop> {
         let mut header = Self::default();
         let mut skimmer = Skimmer::new(bytes);
@@ -195,8 +195,7 @@ impl PageHeader {
             [1] => header.kind = value,
             [2] => header.unpacked = value,
             [3] => header.packed = value,
-            // Each page type has its own fields: data pages, dictionaries and data pages of version
-            // 2.
+            // Each page type has its own fields: data page, dictionary, and data page version 2.
             [5 | 7 | 8, 1] => header.values = header.values.max(value),
             [5 | 7, 2] | [8, 4] => header.encoding = value,
             _ => {}
@@ -205,7 +204,7 @@ impl PageHeader {
     }
 
     /// Whether a field has the type that the library expects. The library looks only at the field's
-    /// number. Given another type, it would continue in unchecked bytes, and look for up to 2^31
+    /// number. With another type, it would continue in unchecked bytes and look for up to 2^31
     /// values beyond the end of a file.
     fn fits(path: Path<'_>, kind: u8) -> bool {
         match path {
@@ -222,7 +221,7 @@ impl PageHeader {
     }
 
     /// Whether the memory for decoding the page depends only on its size. Two text encodings also
-    /// store a number of values, and the library allocates memory for that number.
+    /// store a number of values, for which the library allocates memory.
     pub(super) fn has_bounded_encoding(&self) -> bool {
         const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
         const DELTA_BYTE_ARRAY: i64 = 7;
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_page_header_has_its_sizes() {
-        // A data page: type 0, 100 bytes, 50 in the file; 7 values, plainly encoded.
+        // A data page: type 0, 100 bytes (50 in the file), 7 values in plain encoding.
         let header = [
             0x15, 0, 0x15, 200, 1, 0x15, 100, 0x2c, 0x15, 14, 0x15, 0, 0, 0,
         ];
@@ -249,12 +248,12 @@ mod tests {
         }
     }
 
-    /// A fuzzer found a table that took forever to read: it had a number where the library expects
-    /// a structure.
+    /// A fuzzer found a table that took forever to read, because it contained a number where the
+    /// library expects a structure.
     #[test]
     fn page_headers_with_fields_of_unexpected_types_are_rejected() {
         for header in [
-            // Field 6, an index page, as a number; field 2 as a structure.
+            // Field 6, an index page, as a number, then field 2 as a structure.
             &[0x65, 0x15, 0, 0][..],
             &[0x15, 0, 0x1c, 0, 0],
             // A list of one Boolean in field 9.
@@ -269,7 +268,7 @@ mod tests {
         let nested = [0x1c; 100];
         let skim = |bytes: &[u8]| Skimmer::new(bytes).structure(1_000, &mut |_, _| ());
         assert_eq!(skim(&nested), Err(Stop::Nonsense));
-        // A list of 2^60 structures.
+        // A list that claims to contain 2^60 structures.
         let list = [
             0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f,
         ];

@@ -1,4 +1,4 @@
-//! Limits on a header's JSON. They are checked before it is deserialized to a
+//! Limits on a header's JSON. They are checked before the JSON is deserialized into a
 //! [`Header`](crate::recording::Header), because a list of empty objects takes a hundred times its
 //! size in memory.
 
@@ -6,17 +6,17 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Maximum length of a text, in bytes: that of a command argument on Linux.
+/// Maximum length of a text, in bytes. It equals the limit for a command argument on Linux.
 const TEXT: usize = 128 * 1024;
-/// Limit for numbers other than times, as a power of 2. Their sum over 8,192 CPUs still fits into
-/// 64 bits.
+/// Limit for numbers other than times, as a power of 2. The sum of such numbers over 8,192 CPUs
+/// still fits into 64 bits.
 const NUMBER_BITS: u32 = 50;
-/// Limit for times in ns, and for numbers in a list, as a power of 2: 146 years.
+/// Limit for times in ns (146 years) and for numbers in a list, as a power of 2.
 const TIME_BITS: u32 = 62;
 /// Suffix of fields that contain a time.
 const TIME_SUFFIX: &str = "_ns";
 
-/// Checks a header's JSON. Errors come from serde and include the position in the text.
+/// Checks a header's JSON. Errors come from serde and state the position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     let mut left = Left(16_384 + json.len() / 16);
     let mut deserializer = serde_json::Deserializer::from_str(json);

@@ -16,13 +16,13 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The error of opening or fully reading the file.
+/// The error from opening the file or reading all of it.
 fn error_of(path: &Path) -> RecordingError {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     outcome.expect_err("it should not be read")
 }
 
-/// The error message, without the path of the temporary directory.
+/// The error message, with the path of the temporary directory removed.
 fn message(path: &Path) -> String {
     let text = error_of(path).to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -30,7 +30,7 @@ fn message(path: &Path) -> String {
     text.replace(&path.display().to_string(), "x.parquet")
 }
 
-/// The header's key and JSON, with `edit` applied to the text.
+/// The header's key and its JSON, with `edit` applied to the JSON text.
 fn json(edit: (&str, &str)) -> (&'static str, String) {
     (
         "ticktax",
@@ -72,7 +72,7 @@ fn missing_bytes_do_not_cause_a_panic() {
     let complete = fs::read(&path).unwrap();
     for cut in (4..complete.len() - 12).step_by(29) {
         let bytes = [&complete[..cut], &complete[cut + 8..]].concat();
-        // Unreferenced bytes can be missing without an error.
+        // If the missing bytes are unreferenced, reading may succeed.
         let _ = RecordingReader::from_bytes("x", bytes.into())
             .and_then(|mut reader| replay(&mut reader));
     }
@@ -224,7 +224,7 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        // Other tests check that flipped bits are detected. This one only requires that reading
+        // Other tests check that flipped bits are detected. This one only checks that reading
         // terminates.
         if let Ok(mut reader) = RecordingReader::from_bytes("x", bytes.into()) {
             let _ = replay(&mut reader);
@@ -232,7 +232,7 @@ proptest! {
     }
 }
 
-/// The bytes of a recording, created once.
+/// The bytes of a recording, which is created once.
 fn complete() -> &'static [u8] {
     static COMPLETE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     COMPLETE.get_or_init(|| {

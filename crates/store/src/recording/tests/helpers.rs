@@ -17,7 +17,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Spa
 
 use crate::recording::{RecordingError, RecordingReader, RecordingWriter};
 
-/// A header with values in parts that are easily forgotten.
+/// A header whose easily forgotten fields have values.
 pub(super) fn header() -> Header {
     Header {
         machine: Machine {
@@ -39,7 +39,7 @@ pub(super) fn header() -> Header {
     }
 }
 
-/// Spans, frames, edges and sums.
+/// Rows of every kind: spans, frames, edges and sums.
 pub(super) fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let ids = [
@@ -104,7 +104,7 @@ pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
     writer.finish(&header()).unwrap();
 }
 
-/// A row with its source. The row's own id, which depends on the table, is cleared.
+/// A row and its source. The row's own source id is cleared, because it depends on the table.
 pub(super) fn with_source(sources: &SourceTable, row: &Row) -> (Source, Row) {
     let mut plain = row.clone();
     match &mut plain {
@@ -123,15 +123,15 @@ pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>,
     Ok(rows)
 }
 
-/// A recording of one row as another program might write it, with a current header.
+/// A one-row recording as another program might write it, with a current header.
 pub(super) fn foreign_recording(path: &Path) {
     let json = serde_json::to_string(&header()).unwrap();
     let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
     foreign(path, edit, "softirq", Some(("ticktax", json)));
 }
 
-/// A one-row Parquet file as another program might write it. It has the columns of a recording, all
-/// of them optional. `edit` is applied to the text of the schema.
+/// A one-row Parquet file as another program might write it. It has a recording's columns, all of
+/// them optional. `edit` is applied to the text of the schema.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
     let file = Foreign {
         properties: WriterProperties::default().into(),
@@ -144,7 +144,8 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
     file.write(path);
 }
 
-/// A recording of equal rows as another program might write it, with the given storage properties.
+/// A recording of identical rows as another program might write it, with the given storage
+/// properties.
 pub(super) fn foreign_rows(
     path: &Path,
     properties: &WriterPropertiesPtr,
@@ -225,7 +226,8 @@ impl Foreign<'_> {
                         .typed::<Int32Type>()
                         .write_batch(&vec![1; rows], some, None)
                 }
-                // No value if the column is optional. In our own recordings, `max_ns` is required.
+                // Writes no value if the column is optional. In our own recordings, `max_ns` is
+                // required.
                 (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
                     column.typed::<Int64Type>().write_batch(&[], none, None)
                 }

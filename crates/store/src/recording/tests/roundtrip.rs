@@ -44,7 +44,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
 
 fn a_row() -> impl Strategy<Value = (Source, Row)> {
     let lengths = prop::collection::vec(0i64..1_000_000_000, 0..20);
-    // About a year, so that all rows together stay within the limit of 146 years.
+    // About a year, so that all rows together stay below the limit of 146 years.
     let year = 1_i64 << 55;
     let when = || -(1_i64 << 61)..=1 << 61;
     let sum = (0..=1_i64 << 47, 0..=year, lengths);
@@ -87,7 +87,7 @@ fn a_row() -> impl Strategy<Value = (Source, Row)> {
     })
 }
 
-/// `row` with its source interned in `sources`.
+/// Returns `row` with its source interned in `sources`.
 fn with_source_id(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
     let id = sources.intern(source.clone());
     match &mut row {
@@ -111,7 +111,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.parquet");
         let mut writer = RecordingWriter::create(&path).unwrap();
-        // Two tables that assign the same ids to different sources.
+        // Two tables in which the same id stands for different sources.
         let mut tables = [SourceTable::default(), SourceTable::default()];
         for (i, (source, row)) in rows.iter().enumerate() {
             let table = &mut tables[i % 2];
@@ -135,7 +135,8 @@ fn rows_of_many_groups_replay_in_order_repeatedly() {
     let mut writer = RecordingWriter::create(&path).unwrap();
     let count = 150_000;
     for i in 0..count {
-        // An occasional new source, so that groups start with both known and unknown ones.
+        // A new source appears now and then, so that groups start with both known and unknown
+        // sources.
         let name = format!("thread-{}", i / 10_000);
         let source = sources.intern(Source::kernel(Kind::Task, &name, ""));
         let span = Span {

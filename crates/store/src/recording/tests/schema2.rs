@@ -33,7 +33,7 @@ fn written(path: &Path) -> Value {
     serde_json::from_str(entry.value.as_deref().unwrap()).unwrap()
 }
 
-/// Panics if `now` lacks a value that `then` has.
+/// Panics if `now` lacks a value that `then` contains.
 fn require_kept(now: &Value, then: &Value, place: &str) {
     match then {
         Value::Object(fields) => {

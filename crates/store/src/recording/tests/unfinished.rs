@@ -9,7 +9,7 @@ use ticktax_model::recording::RowSink;
 use super::helpers::{header, rows};
 use crate::recording::{RecordingReader, RecordingWriter};
 
-/// A disk with room for a limited number of bytes.
+/// A disk that fills up after a given number of bytes.
 struct SmallDisk {
     file: File,
     room: usize,
