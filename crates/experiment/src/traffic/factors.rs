@@ -19,7 +19,7 @@ const ETHERNET: u32 = 1_500;
 /// Upper limit for sizes when parsing. A device's own limit applies when the device is created.
 const MOST_BYTES: u32 = 1 << 30;
 
-/// Traffic between two ends on this machine, with all its settings.
+/// Traffic between two ends on this machine, with all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Transport protocol.
@@ -493,8 +493,7 @@ impl Factors {
     /// Parses the factors typed by the user. All other settings come from `base`.
     ///
     /// # Errors
-    /// Returns an error if a factor is unknown, if a value is invalid, or if there are too many
-    /// cells.
+    /// Returns an error if a factor is unknown, a value is invalid, or there are too many cells.
     pub fn read(typed: &[Vary], base: Setup) -> Result<Self, VaryError> {
         let mut chosen: Vec<Chosen> = Vec::new();
         let mut cells = 1_usize;
@@ -545,8 +544,8 @@ impl Factors {
         setup
     }
 
-    /// The settings in effect in a cell: the facts in `read`, plus the values of those factors
-    /// whose effect no fact shows.
+    /// The settings in effect in a cell: the facts in `read`, and the values of factors that no
+    /// fact shows.
     pub fn in_effect(&self, cell: &[usize], read: &[Fact]) -> Vec<Fact> {
         // Omit a sysctl's own value if other facts show its effect.
         let counts = |fact: &&Fact| {
