@@ -28,7 +28,7 @@ fn main() {
     lists(&seeds);
 }
 
-/// Percentage of the seeds for which `of` returns true.
+/// Percentage of seeds that make `of` return true.
 fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
     let results = on_all_cpus(seeds, |&seed| of(seed));
     let count = results.iter().filter(|result| **result).count();

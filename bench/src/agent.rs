@@ -31,8 +31,8 @@ const MEMORY: f64 = 64.0;
 /// Maximum age of the agent's metrics.
 const WINDOW: Duration = Duration::from_secs(11);
 
-/// What the agent keeps: only sums, or sums and a flight recorder's ring. This benchmark does not
-/// read the ring.
+/// Data that the agent keeps: only sums, or sums and a flight recorder's ring. This benchmark does
+/// not read the ring.
 const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
 
 struct Results {

@@ -131,8 +131,8 @@ fn turn(
     })
 }
 
-/// Runs pairs of threads that switch in batches, on every CPU. Calls `meanwhile` immediately, then
-/// every [`SCRAPES`], and finally with `true`.
+/// Runs pairs of threads that switch in batches, on every CPU. Calls `meanwhile` at the start, then
+/// every [`SCRAPES`], and once more with `true` at the end.
 fn load(
     bench: &Bench,
     (rate, pace): (u64, Nanos),

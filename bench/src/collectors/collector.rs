@@ -37,13 +37,13 @@ const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:lo
 /// Size of perf's ring per CPU. It equals the agent's largest ring on a machine with two CPUs.
 const RING: &str = "32M";
 
-/// How often to check whether a collector has started, and the pause between checks. The kernel's
+/// Number of checks whether a collector has started, and the pause between them. The kernel's
 /// verifier can take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long to wait for perf, which does not report when it is ready.
+/// Time to wait for perf, which does not report when it is ready.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long to let a collector settle after it has started.
+/// Time for a collector to settle after it has started.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A program that monitors a machine continuously.

@@ -72,7 +72,7 @@ pub struct Loop {
     pub sleep: SleepMethod,
     /// Rule for when frames are due.
     pub rule: PaceRule,
-    /// How long before a frame a [`SleepMethod::Hybrid`] loop starts to spin.
+    /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
     /// Time spent in kernel and loop code between the end of a sleep's slack and the frame. Used
     /// only if timers expire between ticks.

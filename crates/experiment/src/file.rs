@@ -176,7 +176,7 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// A copy that contains only the rows for which `wanted` returns true.
+    /// A copy that contains only the rows selected by `wanted`.
     #[must_use]
     pub fn with_rows(&self, wanted: impl Fn(&Published) -> bool) -> Self {
         let mut file = self.clone();

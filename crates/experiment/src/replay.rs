@@ -15,7 +15,7 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// What a replay thread needs from its platform: a clock, sleep and work.
+/// The platform of a replay thread, which provides a clock, sleep and work.
 pub trait Performer {
     /// Current time since an arbitrary origin.
     fn now(&mut self) -> Nanos;

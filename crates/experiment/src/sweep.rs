@@ -40,7 +40,7 @@ pub enum SweepError {
         /// How the other sweep differs from this one.
         what: String,
     },
-    /// The journal cannot be written or read. What it already contains is kept.
+    /// The journal cannot be written or read. Its existing contents are kept.
     #[error(
         "cannot {verb} the journal {}: {why}; {kept} finished points are safe, and the same \
          command continues from there",

@@ -388,7 +388,7 @@ impl<'s> Engine<'s> {
     /// Charges all CPUs up to the end, emits the work still in progress, and returns the results.
     fn close(mut self) -> (Report, Option<SourceTable>) {
         for cpu in 0..self.cpus.len() {
-            // A tick exactly at the end is no longer part of the simulation.
+            // A tick exactly at the end is not part of the simulation.
             self.now -= Nanos(1);
             if self.cpus[cpu].stamp <= self.now {
                 self.advance(cpu);

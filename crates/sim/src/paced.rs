@@ -17,7 +17,7 @@ struct Rhythm {
     rule: PaceRule,
     period: Nanos,
     sleep: SleepMethod,
-    /// How long before the due time a hybrid loop wakes up and starts to spin.
+    /// Time before the due time at which a hybrid loop wakes up and starts to spin.
     margin: Option<Nanos>,
 }
 

@@ -4,7 +4,7 @@ use ticktax_model::{Histogram, Nanos};
 
 use crate::task::TaskReport;
 
-/// What a CPU spends time on.
+/// The kind of activity that a CPU spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Idle.

@@ -159,8 +159,7 @@ pub trait RunQueue {
     /// Called when `task`, which is running, blocks or exits.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Removes and returns a queued task for which `movable` returns true, so that another CPU can
-    /// run it.
+    /// Removes and returns a queued task that is `movable`, so that another CPU can run it.
     fn steal(
         &mut self,
         tasks: &mut [Self::Entity],

@@ -34,10 +34,10 @@ pub struct Machine {
     pub hz: u64,
     /// The tick device.
     pub device: Device,
-    /// How much the tick device's clock runs fast, in parts per billion.
+    /// Excess speed of the tick device's clock, in parts per billion.
     pub drift_ppb: i64,
-    /// How far each CPU's tick lags behind the machine's tick grid. CPUs beyond the end of the list
-    /// do not lag.
+    /// Delay of each CPU's tick behind the machine's tick grid. CPUs beyond the end of the list
+    /// have no delay.
     pub phases: Vec<Nanos>,
     /// When CPUs stop their ticks.
     pub tick: TickMode,
@@ -76,7 +76,7 @@ impl Machine {
     }
 }
 
-/// What an interrupt handler does when it ends.
+/// Action of an interrupt handler when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
@@ -105,7 +105,7 @@ pub struct Source {
     pub interval: Law,
     /// Run time of the handler.
     pub cost: Law,
-    /// What the handler does when it ends.
+    /// Action of the handler when it ends.
     pub then: Then,
 }
 

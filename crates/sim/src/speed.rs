@@ -12,7 +12,7 @@ use crate::fixed::scale;
 pub struct Speed {
     /// Frequency in thousandths of the maximum, above 0.
     pub frequency: i64,
-    /// How many eighths of the time the clock runs, from 1 to 8.
+    /// Number of eighths of the time in which the clock runs, from 1 to 8.
     pub duty: i64,
 }
 

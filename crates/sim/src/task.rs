@@ -84,8 +84,9 @@ pub enum Step {
         period: Nanos,
         /// Unit of the sleep call. Sleeps are rounded up to whole units.
         unit: Nanos,
-        /// How long before the due time the task stops sleeping and starts polling the clock, as in
-        /// [`Step::SpinUntil`]. If 0, it only sleeps. If at least `period`, it only spins.
+        /// Time before the due time at which the task stops sleeping and starts polling the clock,
+        /// as in [`Step::SpinUntil`]. If it is 0, the task only sleeps. If it is at least `period`,
+        /// the task only spins.
         spin: Nanos,
     },
     /// Delays the next wake-up until this long after the timer expires, like a hypervisor or

@@ -80,7 +80,7 @@ impl Call {
     }
 
     /// Rounds a time up to this call's unit, as a program must to avoid waking early: ms for
-    /// `poll`, µs for `select`. With high-resolution timers, there is no other rounding.
+    /// `poll`, µs for `select`. With high-resolution timers, this is the only rounding.
     fn in_its_unit(self, time: Nanos) -> Nanos {
         match self.method().unit().0 {
             1 => time,

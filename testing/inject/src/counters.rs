@@ -37,7 +37,7 @@ impl Watched {
         }
     }
 
-    /// How much the counter has risen, or `None` if the kernel does not have it.
+    /// The counter's rise so far, or `None` if the kernel does not have the counter.
     pub(crate) fn end(&self) -> Option<Count> {
         let after = read(self.file, self.row, self.cpu)?;
         let value = after.wrapping_sub(self.before?);

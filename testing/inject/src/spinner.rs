@@ -52,7 +52,7 @@ impl Spinner {
         let spin = move || {
             let placed = place::pin(place::SELF, cpu);
             // Interrupts aimed at this thread do not arrive while it waits for the CPU, so raise
-            // its priority. Without root, the priority stays as it is.
+            // its priority. Without root, the priority does not change.
             let _ = sys::favour_self();
             // Nonzero values make sure that the pages are mapped from the start.
             let mut gaps = vec![

@@ -299,7 +299,7 @@ fn stale_group_removed() -> Outcome {
     check(!stale.exists(), "the stale group is still there")
 }
 
-/// The cgroup created by this process, in whichever hierarchy has the `cpu` controller.
+/// The cgroup created by this process, in any of the hierarchies with the `cpu` controller.
 fn own_group() -> Option<PathBuf> {
     let name = format!("ticktax-inject-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

@@ -18,7 +18,7 @@ pub(super) const CASE: Tcp = Tcp;
 
 pub(super) struct Tcp;
 
-/// The series to which a measurement on this machine adds rows.
+/// The series that a measurement on this machine extends.
 const CYCLES: &str = "cycles per byte";
 
 /// Overhead per frame in bytes: preamble and inter-frame gap, Ethernet header and checksum, IP

@@ -5,10 +5,10 @@ use statrs::function::factorial::ln_factorial;
 
 use super::student::student_chance;
 
-/// Largest product of the combined size and the smaller sample's size for which all choices are
+/// Maximum product of the combined size and the smaller sample's size up to which all choices are
 /// counted. It limits the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// Maximum number of differences for which all sign combinations are counted.
+/// Maximum number of differences up to which all sign combinations are counted.
 const SIGNED: usize = 200;
 
 /// Twice the rank of each value, where ranks start at 1. Equal values share their mean rank.

@@ -1,10 +1,10 @@
-//! Estimates what a byte, a packet, a call and an acknowledgement cost in CPU time.
+//! Estimates the CPU cost of a byte, a packet, a call and an acknowledgement.
 //!
 //! A cell's CPU time is modelled as a sum of unit costs, fitted over the cells by least squares.
 //! All figures are per byte, so all cells have equal weight, however much they transferred. Each
 //! block yields its own estimate of the costs. A cost is the mean over the blocks, with its
-//! interval. Two kinds of units have no separate cost: those whose counts combine other units'
-//! counts in all cells, and those whose counts vary only by chance.
+//! interval. A unit has no separate cost if its counts are a combination of other units' counts in
+//! all cells, or if they vary only by chance.
 
 use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, UnitCosts};
 use ticktax_model::trial::Effect;
@@ -133,7 +133,7 @@ fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize>
     large.map(|(at, _)| *at).collect()
 }
 
-/// Residual of the cells' times, as a fraction. `None` if there are no more cells than units.
+/// Residual of the cells' times, as a fraction. `None` unless there are more cells than units.
 fn misfit(kept: &[usize], columns: &[Vec<f64>], times: &[f64]) -> Option<f64> {
     if times.len() <= kept.len() {
         return None;

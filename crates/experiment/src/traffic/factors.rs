@@ -221,7 +221,7 @@ const fn offload(offload: Offload, about: &'static str) -> Factor {
     }
 }
 
-/// All factors with a name of their own. Other sysctls are not listed.
+/// All factors in the table. The remaining sysctls are factors too, but are not listed.
 pub static FACTORS: [Factor; 20] = [
     by(
         "size",

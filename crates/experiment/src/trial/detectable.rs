@@ -9,8 +9,8 @@ use crate::statistics::student_quantile;
 const FEWEST_RUNS: usize = 6;
 /// Largest number of blocks to suggest.
 pub(crate) const MOST_BLOCKS: u64 = 10_000;
-/// How much larger an effect must be for a rank test to find it than for a t test, if values are
-/// normal: 1/√(3/π) (Lehmann 1975, 2.4).
+/// Factor by which an effect must be larger for a rank test to find it than for a t test, if values
+/// are normal: 1/√(3/π) (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
 /// Correction for few blocks, to be divided by the square of their number. A rank test is coarse
 /// for few values, and the interval must also exclude 0. Fitted to 6 to 40 blocks. The benchmark

@@ -44,7 +44,7 @@ use setter::Setter;
 
 use super::plan;
 
-/// How often a wait checks for a request to stop.
+/// Interval at which a wait checks for a request to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// The command to run or the process to watch.
@@ -277,7 +277,7 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
 }
 
 /// Whether to check after `step` that the arms are comparable. This happens after the last warm-up,
-/// or after the first block if there are no warm-ups. By then, every arm has run.
+/// or after the first block if no warm-ups are planned. By then, every arm has run.
 fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
     let in_first = |other: &Step| match step.purpose {
         RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,

@@ -168,7 +168,7 @@ fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
 /// divided by cost into several sources, which together have the recorded distribution of costs.
 fn sources(work: &Workload) -> Vec<Source> {
     let cpus = work.cpus.len();
-    // Reserve one source per CPU for the interrupts that get no sources of their own.
+    // Reserve one source per CPU for the interrupts without separate sources.
     let room = SOURCES.saturating_sub(cpus.min(SOURCES / 2)) / CLASSES.len();
     let mut sources = Vec::new();
     let mut rest: Vec<Vec<(Nanos, Nanos)>> = vec![Vec::new(); cpus];

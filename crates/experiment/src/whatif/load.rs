@@ -26,7 +26,7 @@ pub enum LoadError {
     NoWorkload {
         /// The recording.
         file: String,
-        /// What the recording lacks.
+        /// The data that the recording lacks.
         why: NoWorkload,
     },
     /// The scenario is unreadable or invalid.
@@ -65,9 +65,9 @@ pub struct Loaded {
     pub length: Nanos,
     /// Figures that the recording itself shows.
     pub row: Option<PredictionRow>,
-    /// What was taken from the file, in words.
+    /// Descriptions of the work and settings taken from the file.
     pub taken: Vec<String>,
-    /// What was assumed, in words.
+    /// Descriptions of the assumptions that were made.
     pub assumed: Vec<String>,
 }
 

@@ -81,7 +81,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Charges `time` to the current task of `cpu`, or to idle if there is none.
+    /// Charges `time` to the current task of `cpu`, or to idle time.
     fn charge(&mut self, cpu: usize, time: Nanos) {
         let state = &mut self.cpus[cpu];
         state.report.times[state.mode as usize] += time;

@@ -11,7 +11,7 @@ use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
 const PRIORITIES: usize = 40;
-/// Maximum sleep time for which a task gets credit (`MAX_SLEEP_AVG`), in ns.
+/// Maximum credited sleep time (`MAX_SLEEP_AVG`), in ns.
 const MAX_SLEEP: i64 = 1_000_000_000;
 
 /// The state that the scheduler keeps for a task.

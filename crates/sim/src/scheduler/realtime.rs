@@ -90,7 +90,7 @@ impl RealTime {
         self.tasks += 1;
     }
 
-    /// Removes and returns the first task of the highest priority for which `may` returns true.
+    /// Removes and returns the first task of the highest priority that `may` run here.
     pub(super) fn take(&mut self, may: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
         let found = self.queues.iter_mut().rev().find_map(|(_, queue)| {
             let place = queue.iter().position(|&task| may(task))?;

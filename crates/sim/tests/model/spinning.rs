@@ -95,8 +95,8 @@ proptest! {
         }
     }
 
-    /// No frame may be early, whatever other tasks do. A task with a higher priority must always be
-    /// able to preempt the spinner.
+    /// No frame may be early, regardless of other tasks. A task with a higher priority must always
+    /// be able to preempt the spinner.
     #[test]
     fn with_other_tasks_a_spinner_is_never_early(
         policy in policy(), period in 500_000_i64..10 * MS, spin in 0_i64..10 * MS, rule in rules(),

@@ -52,7 +52,7 @@ fn run(cell: usize, block: u64, ns: f64, facts: Vec<Fact>) -> MeasuredRun {
     }
 }
 
-/// A document to which no verdicts have been added.
+/// A document without verdicts.
 pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
     NetExperiment {
         tool_version: "0.1.0".to_owned(),

@@ -118,7 +118,7 @@ impl Held {
         }
     }
 
-    /// End of a command that is no longer waited for. The exit status is unknown.
+    /// End of a command that is abandoned. The exit status is unknown.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
