@@ -30,9 +30,8 @@ pub const TOLERANCE: Tolerance = Tolerance {
 /// Default timer slack of Linux tasks: how late a timer may fire so that it can coalesce with
 /// others.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// Times from a tick to a frame to assume for the code in between, if the measurement does not show
-/// them. In the lab's guests with high-resolution timers, they are 11 to 18 µs, or up to 30 µs on
-/// arm64.
+/// Assumed durations of the code between a tick and a frame, if the measurement does not show them.
+/// In the lab's guests with high-resolution timers, they are 11 to 18 µs, or up to 30 µs on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
 /// Kernel properties that affect a paced loop.

@@ -136,8 +136,7 @@ pub struct Published {
     pub value: Option<f64>,
     /// The published range. Every value within it matches.
     pub range: Option<[f64; 2]>,
-    /// A value derived from published numbers. If present, it is the one that the model is judged
-    /// by.
+    /// A value derived from published numbers. If present, the model is judged by it.
     pub derived: Option<Derived>,
     /// Tolerance for this row, which overrides the series' tolerances.
     pub tolerance: Option<f64>,

@@ -62,7 +62,7 @@ pub enum KernelsError {
         with different rates"
     )]
     SameRate(u32),
-    /// The tick rate is unknown, both from the kernel's configuration and from the guest.
+    /// Neither the kernel's configuration nor the guest shows the tick rate.
     #[error("cannot find the tick rate of {0} in its configuration or in the guest")]
     NoRate(String),
     /// The guest's recording does not contain the case's programs.

@@ -162,7 +162,7 @@ impl OwnCase {
         grid.setup(0).map_err(|why| why.to_string())
     }
 
-    /// An axis that sets parameter `name` to `value`. `unit` is appended if the parameter is a
+    /// An axis that sets parameter `name` to `value`. `unit` is used only if the parameter is a
     /// duration.
     fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, String> {
         let parse = |text: &str| {

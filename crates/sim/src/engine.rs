@@ -81,10 +81,10 @@ pub use follow::{Followed, Frames, follow, frames};
 enum Event {
     /// A task is created.
     Start(TaskId),
-    /// The external event occurs that a task in [`Step::Arrive`](crate::Step::Arrive) waits for.
+    /// The external event awaited by a task in [`Step::Arrive`](crate::Step::Arrive) occurs.
     Arrived(TaskId),
-    /// A task wakes up whose timer expired earlier. [`Step::Late`](crate::Step::Late) set the
-    /// delay.
+    /// A task wakes up late: its timer has already expired, and [`Step::Late`](crate::Step::Late)
+    /// set the delay.
     Late(TaskId),
     /// A high-resolution timer expires.
     Timer(TaskId),
@@ -164,7 +164,7 @@ struct CpuState {
     /// Tasks whose high-resolution timers have expired but have not been handled yet.
     expired: Vec<TaskId>,
     resched: bool,
-    /// The last task on this CPU that has a cache footprint.
+    /// The last task with a cache footprint that ran on this CPU.
     warm: Option<TaskId>,
     report: CpuReport,
 }

@@ -61,7 +61,7 @@ impl Law {
 pub struct Stream(Pcg64);
 
 impl Stream {
-    /// Creates the stream with this number for `seed`.
+    /// Creates stream `number` of `seed`.
     pub fn new(seed: u64, number: u64) -> Self {
         Self(Pcg64::new(
             u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5,

@@ -109,8 +109,8 @@ pub struct Source {
     pub then: Then,
 }
 
-/// A receive path for packets: NIC ring, protocol queue, socket buffer. A packet that finds a queue
-/// full is dropped there.
+/// A receive path for packets: NIC ring, protocol queue, socket buffer. A packet that arrives at a
+/// full queue is dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Capacity of the NIC's ring, where packets wait for the interrupt handler.

@@ -89,8 +89,8 @@ pub enum Step {
         /// the task only spins.
         spin: Nanos,
     },
-    /// Delays the next wake-up until this long after the timer expires, like a hypervisor or
-    /// another cause outside the modelled kernel.
+    /// Adds this delay between the next timer expiry and the wake-up, like a hypervisor or another
+    /// cause outside the modelled kernel.
     Late(Law),
     /// Waits for an external event, which occurs after this time without using a timer of this
     /// kernel.
@@ -124,7 +124,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether this step always lets time pass. A program in which no step does could loop forever
+    /// Whether this step always lets time pass. A program without such a step could loop forever
     /// without advancing the time.
     pub fn takes_time(&self) -> bool {
         matches!(

@@ -109,8 +109,8 @@ pub enum Due {
     Tick(i64),
     /// At the CPU's first tick from `soonest` on, or at tick `latest` if the tick is stopped until
     /// then. Before the kernel stops the tick, it looks up the end of the next timer's slack
-    /// (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls `hrtimer_get_next_event`). At
-    /// every tick, all timers expire whose slack has begun.
+    /// (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls `hrtimer_get_next_event`).
+    /// Every tick expires all timers whose slack has begun.
     TickWithin {
         /// Requested end of the sleep, where the slack begins.
         soonest: Nanos,

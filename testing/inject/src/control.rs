@@ -52,7 +52,7 @@ impl Stopper {
     }
 }
 
-/// In which cases the timer is used to wait for an event.
+/// When the timer is used to wait for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Only if the event is not due yet.
@@ -80,7 +80,7 @@ pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
     /// A timerfd has neither slack nor rounding. In contrast, `clock_nanosleep` cannot be stopped,
-    /// and the kernel rounds the timeouts of `poll` up.
+    /// and the kernel rounds up the timeouts of `poll`.
     timer: TimerFd,
 }
 

@@ -137,8 +137,8 @@ pub(crate) fn lost_within(gaps: &[Gap], window: (Nanos, Nanos)) -> Nanos {
         .sum()
 }
 
-/// Time lost to each of the calls that lost any: the total of the gaps that started during the
-/// call. `calls` and `gaps` must be in time order.
+/// Time lost during each call, except for calls during which none was lost: the total of the gaps
+/// that started during the call. `calls` and `gaps` must be in time order.
 pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
     let mut gaps = gaps.iter().peekable();
     let lost_to = |call: &Event| {

@@ -254,8 +254,8 @@ impl TaskField {
     }
 }
 
-/// Sets the mean of `law` to `value` and keeps its spread, except that an exponential law has no
-/// separate spread to keep.
+/// Sets the mean of `law` to `value` and keeps its spread. An exponential law has no separate
+/// spread.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     let mean = value.duration();
     *law = match *law {

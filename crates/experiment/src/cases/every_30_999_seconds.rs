@@ -175,7 +175,7 @@ fn by_misses(at: &str, values: &Values) -> Option<f64> {
     Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
 }
 
-/// Time per item in ns, for a row labelled `host, N items, SIZE`. Each access hits the level of the
+/// Time per item in ns, for a row labelled `HOST, N items, SIZE`. Each access hits the level of the
 /// cache that contains its line.
 fn by_levels(at: &str, values: &Values) -> Option<f64> {
     let mut parts = at.split(", ");

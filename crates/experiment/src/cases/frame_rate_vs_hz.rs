@@ -198,7 +198,7 @@ fn program_with_an_end(mut program: Vec<Step>) -> Vec<Step> {
     program
 }
 
-/// CPU time in seconds that tick sampling would account: a whole number of ticks.
+/// CPU time that tick sampling would charge, in seconds. It is a whole number of ticks.
 fn sampled(report: &Report, hz: u64) -> f64 {
     let tick = Device::Pit
         .grid(hz, Nanos::ZERO, 0)

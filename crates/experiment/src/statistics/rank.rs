@@ -5,10 +5,10 @@ use statrs::function::factorial::ln_factorial;
 
 use super::student::student_chance;
 
-/// Maximum product of the combined size and the smaller sample's size up to which all choices are
-/// counted. It limits the work to 32 million additions.
+/// Maximum product of the combined size and the smaller sample's size for exact counting. It limits
+/// the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// Maximum number of differences up to which all sign combinations are counted.
+/// Maximum number of differences for exact counting.
 const SIGNED: usize = 200;
 
 /// Twice the rank of each value, where ranks start at 1. Equal values share their mean rank.
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn signed_rank_p_values_are_exact() {
-        // If all signs are equal, the p-value is 2 of 2^n. Wilcoxon's table has 0.0488 for n = 10
-        // and W = 8.
+        // If all signs are equal, the p-value is 2/2^n. Wilcoxon's table has 0.0488 for n = 10 and
+        // W = 8.
         assert!(near(
             signed_rank(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
             2.0 / 64.0

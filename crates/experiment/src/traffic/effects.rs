@@ -66,7 +66,7 @@ pub struct Judged<'a> {
     pub document: NetExperiment,
 }
 
-/// Runs in complete blocks, along with which cells have the same settings in effect.
+/// Runs in complete blocks, and the cells that have the same settings in effect.
 pub(super) struct Blocks<'a> {
     /// The runs by block, then by cell.
     runs: Vec<Vec<Vec<&'a RunFigures>>>,

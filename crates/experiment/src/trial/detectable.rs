@@ -113,8 +113,8 @@ pub(crate) fn level(comparisons: usize) -> f64 {
     FALSE_VERDICTS / comparisons.max(1) as f64
 }
 
-/// Minimum number of blocks for a significant difference. With fewer, it happens too often by
-/// chance that all signs are equal.
+/// Minimum number of blocks for a significant difference. With fewer, all signs are equal by chance
+/// too often.
 pub fn fewest_blocks(comparisons: usize) -> u64 {
     let mut blocks = 1;
     let mut chance = 1.0;

@@ -364,7 +364,7 @@ impl Runner {
         Stepped::Interrupted(signal)
     }
 
-    /// Waits for the settle time. If a signal arrives, returns its number early.
+    /// Waits for the settle time. If a signal arrives, returns early with the signal's number.
     fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
         let end = now() + self.settle;
         loop {

@@ -311,7 +311,7 @@ impl Engine<'_> {
         true
     }
 
-    /// If `task` is throttled, records how long it was.
+    /// If `task` is throttled, records how long it has been throttled.
     pub(super) fn end_throttling(&mut self, task: TaskId) {
         let notes = &mut self.tasks[task.index()];
         if notes.state != crate::task::State::Throttled {

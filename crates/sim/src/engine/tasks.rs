@@ -431,7 +431,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Makes `task` runnable. Preempts the task running on its CPU if the scheduler decides so.
+    /// Makes `task` runnable. Preempts the task running on its CPU if the scheduler requests it.
     pub(super) fn wake(&mut self, task: TaskId, by: Waker) {
         self.emit_waking(by, task);
         let now = self.now;

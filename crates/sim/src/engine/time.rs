@@ -181,7 +181,8 @@ impl Engine<'_> {
             return end;
         }
         let first = state.next_tick;
-        // Move the end by the ticks before it, until the move adds no further tick.
+        // Add the time of the ticks before the end. Repeat this, because the added time may contain
+        // further ticks.
         loop {
             let ticks = (state.grid.last_at(end) - first + 1).max(0);
             let later =

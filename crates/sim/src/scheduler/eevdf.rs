@@ -18,7 +18,7 @@ use super::{Arrival, RunQueue};
 use crate::fixed::{narrow, scale};
 use crate::task::{Attributes, TaskId};
 
-/// The newest kernels' slice on a single CPU.
+/// Slice of the newest kernels on a single CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
 
 /// Returns the default slice of kernel `release` (major, minor), for tasks that do not request one.

@@ -76,7 +76,7 @@ fn no_cpu_idles_while_a_task_of_a_group_waits() {
 
 /// Two programs compute while a third one wakes up a thousand times per second. At each wake-up, it
 /// must preempt a program that has received its share. On Linux 6.18, the two programs were
-/// switched 905 times per second of their CPU time, or 281 times without the third program.
+/// switched 905 times per second of their CPU time, and 281 times without the third program.
 #[test]
 fn a_waking_task_preempts_one_that_has_had_its_share() {
     let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(1)));

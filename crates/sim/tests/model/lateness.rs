@@ -23,7 +23,7 @@ fn sleeper(timers: TimerRule) -> Setup {
 fn a_sleep_that_ends_at_a_tick_is_late_by_the_rest_of_it() {
     let report = run(&sleeper(TimerRule::FirstTick)).unwrap();
     // The first sleep starts at time 0, and the others 1 µs after a tick. Each one ends at the next
-    // tick. The simulation stops just before the end of the sleep that would end at 1 s.
+    // tick. The simulation stops just before 1 s, when the next sleep would end.
     let (first, others) = (Nanos::from_millis(5), Nanos(4_999_000));
     assert_eq!(report.tasks[0].worst_lateness, first);
     let mut counts = vec![0; Histogram::BUCKETS];

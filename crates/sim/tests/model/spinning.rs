@@ -160,7 +160,7 @@ proptest! {
     }
 
     /// Without high-resolution timers, the sleep before the spin ends at a tick. A frame must start
-    /// at its due time, or at the first tick from `spin` before it if that is later.
+    /// at the later of two times: its due time, and the first tick from `spin` before it.
     #[test]
     fn a_hybrid_sleeps_until_a_tick(
         hz in prop::sample::select(&[100_u64, 250, 300, 1000][..]), spin in 1_i64..9 * MS, phase in 0_i64..900_000

@@ -3,7 +3,7 @@
 //!
 //! The kernel's list of timers shows when the tick is due. If that list is not readable, a spinning
 //! thread detects the tick, which interrupts it repeatedly at the same phase. In a guest, the
-//! host's own tick also interrupts it that regularly.
+//! host's own tick interrupts it just as regularly.
 
 use std::fs;
 

@@ -55,7 +55,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     })
 }
 
-/// Code of the child: sets one alarm per event and waits for it.
+/// Main loop of the child: sets one alarm per event and waits for it.
 fn alarms(plan: &Plan, channel: &mut WorkerChannel<'_>) -> nix::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGALRM);

@@ -114,15 +114,16 @@ fn room(plan: &Plan) -> usize {
     others.saturating_add(2 * events).min(1 << 22)
 }
 
-/// Time lost to each of the calls that lost any. `None` if the log is incomplete.
+/// Time lost during each call, except for calls during which none was lost. `None` if the log is
+/// incomplete.
 fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     let calls = walk.log.kept();
     let all = calls.len() as u64 == walk.log.happened;
     all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
-/// Time lost in all gaps during the storm. Also the same minus the time lost in the control
-/// intervals, scaled to the storm's length.
+/// Returns the time lost in all gaps during the storm, and the same minus the time lost in the
+/// control intervals, scaled to the storm's length.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
     let quiet: Nanos = controls

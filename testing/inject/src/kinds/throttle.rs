@@ -85,7 +85,7 @@ fn truth(plan: &Plan, left: Left, stat: (Stat, Stat), stopped: bool, group: &Pat
     }
 }
 
-/// Code of the child: is always runnable, and records when it did not run.
+/// Main loop of the child, which is always runnable and records when it did not run.
 fn hog(channel: &mut WorkerChannel<'_>, shortest: Nanos) -> ! {
     let mut last = clock::now();
     loop {

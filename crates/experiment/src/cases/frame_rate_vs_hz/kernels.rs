@@ -19,7 +19,7 @@ const JOB: GuestJob = GuestJob {
     counted: false,
 };
 
-/// A figure to compare, with its series in the case file, if any, and the tolerance for the model.
+/// A figure to compare. It can have a series in the case file, and a tolerance for the model.
 struct Figure {
     what: &'static str,
     series: &'static str,
