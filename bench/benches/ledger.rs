@@ -152,7 +152,7 @@ impl Machinery {
         }
     }
 
-    /// Generates the rows of a short time on this CPU.
+    /// Generates the rows of a short interval on this CPU.
     fn step(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>, with_probe: bool) {
         self.spend(dice.between(1_000, 200_000));
         let begin = self.now;

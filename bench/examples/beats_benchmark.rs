@@ -32,7 +32,7 @@ struct Truth {
 }
 
 impl Truth {
-    /// Information in nats that an ideal observer gains over chance. That observer knows the shape.
+    /// Information that an ideal observer who knows the shape gains over chance, in nats.
     fn information(&self) -> f64 {
         let sd: f64 = if self.rearmed {
             2.0 * self.jitter

@@ -234,7 +234,7 @@ fn slow(cpu: Cpu) -> Vec<Case> {
 }
 
 /// Periodic sources that only a long audit can detect, in which all intervals below 1 ms are summed
-/// up. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s. Among them are threads
+/// up. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s. They occur among threads
 /// that run for 2 ms at random times.
 fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     let fifo = |seed: u64, schedule: Schedule| {

@@ -54,7 +54,7 @@ fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     statement.comparisons.remove(0)
 }
 
-/// Judges the runs of A, followed by the runs of B, by hyperfine's method.
+/// Judges all runs of A followed by all runs of B, using hyperfine's method.
 fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     let times = times(law, 2 * runs, seed);
     let (a, b) = times.split_at(runs);
@@ -62,7 +62,7 @@ fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     hyperfine_tells_apart(a, &b)
 }
 
-/// Judges by netperf's method. Also returns the number of runs that the method needs.
+/// Judges using netperf's method. Also returns the number of runs that the method needs.
 fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
     netperf_tells_apart(&times(law, NETPERF_RUNS, seed), effect)
 }

@@ -65,7 +65,7 @@ struct Contender {
     /// Whether the baseline is the floor. The observer's cost should then be close to it.
     has_target: bool,
     cost: Series,
-    /// Time spent in the BPF program, by the kernel's statistics.
+    /// Time spent in the BPF program, according to the kernel's statistics.
     inside: Series,
     /// Share of switches that the observer missed, in percent.
     missed: Series,

@@ -63,7 +63,7 @@ fn made_up() {
     table.print();
 }
 
-/// Measures the ledger, the writer and the reader, taking turns, on a recording of this machine.
+/// Measures the ledger, the writer and the reader in turn, on a recording of this machine.
 fn live(bench: &Bench) -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("live.parquet");

@@ -35,7 +35,7 @@ const IP: peer::Tool = peer::Tool {
 const ADDRESS: &str = "192.0.2.1";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 5;
-/// Maximum difference between the throughput and iperf3's, in percent.
+/// Maximum deviation from iperf3's throughput, in percent.
 const THROUGHPUT: f64 = 3.0;
 /// Payload of a full segment in bytes, for an MTU of 1500 with timestamps.
 const SEGMENT: f64 = 1_448.0;
@@ -298,7 +298,7 @@ fn finished(bench: &Bench, mut running: Running) -> Result<String, Box<dyn Error
     Ok(running.finish(Duration::from_secs(30))?)
 }
 
-/// Parses the statement, which error messages may follow.
+/// Parses the statement. Error messages may follow it.
 fn statement(said: &str) -> Result<NetStatement, Box<dyn Error>> {
     let mut values = serde_json::Deserializer::from_str(said).into_iter();
     match values.next() {

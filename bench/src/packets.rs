@@ -1,8 +1,8 @@
-//! Sends 60 000 datagrams per second to a receiver that is stalled for 17 ms again and again.
+//! Sends 60 000 datagrams per second to a receiver that is stalled repeatedly, for 17 ms each time.
 //!
-//! Compares the losses with those that are predicted from the lengths of the stalls. Measures for
-//! what share of the losses the place is known. Tests that the recommended buffer prevents losses.
-//! Both ends are real-time threads, so that only the injected stalls delay them.
+//! Compares the losses with those that are predicted from the lengths of the stalls. Measures the
+//! share of losses whose location is known. Tests that the recommended buffer prevents losses. Both
+//! ends are real-time threads, so that only the injected stalls delay them.
 
 use std::error::Error;
 use std::time::Duration;

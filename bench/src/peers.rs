@@ -53,7 +53,7 @@ pub enum PeersError {
 }
 
 impl PeersError {
-    /// Creates an error that says that `what` failed for the file at `path`.
+    /// Creates an error for failing to do `what` with the file at `path`.
     fn file<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |error| ticktax_lab::LabError::of_file(what, path, &error).into()
     }

@@ -105,8 +105,7 @@ fn pair(
     })
 }
 
-/// Does `work` on `cpu`. Returns what it took in CPU time and context switches of the calling
-/// thread.
+/// Does `work` on `cpu`. Returns the calling thread's CPU time and context switches.
 fn measured(cpu: Cpu, work: impl FnOnce() -> io::Result<()>) -> io::Result<Taken> {
     pin(cpu)?;
     let before = Taken::since_start_of_thread()?;

@@ -14,7 +14,7 @@ pub(crate) struct Statistics {
     others: BTreeSet<u32>,
 }
 
-/// Total number of runs of programs, and the total time that they took so far.
+/// Number of program runs, and the total time spent in them so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     runs: u64,

@@ -67,7 +67,7 @@ struct Score {
     wild: Vec<String>,
     /// Delay in ms from the end of each stall until its line appeared.
     latency: Series,
-    /// The same delay for all incidents, regardless of their cause.
+    /// Delay in ms until the line appeared, for all incidents regardless of their cause.
     lines: Series,
 }
 
@@ -259,8 +259,8 @@ fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     score
 }
 
-/// Describes a stall, and how long the program's own clock shows that it did not run around that
-/// time.
+/// Describes a stall. Adds how long the program did not run around that time, according to its own
+/// clock.
 fn describe(stall: &Stall, gaps: &[Stall]) -> String {
     let lasted = stall.end - stall.begin;
     let around =

@@ -34,9 +34,9 @@ struct Results {
     threshold: Series,
     /// Shortest observed gap, in ns.
     shortest: Series,
-    /// Number of gaps per second that take at least 1 µs.
+    /// Gaps of at least 1 µs, per second.
     long: Series,
-    /// Number of gaps per second that take less than 1 µs.
+    /// Gaps shorter than 1 µs, per second.
     short: Series,
     /// Longest gap, in µs.
     longest: Series,

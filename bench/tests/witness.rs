@@ -1,5 +1,5 @@
-//! Tests that the Python check, which compares a statement with its rows, has all its modules
-//! listed here and its dependencies pinned.
+//! Tests that `MODULES` lists all modules of the Python check, which compares a statement with its
+//! rows, and that the check's dependencies are pinned.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -134,9 +134,9 @@ pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// The lines of an rtla table that describe a CPU. Such a line starts with the CPU's number, and a
-/// `#` and the number of periods follow. Headings have escape codes before the first word, and no
-/// `#`.
+/// The lines of an rtla table that describe a CPU. Such a line starts with the CPU's number,
+/// followed by `#` and the number of periods. Headings have escape codes before the first word, and
+/// no `#`.
 fn rows(text: &str) -> impl Iterator<Item = &str> {
     let number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     text.lines().filter(move |line| {

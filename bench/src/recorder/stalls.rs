@@ -29,7 +29,7 @@ const APART: Nanos = Nanos::from_secs(5);
 /// Minimum delay that the delayed program reports. It equals the recorder's trigger.
 pub(super) const LONG: Nanos = Nanos::from_millis(5);
 
-/// The start and end of a stall, by `CLOCK_MONOTONIC`.
+/// The start and end of a stall, on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stall {
     pub(super) begin: Nanos,

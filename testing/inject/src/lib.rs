@@ -86,7 +86,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// When the disturbance started, by `CLOCK_MONOTONIC`.
+    /// When the disturbance started, on `CLOCK_MONOTONIC`.
     pub fn start(&self) -> Nanos {
         self.start
     }

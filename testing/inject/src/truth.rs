@@ -76,7 +76,7 @@ pub struct Event {
 }
 
 impl Truth {
-    /// Time from the start of the disturbance to the first event that can be due.
+    /// Time from the start of the disturbance to the earliest event.
     pub const LEAD: Nanos = Nanos::from_millis(1);
     /// Maximum number of events in the log.
     pub const MAX_LOGGED: usize = 100_000;
@@ -118,7 +118,7 @@ impl Truth {
         stretches.into_iter().map(within).sum()
     }
 
-    /// Looks up a kernel counter's rise by name.
+    /// Looks up how much the kernel counter called `name` rose.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts
             .iter()
