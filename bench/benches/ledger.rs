@@ -2,7 +2,7 @@
 //! ticktax-bench --bench ledger`.
 //!
 //! The recording is synthetic and always the same. Its CPUs tick, take interrupts with softirqs,
-//! and switch between threads. A spin probe on each CPU sees every interrupt, and as many gaps
+//! and switch between threads. A spin probe on each CPU sees every interrupt, and equally many gaps
 //! without any kernel activity. Timing starts with the first row and ends with the finished
 //! statement, so it excludes generating the rows.
 #![allow(
@@ -25,7 +25,7 @@ use ticktax_report::{TextStyle, glance};
 const SPANS: usize = 5_000_000;
 const CPUS: u32 = 8;
 const RUNS: usize = 5;
-/// Updates per second of an audit's state on a terminal.
+/// Rate at which a terminal updates the displayed state of an audit, in Hz.
 const LOOKS_HZ: f64 = 2.0;
 const LOOKS: u32 = 200;
 
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// Seconds needed to compute the two lines that a terminal shows during an audit, without drawing
+/// Seconds needed to compute the two lines that a terminal shows during an audit. Excludes drawing
 /// them.
 fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
     let mut auditor = Auditor::books();
@@ -114,7 +114,7 @@ impl Cast {
 struct Machinery {
     cpu: u32,
     now: i64,
-    /// The current thread's start, and its own time so far.
+    /// When the current thread started, and its self time so far.
     base: (i64, i64),
 }
 
@@ -133,7 +133,7 @@ impl Machinery {
         self.base = (self.now, 0);
     }
 
-    /// Generates an interrupt that contains a function or is followed by a softirq.
+    /// Generates an interrupt that either contains a function or is followed by a softirq.
     fn interrupt(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>) {
         let start = self.now;
         if dice.between(0, 2) == 0 {
@@ -152,7 +152,7 @@ impl Machinery {
         }
     }
 
-    /// Generates the rows of a short period on this CPU.
+    /// Generates the rows of a short interval on this CPU.
     fn step(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>, with_probe: bool) {
         self.spend(dice.between(1_000, 200_000));
         let begin = self.now;
@@ -188,7 +188,7 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
     let mut cpus: Vec<Machinery> = (0..CPUS).map(cpu).collect();
     let mut rows = Vec::with_capacity(SPANS + 1_000);
     while rows.len() < SPANS {
-        // Buffers are drained one after another, with a few hundred rows each.
+        // Buffers are drained one after the other, a few hundred rows at a time.
         for cpu in &mut cpus {
             (0..100).for_each(|_| cpu.step(&cast, &mut dice, &mut rows, with_probe));
         }

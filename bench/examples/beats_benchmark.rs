@@ -1,9 +1,9 @@
-//! Tests the search for periodic sources on synthetic events of known truth: recall, precision,
+//! Tests the search for periodic sources on synthetic events with a known truth: recall, precision,
 //! error of the period, coverage of its confidence interval, and false detections among events
 //! without a period.
 //!
 //! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`. Equal seeds
-//! give equal figures.
+//! produce equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -57,7 +57,7 @@ impl Truth {
     fn detectable(&self) -> bool {
         self.plain() && self.slots * (1.0 - self.missing) >= 6.0 && self.information() >= 25.0
     }
-    /// Smallest 95 % error of the period that can be attained, as a fraction.
+    /// Smallest attainable 95 % error of the period, as a fraction.
     fn attainable(&self) -> f64 {
         let n = self.slots * (1.0 - self.missing);
         1.96 * if self.rearmed {
@@ -153,7 +153,7 @@ fn truth(r: &mut Draws) -> Truth {
     }
 }
 
-/// Generates one case and searches it. Returns its true sources and the detected ones.
+/// Generates a case and searches it. Returns its true sources and the detected ones.
 fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
     let mut r = Draws::new(seed.wrapping_mul(0x1234_5678_9abc_def1));
     let first = truth(&mut r);

@@ -1,17 +1,18 @@
-//! Tests the search for periodic sources on this machine by auditing disturbances of known period.
+//! Tests the search for periodic sources on this machine by auditing disturbances with a known
+//! period.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
-//! [quick|full|slow|sums] [seed]` as root prints a Markdown table. `quick` takes three minutes and
-//! `full` eight. `slow` takes six periods of 30.999 s. `sums` uses a ten-minute audit that keeps
-//! sums. Each case is one `ticktax audit` of a command that injects one or two disturbances into
-//! one CPU. If an injector missed its plan because the machine was busy, the case is listed but not
-//! judged.
+//! [quick|full|slow|sums] [seed]`, as root, prints a Markdown table. `quick` takes three minutes
+//! and `full` eight. `slow` takes six periods of 30.999 s. `sums` runs a ten-minute audit that
+//! keeps sums. Each case is one `ticktax audit` of a command that injects one or two disturbances
+//! into one CPU. If the machine was so busy that an injector missed its plan, the case is listed
+//! but not judged.
 //!
-//! - An injected source is *found* if an entry names it, or has it in its chain, with a period
-//!   within 0.5 %.
+//! - An injected source is *found* if an entry with a period within 0.5 % names it or has it in its
+//!   chain.
 //! - An entry is *wrong* if it is about an injecting thread but its period is not one of the
-//!   injected periods. Every entry about a random injector is wrong. Other entries are about the
-//!   machine and are not judged.
+//!   injected periods. Every entry about a random injector is wrong. Entries about the rest of the
+//!   machine are not judged.
 //! - The *cause* is right if the entry's chain or name contains the injector's action.
 #![expect(
     clippy::print_stdout,
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the disturbances of a case at the same time. This is the command that is audited.
+/// Runs a case's disturbances at the same time. This is the command that is audited.
 fn inject(file: &Path) -> Result<()> {
     let plans: Vec<Plan> = serde_json::from_slice(&std::fs::read(file)?)?;
     let running: Vec<_> = plans
@@ -85,15 +86,15 @@ fn inject(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// File next to `plans` in which the injecting command stores its results.
+/// The file next to `plans` in which the injecting command stores its results.
 fn truths_beside(plans: &Path) -> PathBuf {
     plans.with_extension("truths")
 }
 
-/// Minimum share of planned events that must happen.
+/// Minimum share of the planned events that must happen.
 const KEPT: f64 = 0.95;
 
-/// Reports an injector that missed its plan.
+/// Describes an injector that missed its plan, if there is one.
 fn not_kept(truths: &[Truth]) -> Option<String> {
     let broken = |truth: &&Truth| (truth.events as f64) < KEPT * truth.planned as f64;
     let truth = truths.iter().find(broken)?;
@@ -132,7 +133,7 @@ fn measure(size: &str, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Audits one case. Returns the periodic sources from the statement.
+/// Audits one case. Returns the periodic sources in its statement.
 fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     let plans = folder.join("plans.json");
     std::fs::write(&plans, serde_json::to_vec(&case.plans)?)?;
@@ -157,7 +158,7 @@ fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     Ok(statement.beats.ok_or("the statement has no beats")?)
 }
 
-/// Path of the `ticktax` command, in the parent of the examples' directory.
+/// Path of the `ticktax` command, which is one directory above the examples.
 fn command() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().and_then(Path::parent);
@@ -170,7 +171,7 @@ fn command() -> Result<PathBuf> {
 }
 
 /// The cases: every kind at two periods, a thread with jitter and missing events, two disturbances
-/// at once, random ones, and none.
+/// at the same time, random ones, and none.
 fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let mut cases = Vec::new();
@@ -222,7 +223,8 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A slow kernel loop over all vnodes: 8 ms every 30.999 s, which must not be taken for 31 s.
+/// Imitates a slow kernel loop over all vnodes: 8 ms every 30.999 s. It must not be reported as 31
+/// s.
 fn slow(cpu: Cpu) -> Vec<Case> {
     let schedule = Schedule::every(Nanos::from_millis(30_999), Nanos::from_millis(8));
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -231,9 +233,9 @@ fn slow(cpu: Cpu) -> Vec<Case> {
     vec![Case::new(vec![plan])]
 }
 
-/// Periodic sources that only a long audit can detect. Such an audit sums up all intervals below 1
-/// ms. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s, among threads that run
-/// for 2 ms at random times.
+/// Periodic sources that only a long audit can detect, in which all intervals below 1 ms are summed
+/// up. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s. They occur among threads
+/// that run for 2 ms at random times.
 fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     let fifo = |seed: u64, schedule: Schedule| {
         Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -257,7 +259,7 @@ fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     }]
 }
 
-/// All other kinds: at two periods, and some of them at random times.
+/// All other kinds, each at two periods, and some also at random times.
 fn other_kinds(add: &mut dyn FnMut(Disturbance, Schedule)) -> Result<()> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let folder = std::env::current_dir()?;
@@ -311,7 +313,7 @@ fn share(period: Nanos, part: f64) -> Nanos {
     Nanos((period.0 as f64 * part) as i64)
 }
 
-/// A plan that lasts for thirty periods, but at least 3 s and at most 12 s.
+/// A plan for thirty periods, but at least 3 s and at most 12 s.
 fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
     let wanted = Nanos(schedule.period.0 * 30);
     let length = wanted.clamp(Nanos::from_secs(3), Nanos::from_secs(12));
@@ -322,7 +324,7 @@ fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
 
 fn describe(plan: &Plan) -> String {
     let schedule = &plan.schedule;
-    // Print all digits, to distinguish 30.999 s from 31 s.
+    // Print all digits, so that 30.999 s does not look like 31 s.
     let period = schedule.period.0 as f64 / 1e6;
     let mut text = format!("{} {period} ms", plan.disturbance.name());
     if schedule.random {
@@ -343,7 +345,8 @@ fn describe(plan: &Plan) -> String {
     text
 }
 
-/// Words that identify a disturbance. The name or chain of the right entry contains at least one.
+/// Words that identify a disturbance. The right entry's name or chain contains at least one of
+/// them.
 fn causes(disturbance: &Disturbance) -> Vec<&'static str> {
     let mut words = vec![disturbance.comm()];
     words.extend_from_slice(match disturbance {
@@ -362,12 +365,12 @@ fn says(line: &BeatLine, word: &str) -> bool {
     line.name.contains(word) || line.chain.iter().any(|step| step.contains(word))
 }
 
-/// Error of a detected period, and whether its cause is named. `None` if it was not detected.
+/// Error of a detected period, and whether the entry names its cause. `None` if not detected.
 type Hit = Option<(f64, bool)>;
 
 #[derive(Default)]
 struct Verdict {
-    /// Result for each injected disturbance.
+    /// One result per injected disturbance.
     beats: Vec<Hit>,
     right: u64,
     wrong: Vec<String>,

@@ -1,8 +1,8 @@
-//! Measures false detections among events without a period, and the coverage of the period's
-//! interval for events that are rounded to the kernel's tick.
+//! Measures false detections among events without a period. Also measures the coverage of the
+//! period's interval for events that are rounded to the kernel's tick.
 //!
 //! `cargo run --release -p ticktax-bench --example beats_null [trains per distribution] [seed]`.
-//! Equal seeds give equal figures.
+//! Equal seeds produce equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_analysis::beats::{Beat, Events, Tick, detect};
@@ -11,7 +11,7 @@ use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
 
-/// Numbers of events in the trains that test the interval.
+/// Number of events in the trains that test the interval.
 const COUNTS: [u32; 4] = [5, 6, 10, 40];
 
 fn main() {
@@ -78,7 +78,8 @@ struct Part {
 }
 
 impl Part {
-    /// Evaluates `of` for the trains 0 to `trains`, using all CPUs. `None` results are not counted.
+    /// Evaluates `of` for trains 0 to `trains` (exclusive) on all CPUs. Results of `None` are not
+    /// counted.
     fn of(trains: u64, of: impl Fn(u64) -> Option<bool> + Sync) -> Self {
         let trains: Vec<u64> = (0..trains).collect();
         let mut part = Self { hits: 0, all: 0 };
@@ -89,7 +90,7 @@ impl Part {
         part
     }
 
-    /// 95 % interval for the share of successes (Wilson 1927).
+    /// 95 % confidence interval for the share of successes (Wilson 1927).
     fn interval(&self) -> (f64, f64) {
         const Z: f64 = 1.96;
         let n = self.all.max(1) as f64;

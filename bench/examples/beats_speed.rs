@@ -1,4 +1,4 @@
-//! Measures how long it takes to search a million events.
+//! Measures how long it takes to search a million events for periodic sources.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 #![expect(clippy::cast_possible_wrap, reason = "synthetic times")]

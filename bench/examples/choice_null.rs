@@ -1,8 +1,8 @@
 //! Measures how often `pace --vary` prefers one of several equal ways of pacing a loop, on a
-//! machine with occasional disturbances.
+//! machine that is disturbed occasionally.
 //!
 //! `cargo run --release -p ticktax-bench --example choice_null [comparisons] [seed]`. Equal seeds
-//! give equal figures.
+//! produce equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_analysis::pace::{FrameStats, Terms, choices};

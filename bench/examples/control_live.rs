@@ -1,9 +1,9 @@
-//! Tests whether the model reproduces what was measured. Records loops on this machine, alone and
-//! together with CPU hogs, and then simulates each recording with unchanged settings.
+//! Tests whether the model reproduces what was measured. Records loops on this machine, both alone
+//! and together with CPU hogs. Then simulates each recording with unchanged settings.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! control_live [SECONDS [HOGS]]`. Tracing needs root. Also needs `setsid` and `stress-ng`. The
-//! hogs run in their own session, as if on another terminal.
+//! control_live [SECONDS [HOGS]]`. Tracing requires root. `setsid` and `stress-ng` are also
+//! required. The hogs run in their own session, as if on another terminal.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -32,7 +32,7 @@ const fn paced(rate: u32, work: u32, grid: bool) -> PacedLoop {
     PacedLoop { rate, work, grid }
 }
 
-/// First argument of this program when it is run as the loop.
+/// First argument of this program when it runs as the loop.
 const LOOP: &str = "loop";
 
 fn main() -> Outcome<()> {
@@ -91,7 +91,7 @@ fn compare(folder: &Path, seconds: u32, hogs: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Records a loop that runs in its own session.
+/// Records a loop, which runs in its own session.
 fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) -> Outcome<()> {
     let mut audit = Command::new("setsid");
     audit
@@ -103,7 +103,7 @@ fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) 
     Ok(())
 }
 
-/// The control prediction for a recording. `None` if no paced loop was detected in it.
+/// The control prediction for a recording, or `None` if no paced loop was detected in it.
 fn control(tool: &Path, file: &Path, rate: u32) -> Outcome<Option<Control>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", &rate.to_string()]);

@@ -1,8 +1,8 @@
-//! Measures bytes per account row in facts files, by windows per file and by column.
+//! Measures the bytes per account row in facts files, by column and by number of windows per file.
 //!
 //! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as
-//! root. Sums up this machine's activity in WINDOWS windows (60 by default) of SECONDS seconds (6
-//! by default). Each window stands for a minute. The files remain in DIRECTORY.
+//! root. Sums up this machine's activity in WINDOWS windows (default 60) of SECONDS seconds
+//! (default 6). Each window stands for a minute. The files are left in DIRECTORY.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box
     Ok(())
 }
 
-/// Sums of this machine's activity, in windows that are labelled as minutes.
+/// Sums of this machine's activity, in windows labelled as minutes.
 fn watch(seconds: i64, count: usize) -> Result<Vec<Window>, Box<dyn Error>> {
     let proc = Proc::default();
     let online = proc.online().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Measures how accurate predictions are. Records loops with several settings on this machine.
-//! Predicts each one from another loop's recording, and compares the prediction with its own
-//! measurement.
+//! Measures how accurate predictions are. Records loops with several settings on this machine. Then
+//! predicts each loop from the recording of another one, and compares the prediction with the
+//! loop's own measurement.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! predict_live [ROUNDS [SECONDS]]`. Tracing needs root.
+//! predict_live [ROUNDS [SECONDS]]`. Tracing requires root.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -20,7 +20,7 @@ use ticktax_model::prediction::{Measure, PredictionRow, PredictionStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// One way of pacing a loop: sleep call, rule and rate.
+/// One way of pacing a loop, given by its sleep call, rule and rate.
 type Way = (&'static str, &'static str, &'static str);
 
 const WAYS: [Way; 5] = [
@@ -31,7 +31,7 @@ const WAYS: [Way; 5] = [
     ("clock_nanosleep-abs", "deadline", "100"),
 ];
 
-/// Indices in [`WAYS`] of the loop that was recorded and of the loop predicted from it.
+/// Indices in [`WAYS`] of the loop that is recorded and of the loop that is predicted from it.
 const PAIRS: [(usize, usize); 9] = [
     (0, 0),
     (1, 1),
@@ -44,7 +44,7 @@ const PAIRS: [(usize, usize); 9] = [
     (4, 1),
 ];
 
-/// Compared figures: heading, measure, factor and number of digits.
+/// The figures to compare: heading, measure, factor and number of digits.
 const FIGURES: [(&str, Measure, f64, usize); 4] = [
     ("FPS", Measure::Fps, 1.0, 2),
     ("CPU, %", Measure::Cpu, 100.0, 2),
@@ -52,7 +52,7 @@ const FIGURES: [(&str, Measure, f64, usize); 4] = [
     ("late, median, µs", Measure::LateMedian, 1e-3, 0),
 ];
 
-/// Figures measured by a loop, in the order of [`FIGURES`].
+/// The figures that a loop measured, in the order of [`FIGURES`].
 type Measured = [f64; 4];
 
 fn main() -> Outcome<()> {
@@ -74,7 +74,7 @@ fn main() -> Outcome<()> {
 
 fn compare(tool: &Path, folder: &Path, rounds: u32, seconds: u32) -> Outcome<()> {
     let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); WAYS.len()];
-    // Interleave the loops, so that a slowdown of the machine affects them all.
+    // Interleave the loops, so that a slowdown of the machine affects all of them.
     for round in 0..rounds {
         for (place, way) in WAYS.iter().enumerate() {
             let file = saved(folder, round, place);
@@ -152,8 +152,8 @@ fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured
     ])
 }
 
-/// Predicts loop `to` from a recording of loop `from`. Returns `None` if no loop is detected in the
-/// recording.
+/// Predicts loop `to` from a recording of loop `from`. Returns `None` if no loop was detected in
+/// the recording.
 fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<PredictionRow>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", from.2, "--load"]);
@@ -184,7 +184,7 @@ fn line(
     let (low, high) = intervals.fold((f64::MAX, f64::MIN), |(low, high), (a, b)| {
         (low.min(a), high.max(b))
     });
-    // Values that look the same when printed count as equal.
+    // Values that look the same when printed must count as equal.
     let room = 0.5 * 10_f64.powi(-i32::try_from(*digits).unwrap_or(0)) / factor;
     let inside = was
         .iter()

@@ -1,8 +1,8 @@
-//! Compares predictions with trials. Records a loop, predicts the effect of another setting on it,
-//! and then tries that setting on the same running loop.
+//! Compares predictions with trials. Records a loop, predicts the effect of a different setting on
+//! it, and then tries that setting on the same running loop.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! predict_proven [BLOCKS]`. Needs `stress-ng`, whose hogs run in the loop's session.
+//! predict_proven [BLOCKS]`. Requires `stress-ng`, whose hogs run in the loop's session.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -22,7 +22,7 @@ use ticktax_model::trial::{Comparison, Effect, Scale, TrialStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// First argument of this program when it is run as the loop.
+/// First argument of this program when it runs as the loop.
 const LOOP: &str = "loop";
 /// Name of the loop's process, and of its task in the model.
 const NAME: &str = "predict_proven";
@@ -32,8 +32,8 @@ const LONGEST: u32 = 900;
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 
-/// A loop, the number of CPU hogs that run at the same time, and the setting in the model and on
-/// the machine.
+/// A loop, the number of CPU hogs that run at the same time, and a setting, written both for the
+/// model and for the machine.
 struct Case {
     paced: PacedLoop,
     beside: u32,
@@ -122,7 +122,7 @@ fn main() -> Outcome<()> {
          |---|---|---|---|---|---|---|--:|"
     );
     for case in &CASES {
-        // If a case fails, go on with the others.
+        // If a case fails, continue with the others.
         match compare(&tool, &own, folder.path(), case, blocks) {
             Ok(statement) => {
                 for comparison in &statement.comparisons {
@@ -152,7 +152,7 @@ fn words_of(case: &Case) -> String {
     )
 }
 
-/// Records a case's loop, predicts the setting's effect, and tries it.
+/// Records a case's loop, predicts the effect of the setting, and tries the setting.
 fn compare(
     tool: &Path,
     own: &Path,
@@ -216,7 +216,7 @@ fn compare(
     Ok(serde_json::from_slice(&trial)?)
 }
 
-/// Formats the predicted and the measured effect on a metric, and the prediction's error.
+/// Formats the predicted and the measured effect on a metric, along with the prediction's error.
 fn line(comparison: &Comparison) -> String {
     let percent = |value: f64| format!("{:+.2} %", 100.0 * value);
     let of_first = |(value, low, high): (f64, f64, f64)| match comparison.scale {

@@ -1,4 +1,4 @@
-//! Spins on every CPU for two seconds and prints how much time each one lost.
+//! Spins on every CPU for two seconds and prints how much time each CPU lost.
 //!
 //! `cargo run --release -p ticktax-bench --example spin -- [idle|other|fifo]`
 #![allow(clippy::print_stdout, reason = "an example's output is its purpose")]

@@ -1,4 +1,4 @@
-//! Loads the tracer, observes for eight seconds, and prints how long each step took and what was
+//! Loads the tracer, observes for eight seconds, and prints how long each step took and what it
 //! observed.
 //!
 //! `cargo run --release -p ticktax-bench --example trace -- [--sums]`

@@ -3,7 +3,7 @@
 //! same runs.
 //!
 //! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`. Equal seeds
-//! give equal figures.
+//! produce equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_bench::on_all_cpus;
@@ -28,14 +28,14 @@ fn main() {
     lists(&seeds);
 }
 
-/// Percentage of seeds for which `of` returns true.
+/// Percentage of seeds that make `of` return true.
 fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
     let results = on_all_cpus(seeds, |&seed| of(seed));
     let count = results.iter().filter(|result| **result).count();
     100.0 * count as f64 / seeds.len().max(1) as f64
 }
 
-/// Run times, which are the same for all methods: the first `runs` of a series.
+/// Run times: the first `runs` of a series, which is the same for all methods.
 fn times(law: RunLaw, runs: usize, seed: u64) -> Vec<f64> {
     law.times(&mut Draws::new(seed), runs)
 }
@@ -54,7 +54,7 @@ fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     statement.comparisons.remove(0)
 }
 
-/// Judges all runs of A followed by all runs of B, by hyperfine's method.
+/// Judges all runs of A followed by all runs of B, using hyperfine's method.
 fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     let times = times(law, 2 * runs, seed);
     let (a, b) = times.split_at(runs);
@@ -62,7 +62,7 @@ fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     hyperfine_tells_apart(a, &b)
 }
 
-/// Judges by netperf's method. Also returns the number of runs it needs.
+/// Judges using netperf's method. Also returns the number of runs that the method needs.
 fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
     netperf_tells_apart(&times(law, NETPERF_RUNS, seed), effect)
 }
@@ -162,7 +162,8 @@ fn power(seeds: &[u64]) {
     println!();
 }
 
-/// Prints how often `ticktax compare` distinguishes two equal lists, measured one after the other.
+/// Prints how often `ticktax compare` reports a difference between two equal lists that were
+/// measured one after the other.
 fn lists(seeds: &[u64]) {
     println!(
         "Two equal lists told apart, one after the other, % of comparisons; in brackets intervals that hold 0"

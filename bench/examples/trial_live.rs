@@ -1,10 +1,10 @@
-//! Measures how often trials with two equal arms give a false verdict on this machine. Compares the
-//! methods of hyperfine and netperf on runs of the same trials.
+//! Measures how often trials with two equal arms give a false verdict on this machine. Compares
+//! this with the methods of hyperfine and netperf on runs of the same trials.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live
-//! [TRIALS [BLOCKS]]`. The command computes and never sleeps, and the arms differ only by a
-//! nanosecond of timer slack. The first arm's successive noise runs serve as both arms for
-//! hyperfine and netperf.
+//! [TRIALS [BLOCKS]]`. The command computes and never sleeps. The arms differ only by a nanosecond
+//! of timer slack. For hyperfine and netperf, the first arm's successive noise runs serve as both
+//! arms.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs one trial with the release build in the directory above this example.
+/// Runs one trial with the release build, which is one directory above this example.
 fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<dyn Error>> {
     let own = env::current_exe()?;
     let folder = own.parent().and_then(Path::parent).ok_or("no folder")?;

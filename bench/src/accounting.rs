@@ -1,13 +1,14 @@
 //! Measures the errors of the accounting check and of its soaker, and the cost of reading the
-//! kernel's counters. The check is tested with programs whose CPU time is known but misjudged by
-//! the kernel's samples.
+//! kernel's counters. The check is tested with programs whose true CPU time is known, but which the
+//! kernel's samples misjudge.
 //!
 //! The CPU time charged to a program differs from the time for which it runs
-//! (docs/explanation/accounting.md). Its rows are therefore compared with its own clock within its
-//! events, and its CPU clock with `/proc/PID/stat`.
+//! (docs/explanation/accounting.md). Its rows are therefore compared with its own clock, read
+//! within its events, and its CPU clock with `/proc/PID/stat`.
 //!
-//! The CPU's busy time has a second source. If the tick can stop, the kernel measures idle time
-//! with its clock (`get_cpu_idle_time_us`) and reports it in the idle column, in steps of 10 ms.
+//! There is a second source for the CPU's busy time. If the tick can stop, the kernel measures idle
+//! time with its clock (`get_cpu_idle_time_us`) and reports it in the idle column, in steps of 10
+//! ms.
 
 use std::error::Error;
 use std::time::Duration;
@@ -29,8 +30,8 @@ use crate::{Bench, Outcome, machine};
 /// Target for the check's error, in percentage points of a CPU's time.
 const TARGET: f64 = 0.5;
 
-/// A program whose CPU time is known, and the errors of its figures in percentage points of a CPU's
-/// time.
+/// A program whose CPU time is known, with the errors of its figures in percentage points of a
+/// CPU's time.
 struct Adversary {
     name: &'static str,
     plan: Plan,
@@ -98,7 +99,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         }
     }
     print(&adversaries, seconds);
-    // Must run before this thread is pinned, because its children inherit the affinity.
+    // This must run before this thread is pinned, because its children inherit the affinity.
     soaker(bench, &tool, seconds, paced)?;
     machine::pin(bench.other)?;
     reading(bench)
@@ -115,8 +116,8 @@ fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Erro
     Ok((audit, path))
 }
 
-/// Compares the work that a soaker reports with the rows of its thread, both alone and while
-/// another program takes part of its CPU.
+/// Compares the work that a soaker reports with its thread's rows, both alone and while another
+/// program takes part of its CPU.
 fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outcome {
     let cpus: CpuList = [bench.measured].into_iter().collect();
     let mut table = Table::new(["soaker", "n", "true, %", "off by", "target"]);
@@ -137,8 +138,8 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
             audit.statement(bench)?;
             let rows = Recording::read(&recording)?;
             let watched = report.ended - report.started;
-            // Own time excludes interruptions. If an interval is cut, its interruptions are cut in
-            // proportion.
+            // Self time excludes interruptions. If an interval is cut, cut its interruptions
+            // proportionally.
             let own = rows.stretches(report.tid).map(|span| {
                 let cut = span.end().min(report.ended) - span.start.max(report.started);
                 span.self_time.0 as f64 * cut.max(Nanos::ZERO).share_of(span.dur)
@@ -173,13 +174,13 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
     Ok(())
 }
 
-/// Audits an adversary while it is running.
+/// Audits an adversary while it runs.
 fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> Outcome {
     let running = ticktax_inject::spawn(&adversary.plan)?;
     // Wait until the adversary has found the tick and started.
     bench.pause(Duration::from_millis(1_200))?;
     let (audit, recording) = recorded(tool, seconds)?;
-    // Measure during the audit itself. Afterwards, the search for periodic sources competes for the
+    // Measure during the audit itself. After it, the search for periodic sources competes for the
     // CPU.
     bench.pause(Duration::from_millis(500))?;
     let (begin, before) = (now(), own_cpu_time()?);
@@ -225,7 +226,8 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     Ok(())
 }
 
-/// CPU time of this process, by its own clock. The injector is one of its threads.
+/// CPU time of this process by its own clock. It includes the injector, which is one of its
+/// threads.
 fn own_cpu_time() -> Result<Nanos, Box<dyn Error>> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
@@ -271,7 +273,7 @@ fn print(adversaries: &[Adversary], seconds: u32) {
     table.print();
 }
 
-/// Measures how long it takes to read all counters, as an audit does at its start and end.
+/// Measures how long it takes to read all counters, which an audit does at its start and end.
 fn reading(bench: &Bench) -> Outcome {
     let proc = Proc::default();
     let mut times = Series::new();

@@ -1,5 +1,5 @@
-//! Measures the agent's cost by event rate. Runs `ticktax agent` as users do and reads the agent's
-//! own metrics, while pairs of threads on every CPU switch in batches.
+//! Measures the agent's cost at several event rates. Runs `ticktax agent` as users do, and reads
+//! the agent's own metrics while pairs of threads on every CPU switch in batches.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -15,8 +15,7 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Event rates per second, summed over all CPUs, with the interval between batches. 0 adds no
-/// events.
+/// Event rates per second over all CPUs, each with the interval between batches. 0 adds no events.
 const RATES: [(u64, Nanos); 3] = [
     (0, Nanos::from_millis(10)),
     (10_000, Nanos::from_millis(10)),
@@ -32,8 +31,8 @@ const MEMORY: f64 = 64.0;
 /// Maximum age of the agent's metrics.
 const WINDOW: Duration = Duration::from_secs(11);
 
-/// Data kept by the agent: only sums, or sums and a flight recorder's ring. This benchmark does not
-/// read the ring.
+/// Data that the agent keeps: only sums, or sums and a flight recorder's ring. This benchmark does
+/// not read the ring.
 const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
 
 struct Results {
@@ -106,16 +105,16 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Runs one agent. Reads its metrics when they first appear and again several windows later.
+/// Runs one agent. Reads its metrics when they first appear, and again several windows later.
 fn turn(bench: &Bench, tool: &Tool, results: &mut Results) -> Outcome {
     let (rate, pace) = (results.rate, results.pace);
-    // The user that the agent switches to must be able to enter the directory.
+    // The agent switches to another user, who must be able to enter the directory.
     let folder = tempfile::Builder::new()
         .prefix("ticktax-bench")
         .permissions(Permissions::from_mode(0o755))
         .tempdir_in("/tmp")?;
     let incidents = folder.path().join("incidents").display().to_string();
-    // Use a port that was free a moment ago.
+    // This port was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let windows = bench.choose(4, 2);
     let cpus: Vec<Cpu> = ticktax_probes::online_cpus()?.iter().collect();
@@ -173,7 +172,7 @@ fn page(address: &str) -> Result<String, std::io::Error> {
     Ok(page)
 }
 
-/// Value of a metric that has no labels.
+/// The value of a metric that has no labels.
 fn value(page: &str, name: &str) -> Result<f64, String> {
     let mut lines = page.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -1,6 +1,6 @@
 //! Compares continuous monitors: ticktax's agent with and without its recorder, other metrics
-//! collectors, and perf as a flight recorder. Measures their own resource usage, and their cost to
-//! two threads that switch.
+//! collectors, and perf as a flight recorder. Measures the resources that each one uses, and its
+//! cost to two threads that switch.
 
 mod collector;
 
@@ -16,13 +16,13 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome, machine};
 use collector::{At, Collector};
 
-/// Event rates of the load per second, summed over all CPUs, with the interval between batches.
+/// Event rates of the load per second, over all CPUs, each with the interval between batches.
 const RATES: [(u64, Nanos); 2] = [
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Scrape interval. The agent's sums are never older than this.
+/// Interval between scrapes. The agent's sums are never older than this.
 const SCRAPES: Duration = Duration::from_secs(10);
 
 /// Results for one collector at one rate, over all rounds.
@@ -64,7 +64,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 let collector = &collectors[row.collector];
                 let turn = turn(bench, &tool, collector, (rate, pace));
                 bench.go_on()?;
-                // The mean of the unobserved runs before and after it cancels a drift of the
+                // The mean of the unobserved runs before and after it cancels out a drift of the
                 // machine.
                 let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
                 base.push(after);
@@ -109,7 +109,7 @@ fn turn(
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
-    // Start-up is not part of monitoring, so do not count it.
+    // Starting up is not part of monitoring, so do not count it.
     let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
     let taken = load(bench, rate, &mut |over| {
         if over {
@@ -131,8 +131,8 @@ fn turn(
     })
 }
 
-/// Runs pairs of threads that switch in batches, on every CPU. Calls `meanwhile` at once, then
-/// every [`SCRAPES`], and finally with `true`.
+/// Runs pairs of threads that switch in batches, on every CPU. Calls `meanwhile` at the start, then
+/// every [`SCRAPES`], and once more with `true` at the end.
 fn load(
     bench: &Bench,
     (rate, pace): (u64, Nanos),

@@ -1,9 +1,9 @@
-//! Measures how much a traced event costs the program in which it occurs.
+//! Measures what a traced event costs the program in which it occurs.
 //!
 //! Two threads on one CPU wake each other. The cost is their CPU time per context switch with an
-//! observer, minus the time without one. Unlike elapsed time, CPU time excludes other programs. It
-//! also excludes work that an observer does on other CPUs, such as reading its buffers. `load`
-//! measures that work for ticktax.
+//! observer, minus that without one. Unlike elapsed time, CPU time excludes other programs. It also
+//! excludes what an observer does on other CPUs, such as reading its buffers. `load` measures that
+//! work for ticktax.
 
 mod clock_cost;
 mod floor;
@@ -25,22 +25,23 @@ use observer::{Observer, observe};
 /// Target for an event's cost, as a multiple of the floor.
 const TARGET: f64 = 1.25;
 
-/// Hooks that are passed when the two threads switch. All tracers in this benchmark attach a
-/// program to the first one, but only some of them trace wake-ups.
+/// Hooks that the kernel passes when the two threads switch. All tracers in this benchmark attach a
+/// program to the first hook, but only some of them trace wake-ups.
 const SWITCH: &[&str] = &["sched_switch"];
 const SWITCH_AND_WAKEUP: &[&str] = &["sched_switch", "sched_waking"];
 
-/// Indices of the contenders that are baselines for others: the floors, and ticktax's two modes.
+/// Indices of the contenders that serve as baselines for others: the floors, and ticktax's two
+/// modes.
 const FLOOR_OF_SWITCH: usize = 0;
 const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
 const BY_SPANS: usize = 3;
-/// Buffers that can store a complete burst: 20,000 round trips with a switch and a wake-up each
-/// way. Lost events would make tracing look cheap.
+/// Buffers that are large enough for a complete burst: 20,000 round trips, with a switch and a
+/// wake-up each way. Lost events would make tracing look cheap.
 const WHOLE_BURSTS: Output = Output::Spans { per_cpu: 1 << 17 };
 
-/// Triggers that are never met here, so that only examining the waits costs something. The first
-/// compares each wait with a fixed time. The second maintains a histogram of waits.
+/// Triggers that never fire here, so that only the examination of the waits has a cost. The first
+/// one compares each wait with a fixed time. The second one maintains a histogram of the waits.
 const RECORDS: [(&str, &str); 2] = [
     ("wait>10s", "ticktax record --trigger 'wait>10s'"),
     ("wait>p99.9999", "ticktax record --trigger 'wait>p99.9999'"),
@@ -59,12 +60,12 @@ const PERF: Peer = Peer {
 struct Contender {
     observer: Observer,
     name: &'static str,
-    /// Index of the contender used as its baseline.
+    /// Index of the contender that is the baseline for this one.
     beside: usize,
-    /// Whether the baseline is the floor, which the observer should approach.
+    /// Whether the baseline is the floor. The observer's cost should then be close to it.
     has_target: bool,
     cost: Series,
-    /// Time spent inside the BPF program, according to the kernel's statistics.
+    /// Time spent in the BPF program, according to the kernel's statistics.
     inside: Series,
     /// Share of switches that the observer missed, in percent.
     missed: Series,
@@ -94,7 +95,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Measures each observer's cost per event, and the time of a switch without an observer.
+/// Measures each observer's cost per event, and the time that a switch takes without an observer.
 fn measure(
     bench: &Bench,
     rounds: u32,
@@ -116,7 +117,8 @@ fn measure(
                     continue;
                 }
             };
-            // The mean of the unobserved runs before and after it cancels a drift of the machine.
+            // The mean of the unobserved runs before and after it cancels out a drift of the
+            // machine.
             let after = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
             contender
                 .cost
@@ -166,14 +168,15 @@ fn contenders() -> Vec<Contender> {
             "ticktax, every hook, flight recorder",
             FLOOR_OF_BOTH,
         ),
-        // Without any accounting, only the cost of entering and leaving the program remains.
+        // This observer accounts for nothing, so only the cost of entering and leaving its program
+        // remains.
         contender(
             Observer::Waiting,
             "ticktax, attached but not recording",
             FLOOR_OF_SWITCH,
         ),
     ];
-    // A lab guest contains only this program, not ticktax, so these rows are missing there.
+    // A lab guest contains only this program and not ticktax, so these rows are missing there.
     if let Ok(tool) = Tool::find() {
         all.extend(RECORDS.map(|(trigger, name)| {
             let record = Observer::Record(tool.clone(), trigger);
@@ -204,8 +207,8 @@ fn contenders() -> Vec<Contender> {
     all
 }
 
-/// Time spent inside the BPF program. Measured in a separate run, because the kernel's statistics
-/// take time too.
+/// Time spent in the BPF program. It is measured in a separate run, because the kernel's statistics
+/// take time, too.
 fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<f64>, String> {
     if !matches!(
         contender.observer,
@@ -221,7 +224,7 @@ fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<
     observe(bench, &contender.observer, folder, Some(&statistics)).map(|turn| turn.inside)
 }
 
-/// Cost relative to a baseline. `None` if the baseline's cost may be zero.
+/// Cost relative to a baseline. `None` if the baseline's cost might be zero.
 fn ratio(contender: &Series, beside: &Series) -> Option<f64> {
     let is_positive = beside.quantile(0.25) > 0.0;
     is_positive.then(|| contender.median() / beside.median())

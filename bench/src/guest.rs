@@ -9,11 +9,11 @@ use ticktax_lab::kernel::{Cache, Wanted, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
 use ticktax_lab::{LabError, Program, Run};
 
-/// Number of virtual CPUs. One is enough, because measurements run one after another.
+/// Number of virtual CPUs. One is enough, because measurements run one after the other.
 const CPUS: u32 = 1;
-/// Memory of a guest, in MiB.
+/// A guest's memory, in MiB.
 const MEMORY: u32 = 512;
-/// Time limit for a guest, on the host's clock.
+/// Time limit for a guest, by the host's clock.
 const LIMIT: Duration = Duration::from_mins(30);
 
 /// Options for every guest.
@@ -38,9 +38,9 @@ pub struct GuestArguments {
 pub struct Job<'a> {
     /// The kernel to boot.
     pub kernel: &'a Wanted,
-    /// The user's options for the guest.
+    /// The user's options for guests.
     pub typed: &'a GuestArguments,
-    /// A verb of this program, with its arguments.
+    /// The verb of this program to run, with its arguments.
     pub arguments: &'a [String],
     /// Additional programs to copy into the guest.
     pub programs: &'a [Program],
@@ -51,7 +51,7 @@ pub struct Job<'a> {
 /// The cache in which `ticktax lab` keeps its kernels (XDG Base Directory Specification).
 ///
 /// # Errors
-/// No environment variable names the user's directory.
+/// Returns an error if no environment variable contains the user's directory.
 pub fn cache() -> Result<Cache, LabError> {
     Cache::of_user(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
 }
@@ -59,7 +59,7 @@ pub fn cache() -> Result<Cache, LabError> {
 /// Path of this program.
 ///
 /// # Errors
-/// The path cannot be determined.
+/// Returns an error if the path cannot be determined.
 pub fn own_program() -> Result<PathBuf, LabError> {
     let link = Path::new("/proc/self/exe");
     env::current_exe().map_err(|error| LabError::of_file("find", link, &error))
@@ -69,7 +69,7 @@ pub fn own_program() -> Result<PathBuf, LabError> {
 /// Reports slow steps to `tell`.
 ///
 /// # Errors
-/// There is no such kernel, or the guest or its verb fails.
+/// Returns an error if there is no such kernel, or if the guest or its verb fails.
 pub fn run(
     job: &Job<'_>,
     stop: &dyn Fn() -> bool,

@@ -1,7 +1,7 @@
 //! Measures how many rows per second the ledger processes, and how many can be written and read.
 //!
-//! The first table comes from the ledger's own benchmark, which uses a synthetic recording that is
-//! always the same. The second uses a new recording of this machine.
+//! The first table is from the ledger's own benchmark, whose recording is synthetic and always the
+//! same. The second table is from a new recording of this machine.
 
 use std::env;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Target in millions of rows per second on one core.
+/// Target, in millions of rows per second on one core.
 const TARGET: f64 = 10.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -63,7 +63,7 @@ fn made_up() {
     table.print();
 }
 
-/// Measures the ledger, the writer and the reader in turn on a recording of this machine.
+/// Measures the ledger, the writer and the reader in turn, on a recording of this machine.
 fn live(bench: &Bench) -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("live.parquet");
@@ -127,7 +127,8 @@ fn live(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Records this machine with the spin probe while two threads switch, to get rows of every kind.
+/// Records this machine with the spin probe while two threads switch, so that there are rows of
+/// every kind.
 fn record(bench: &Bench, path: &Path) -> Outcome {
     let tool = Tool::find()?;
     let seconds = bench.choose(20, 3);

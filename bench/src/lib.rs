@@ -10,7 +10,7 @@ pub mod table;
 pub mod told_apart;
 pub mod typed;
 
-/// Applies `of` to each item of `work`, using all CPUs. Returns the results in order.
+/// Applies `of` to each item of `work` on all CPUs. Returns the results in order.
 pub fn on_all_cpus<T: Sync, R: Send>(work: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let Ok(done) = ticktax_lab::in_turns(work, threads, |one, _| Ok::<_, Infallible>(of(one)));

@@ -1,5 +1,5 @@
-//! Code shared by examples that measure this machine: the ticktax command, a paced loop, and CPU
-//! hogs.
+//! Code shared by the examples that measure this machine: the ticktax command, a paced loop, and
+//! CPU hogs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,10 +10,10 @@ use ticktax_host::own_thread_cpu_time;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// Path of the release build of `ticktax`, in the parent of the examples' directory.
+/// Path of the release build of `ticktax`, which is one directory above the examples.
 ///
 /// # Errors
-/// The file does not exist.
+/// Returns an error if the file does not exist.
 pub fn tool() -> Result<PathBuf, String> {
     let own = env::current_exe().map_err(|error| error.to_string())?;
     let beside = own.parent().and_then(Path::parent);
@@ -25,7 +25,8 @@ pub fn tool() -> Result<PathBuf, String> {
 /// Runs a command and returns its standard output.
 ///
 /// # Errors
-/// The command cannot be run, or it fails. The message contains its standard error.
+/// Returns an error if the command cannot be run or if it fails. The message contains the command's
+/// standard error.
 pub fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -42,12 +43,12 @@ pub struct PacedLoop {
     pub rate: u32,
     /// CPU time per frame, in µs.
     pub work: u32,
-    /// Whether frames are due on a fixed grid. Otherwise, delays accumulate.
+    /// Whether frames are due on a fixed grid. If not, delays accumulate.
     pub grid: bool,
 }
 
 impl PacedLoop {
-    /// Formats the loop as command-line arguments for [`Self::parse`].
+    /// Formats the loop as command-line arguments. [`Self::parse`] is the inverse.
     pub fn arguments(self) -> [String; 3] {
         [self.rate, self.work, u32::from(self.grid)].map(|number| number.to_string())
     }
@@ -62,7 +63,7 @@ impl PacedLoop {
         })
     }
 
-    /// Label for tables.
+    /// The loop's label in tables.
     pub fn words(self) -> String {
         let rule = if self.grid { "grid" } else { "remaining" };
         format!("{}/s, {} ms, {rule}", self.rate, f64::from(self.work) / 1e3)
@@ -97,7 +98,7 @@ impl PacedLoop {
 /// which to start it, such as `setsid --wait` for a separate session.
 ///
 /// # Errors
-/// It cannot be started.
+/// Returns an error if it cannot be started.
 pub fn computing(by_way_of: &[&str], count: u32, seconds: u32) -> io::Result<Child> {
     let mut words = by_way_of.iter().chain(&["stress-ng"]);
     let mut command = Command::new(words.next().unwrap_or(&"stress-ng"));

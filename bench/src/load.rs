@@ -1,5 +1,5 @@
-//! Measures the tool's cost and lost events by event rate. Runs `ticktax audit` as users do, while
-//! pairs of threads on every CPU switch in batches.
+//! Measures the tool's cost and its lost events at several event rates. Runs `ticktax audit` as
+//! users do, while pairs of threads on every CPU switch in batches.
 
 use std::fmt;
 use std::thread;
@@ -12,16 +12,16 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Event rates, summed over all CPUs. An idle machine produces a few thousand events per second.
+/// Event rates over all CPUs. An idle machine produces a few thousand events per second.
 const RATES: [Rate; 4] = [
     Rate::new(10_000, Nanos::from_millis(10)),
     Rate::new(100_000, Nanos::from_millis(1)),
     Rate::new(500_000, Nanos::from_millis(1)),
-    // Faster than any machine, so the rate is not limited.
+    // No machine is this fast, so the rate is not limited.
     Rate::new(10_000_000, Nanos::from_millis(1)),
 ];
 
-/// Rates from here on are not limited.
+/// This rate and higher ones count as not limited.
 const FASTEST: u32 = 10_000_000;
 
 /// Each mode's name and options.
@@ -30,7 +30,7 @@ const MODES: [(&str, &[&str]); 2] = [
     ("sums", &["--keep", "sums"]),
 ];
 
-/// An event rate and the interval between batches.
+/// An event rate, with the interval between batches.
 #[derive(Clone, Copy)]
 struct Rate {
     events: u32,
@@ -46,7 +46,7 @@ impl Rate {
         self.events >= FASTEST
     }
 
-    /// Number of round trips per batch on each of `cpus` CPUs. A round trip is two events.
+    /// Number of round trips per batch on each of `cpus` CPUs. A round trip causes two events.
     fn trips(self, cpus: usize) -> u64 {
         let batch = i64::from(self.events) * self.pace.0 / 1_000_000_000;
         (batch.unsigned_abs() / 2 / cpus as u64).max(1)
@@ -62,7 +62,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Results for one mode at one rate.
+/// Results for one mode at one event rate.
 #[derive(Default)]
 struct Results {
     /// Actual number of events per second.
@@ -71,7 +71,7 @@ struct Results {
     cpu: Series,
     /// The tool's peak memory, in MiB.
     memory: Series,
-    /// Lost events, in total over all runs.
+    /// Number of lost events, over all runs.
     lost: u64,
     events: u64,
 }
@@ -159,7 +159,7 @@ impl Results {
     }
 }
 
-/// Runs an audit while events are produced.
+/// Runs an audit while threads produce events.
 fn audit(
     bench: &Bench,
     tool: &Tool,
@@ -172,7 +172,7 @@ fn audit(
         .iter()
         .collect();
     let trips = wanted.trips(cpus.len());
-    // Events are produced from before the audit starts until after it ends.
+    // Events are produced from before the start of the audit until after its end.
     let length = Nanos::from_secs(i64::from(seconds) + 2);
     thread::scope(|scope| {
         let makers: Vec<_> = cpus

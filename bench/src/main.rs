@@ -1,8 +1,9 @@
-//! Measures ticktax's cost and resolution, compared with similar tools in the same run.
+//! Measures ticktax's cost and resolution, and compares them with similar tools in the same run.
 //!
-//! `cargo run --release -p ticktax-bench -- NAME` runs one benchmark, and `all` runs every one.
+//! `cargo run --release -p ticktax-bench -- NAME` runs one benchmark, and `all` runs all of them.
 //! Each prints a Markdown table. Rounds are interleaved (A B C A B C …), so that a slowdown of the
-//! machine affects all of them. If a third-party tool is not installed, only its row is missing.
+//! machine affects everything equally. If a third-party tool is not installed, only its row is
+//! missing.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -162,7 +163,8 @@ enum Name {
 struct Bench {
     quick: bool,
     minutes: u16,
-    /// The CPU to measure on: the last one, because interrupts and daemons use it least.
+    /// The CPU to measure on. It is the last one, because interrupts and daemons use that one
+    /// least.
     measured: Cpu,
     /// The CPU for everything else: this process, its collector, and the peers.
     other: Cpu,
@@ -170,12 +172,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// Returns `quick` in quick runs, otherwise `full`.
+    /// Returns `quick` if this is a quick run, otherwise `full`.
     fn choose<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// Sleeps for `length`. Returns an error when interrupted.
+    /// Sleeps for `length`. Returns an error if interrupted.
     fn pause(&self, length: Duration) -> Outcome {
         let end = now() + Nanos(i64::try_from(length.as_nanos())?);
         while now() < end {
@@ -185,8 +187,8 @@ impl Bench {
         self.go_on()
     }
 
-    /// Returns an error after an interrupt, so that tools are stopped and files removed on the way
-    /// out.
+    /// Returns an error after an interrupt, so that the caller stops tools and removes files before
+    /// it exits.
     fn go_on(&self) -> Outcome {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err("interrupted".into());
@@ -256,7 +258,7 @@ fn event_instructions(typed: &InstructionsArguments) -> Outcome {
     event_cost::guest::run(typed, &|| interrupted.load(Ordering::Relaxed))
 }
 
-/// Chooses the CPUs and installs the handler for Ctrl-C.
+/// Chooses the CPUs, and handles Ctrl-C from now on.
 fn bench(quick: bool, minutes: u16) -> Result<Bench, Box<dyn Error>> {
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));

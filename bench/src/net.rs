@@ -1,7 +1,9 @@
-//! Measures network traffic. Compares the throughput of `ticktax net` and iperf3, taking turns over
-//! the same veth pair, along with the CPU time that each reports. Measures the rate of a shaped
-//! link. Compares traffic accounts with the CPU time that a soaker lost. The soaker counts its own
-//! work, independently of the trace.
+//! Measures network traffic.
+//!
+//! Compares the throughput of `ticktax net` and iperf3, and the CPU time that each one reports.
+//! They take turns over the same veth pair. Measures the rate of a shaped link. Compares traffic
+//! accounts with the CPU time that a soaker lost. The soaker counts its own work, independently of
+//! the trace.
 
 mod link;
 mod soaked;
@@ -29,13 +31,13 @@ const IP: peer::Tool = peer::Tool {
     package: "iproute2",
 };
 
-/// Address of the receiver, from a block reserved for documentation.
+/// Address of the receiver, from a block that is reserved for documentation.
 const ADDRESS: &str = "192.0.2.1";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 5;
-/// Maximum difference from iperf3's throughput, in percent.
+/// Maximum deviation from iperf3's throughput, in percent.
 const THROUGHPUT: f64 = 3.0;
-/// Payload of a full segment in bytes, with an MTU of 1500 and timestamps.
+/// Payload of a full segment in bytes, for an MTU of 1500 with timestamps.
 const SEGMENT: f64 = 1_448.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -54,19 +56,19 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 /// The CPU on which the kernel receives packets.
 ///
 /// A packet on a veth is received on the CPU that sends it. An acknowledgement is therefore
-/// processed on the receiver's CPU and triggers more data from there. Both CPUs send, and their
-/// packets overtake each other. Each CPU's share depends on which thread happens to run, and
-/// differs between two programs that make the same calls.
+/// processed on the receiver's CPU, and more data is then sent from there. Because both CPUs send,
+/// their packets overtake each other. The share of each CPU depends on which thread happens to run.
+/// It differs even between two programs that make the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
     /// The kernel's default.
     OnSendersCpu,
-    /// Each end's packets are processed on its own CPU, using RPS.
+    /// RPS assigns each end's packets to that end's own CPU.
     Steered,
 }
 
-/// Two network namespaces connected by a veth pair. They are named so that both tools can enter
-/// them. Dropping this removes them.
+/// Two network namespaces that are connected by a veth pair. They have names so that both tools can
+/// enter them. Dropping this removes them.
 struct Namespaces {
     ip: PathBuf,
     receiver: String,
@@ -96,7 +98,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// Uses RPS to process each end's packets on its own CPU.
+    /// Uses RPS to assign each end's packets to that end's own CPU.
     fn steer(&self, bench: &Bench) -> Outcome {
         for (namespace, cpu) in [
             (&self.receiver, bench.measured),
@@ -119,8 +121,8 @@ impl Namespaces {
         Err(format!("`ip {}` says: {}", arguments.join(" "), said.trim()).into())
     }
 
-    /// A command that runs in a namespace but keeps the mounts outside it, where the tracer's files
-    /// are.
+    /// A command that runs in a network namespace but keeps the mounts of this process, because the
+    /// tracer's files are there.
     fn within(namespace: &str, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -133,13 +135,14 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for namespace in [&self.receiver, &self.sender] {
-            // Ignore errors: the namespace might not exist.
+            // Ignore errors: the namespace may not exist.
             let _ = self.ip(&["netns", "delete", namespace]);
         }
     }
 }
 
-/// The kernel's notation for a mask that contains only `cpu`, in words of 32 bits.
+/// The kernel's notation for a CPU mask that contains only `cpu`. The mask is written in words of
+/// 32 bits.
 fn mask_of(cpu: Cpu) -> String {
     let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
     format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words))
@@ -161,7 +164,7 @@ struct Rival {
     cpu: Series,
     ns_a_byte: Series,
     again: Series,
-    /// Throughput relative to iperf3's in the same round.
+    /// Throughput relative to that of iperf3 in the same round.
     ratio: Series,
 }
 
@@ -235,7 +238,7 @@ fn iperf_client(bench: &Bench, pair: &Namespaces, iperf: &Path, seconds: u32) ->
     client
 }
 
-/// Parses iperf3's report, which covers both ends.
+/// Parses the report from iperf3, which covers both ends.
 fn iperf_says(said: &str) -> Result<Turn, Box<dyn Error>> {
     let said: Value = serde_json::from_str(said)?;
     let number = |path: &str| {
@@ -289,7 +292,7 @@ fn tool_turn(
     })
 }
 
-/// Waits for a tool to finish. Returns its complete output.
+/// Waits until a tool has finished. Returns its complete output.
 fn finished(bench: &Bench, mut running: Running) -> Result<String, Box<dyn Error>> {
     bench.pause(Duration::from_secs(SECONDS.into()))?;
     Ok(running.finish(Duration::from_secs(30))?)

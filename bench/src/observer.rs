@@ -1,10 +1,13 @@
-//! Measures how much an audit costs the audited program. A process computes with and without an
-//! audit, in turn. Two threads of another process produce a few thousand events per second, on
-//! another CPU or on the same one.
+//! Measures what an audit costs the audited program.
 //!
-//! The process measures its own progress: blocks computed per CPU time charged to it. That time
-//! includes the tracer's work in the process's context and in interrupts on its CPU. The table also
-//! shows the statement's own figure: how long the program waited behind the tool's threads.
+//! A process computes with and without an audit, alternating between the two. Two threads of
+//! another process produce a few thousand events per second, either on another CPU or on the same
+//! one.
+//!
+//! The process measures its own progress: the number of blocks computed per CPU time charged to it.
+//! That time includes what the tracer does in the process's context and in interrupts on its CPU.
+//! The table also shows the figure in the statement: how long the program waited behind the tool's
+//! threads.
 
 use std::env;
 use std::error::Error;
@@ -23,32 +26,31 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome, machine, ping_pong};
 
-/// Hidden verb that makes this program the computing process.
+/// The hidden verb that turns this program into the computing process.
 pub(crate) const VERB: &str = "observer-victim";
 
 /// Interval between batches of switches.
 const PACE: Nanos = Nanos::from_millis(10);
-/// Round trips per batch. Each has two switches, and each switch means two events: itself and a
-/// wake-up.
+/// Number of round trips per batch. Each round trip has two switches. Each switch causes two
+/// events: itself and a wake-up.
 const TRIPS: u64 = 17;
-/// Time for an audit to get ready before the computation, and to be read afterwards.
+/// Time for an audit to get ready before the computation, and for its output to be read afterwards.
 const SETTLE: Duration = Duration::from_millis(1_500);
 /// Length of the computation.
 const LENGTH: Nanos = Nanos::from_secs(2);
 /// Target for an audit's cost, in percent of the program's time.
 const TARGET: f64 = 0.1;
 
-/// Where the events occur, and the results for that.
+/// A CPU on which the events occur, with the results.
 struct Place {
     name: &'static str,
     cpu: Option<Cpu>,
-    /// Share of the computation lost to the audit, in percent. Each run is compared with one
+    /// Share of the computation that the audit cost, in percent. Each run is compared with one
     /// without an audit.
     lost: Series,
-    /// The same difference between two runs without an audit, which shows how much the machine
-    /// varies.
+    /// The same difference between two runs without an audit. It shows how much the machine varies.
     nothing: Series,
-    /// The share according to the statement, in percent.
+    /// The share that the statement reports, in percent.
     stated: Series,
     events: Series,
 }
@@ -79,7 +81,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Computes without an audit, with one, and without one again.
+/// Computes without an audit, with one, and then without one again.
 fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     let length = Nanos(3 * LENGTH.0 + 4 * 1_500_000_000);
     let cpu = bench.measured;
@@ -135,7 +137,7 @@ impl Victim {
         })
     }
 
-    /// Blocks computed per second of CPU time, in one run.
+    /// Number of blocks computed per second of CPU time, in one run.
     fn compute(&mut self) -> Result<f64, Box<dyn Error>> {
         writeln!(self.ask, "go")?;
         let mut answer = String::new();
@@ -146,13 +148,13 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // The process exits when its input is closed. Killing it is only a precaution.
+        // The process exits when its input is closed. Kill it only as a precaution.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Main function of the computing process: computes once for each line of input.
+/// Main function of the computing process, which computes once per line of input.
 pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     for line in io::stdin().lines() {
@@ -162,7 +164,7 @@ pub(crate) fn compute_when_asked(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// Computes for a while. Returns the blocks per second of this thread's CPU time.
+/// Computes for a while. Returns the number of blocks per second of this thread's CPU time.
 fn computed() -> f64 {
     let begin = own_thread_cpu_time();
     let (mut blocks, mut value) = (0_u64, 1_u64);
@@ -182,7 +184,7 @@ fn computed() -> f64 {
     }
 }
 
-/// Share of the audited time that the program spent waiting behind the tool, in percent.
+/// Share of the audited time that the program waited behind the tool, in percent.
 fn stated(statement: &Statement) -> Result<f64, String> {
     let victim = statement.victim.as_ref();
     let threads = victim.and_then(|victim| victim.threads.as_ref());
@@ -194,7 +196,7 @@ fn stated(statement: &Statement) -> Result<f64, String> {
     Ok(100.0 * time.share_of(watched.unwrap_or_default()))
 }
 
-/// Whether the target is met. Undecided unless unobserved runs vary by less than the target.
+/// Whether the target is met. Undecided if runs without an audit vary by more than the target.
 fn verdict(place: &Place) -> String {
     let nothing = place.nothing.quantile(0.75) - place.nothing.quantile(0.25);
     let said = if nothing > TARGET {

@@ -1,6 +1,7 @@
-//! Measures how late a paced loop's frames start, compared with cyclictest. Both use the same CPU,
-//! interval and priority, and take turns. The frames do no work, so the loop does the same as
-//! cyclictest.
+//! Measures how late a paced loop starts its frames, compared with cyclictest.
+//!
+//! Both use the same CPU, interval and priority, and take turns. The frames do no work, so that the
+//! loop does the same as cyclictest.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule, SleepMethod};
@@ -13,7 +14,7 @@ use crate::table::Table;
 use crate::tracing::INTERVAL;
 use crate::{Bench, Outcome, machine};
 
-/// Time between frames.
+/// Interval between frames.
 const PERIOD: Nanos = Nanos::from_millis(1);
 
 const METHODS: [SleepMethod; 3] = [
@@ -80,7 +81,7 @@ fn pace(
         ring_capacity: 1 << 16,
     };
     let mut waits = Vec::new();
-    // A slot without a frame counts too: its wait lasts until the next frame starts.
+    // Slots without a frame count, too. The wait for such a slot ends when the next frame starts.
     let mut note = |frame: Frame| {
         for slot in 0..=frame.dropped(PERIOD) {
             let due = frame.due + Nanos(slot * PERIOD.0);

@@ -1,7 +1,8 @@
-//! Sends 60 000 datagrams per second to a receiver that is repeatedly stalled for 17 ms. Compares
-//! the losses with those predicted from the lengths of the stalls. Measures the share of losses
-//! whose place is known, and tests that the recommended buffer prevents losses. Both ends are
-//! real-time threads, so that only the injected stalls delay them.
+//! Sends 60 000 datagrams per second to a receiver that is stalled repeatedly, for 17 ms each time.
+//!
+//! Compares the losses with those that are predicted from the lengths of the stalls. Measures the
+//! share of losses whose location is known. Tests that the recommended buffer prevents losses. Both
+//! ends are real-time threads, so that only the injected stalls delay them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,17 +16,18 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Datagrams per second, as given to ticktax.
+/// Datagrams per second, as passed to ticktax.
 const RATE: &str = "60k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 4;
 /// Length of a stall, and the interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// Maximum error of a prediction: this many datagrams or this fraction, whichever is larger.
+/// Maximum error of a prediction: the larger of this number of datagrams and this fraction.
 const OFF: (u64, f64) = (2, 0.05);
-/// Largest excess of a receiver's pause over the delay that the trace shows, as a fraction. Beyond
-/// that, something that the trace cannot see, such as the hypervisor, delayed the receiver too.
+/// Maximum excess of a receiver's pause over the delay that the trace shows, as a fraction. If the
+/// excess is larger, something that the trace cannot see also delayed the receiver, such as the
+/// hypervisor.
 const ALONE: f64 = 0.01;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -48,7 +50,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 #[derive(Default)]
 struct Results {
     bursts: Predictions,
-    /// Predictions for bursts in which only visible delays held up the receiver.
+    /// Predictions for bursts in which only delays visible to the trace held up the receiver.
     alone: Predictions,
     lost: Series,
     predicted: Series,
@@ -59,12 +61,12 @@ struct Results {
     without_loss: u64,
     /// Number of bursts without a prediction.
     others: u64,
-    /// For each wrong prediction, the effects that the formula ignores.
+    /// For each wrong prediction, the effects that the formula does not include.
     apart: Vec<Apart>,
     /// Number of runs with the recommended buffer in which the receiver paused longer than in the
-    /// run on which the recommendation is based.
+    /// run from which the recommendation comes.
     longer_pause: u64,
-    /// Runs that lost datagrams in spite of the recommended buffer.
+    /// Runs that lost datagrams despite the recommended buffer.
     in_spite: Vec<InSpite>,
 }
 
@@ -72,18 +74,18 @@ struct Results {
 struct Apart {
     lost: u64,
     predicted: u64,
-    /// Datagrams that were read before the pause but still charged to the buffer. The formula
-    /// assumes an empty buffer.
+    /// Datagrams that had been read before the pause but were still charged to the buffer. The
+    /// formula assumes that the buffer is empty.
     not_empty: i64,
-    /// Datagrams sent until the receiver resumed reading, beyond the number implied by the rate and
-    /// the stall.
+    /// Datagrams sent before the receiver resumed reading, minus the number that follows from the
+    /// rate and the stall.
     more_sent: i64,
     /// Datagrams lost after the receiver resumed reading.
     afterwards: i64,
 }
 
 impl Apart {
-    /// Returns `None` if it is unknown how many datagrams were sent in the pause.
+    /// Returns `None` if it is unknown how many datagrams were sent during the pause.
     fn of(burst: &Burst, held: u64) -> Option<Self> {
         let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
         Some(Self {
@@ -100,24 +102,26 @@ fn less(a: u64, b: u64) -> i64 {
     a.cast_signed() - b.cast_signed()
 }
 
-/// Number of datagrams that a burst lost, beyond those sent in its pause that did not fit.
+/// Number of datagrams that a burst lost, apart from those that were sent in its pause and did not
+/// fit.
 fn afterwards(burst: &Burst) -> Option<i64> {
     let (sent, queued) = (burst.sent_in_pause?, burst.queued?);
     Some(less(burst.lost, 0) - less(sent, queued))
 }
 
-/// A run with losses in spite of the recommended buffer, compared with the run before it.
+/// A run that lost datagrams despite the recommended buffer, compared with the run before it.
 struct InSpite {
     lost: u64,
-    /// Longest pause in the run before and in this one.
+    /// Longest pause in the run before, and in this one.
     pauses: (Nanos, Nanos),
-    /// Capacity in datagrams of the buffers recommended after the run before and after this one.
+    /// Capacity in datagrams of the buffer that the run before recommended, and of the one that
+    /// this run recommended.
     needed: (u64, u64),
-    /// Losses in the worst burst after the receiver resumed reading.
+    /// Datagrams that the worst burst lost after the receiver resumed reading.
     afterwards: Option<i64>,
 }
 
-/// Number of predictions, and how many of them were within the tolerance.
+/// Number of predictions, and how many of them are within the tolerance.
 #[derive(Clone, Copy, Default)]
 struct Predictions {
     all: u64,
@@ -298,7 +302,7 @@ impl Results {
     }
 }
 
-/// The longest pause among bursts that lost datagrams.
+/// The longest pause of all bursts that lost datagrams.
 fn longest_pause(run: &PacketStatement) -> Nanos {
     let pauses = run
         .bursts
@@ -308,7 +312,7 @@ fn longest_pause(run: &PacketStatement) -> Nanos {
     pauses.max().unwrap_or(Nanos::ZERO)
 }
 
-/// Sends and receives once, with this buffer size or else with the kernel's default.
+/// Sends and receives once, with this buffer size if given, otherwise with the kernel's default.
 fn stalled(
     bench: &Bench,
     tool: &Tool,
@@ -357,8 +361,8 @@ mod tests {
             stall: None,
             predicted,
         };
-        // 277 fit, but 7 of those were still charged. 1 021 should have been sent, but 1 030 were.
-        // 20 were lost after the pause.
+        // 277 fit, but 7 of those were still charged. 1 021 were expected to be sent, but 1 030
+        // were. 20 were lost after the pause.
         let apart = Apart::of(&burst(Some(1_030), Some(744)), 277).unwrap();
         let parts = (apart.not_empty, apart.more_sent, apart.afterwards);
         assert_eq!(parts, (7, 9, 20));

@@ -1,4 +1,4 @@
-//! Runs third-party tools for as long as they are needed.
+//! Starts and stops third-party tools.
 
 use std::env;
 use std::fs;
@@ -17,7 +17,7 @@ use ticktax_probes::clock::now;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
-    /// Name of its package in Debian and Ubuntu.
+    /// Name of the package that contains it in Debian and Ubuntu.
     pub(crate) package: &'static str,
 }
 
@@ -43,8 +43,8 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A command for a program that needs tracefs in its usual place. If tracefs is not mounted there,
-/// the command gets its own mount namespace, so that the machine stays unchanged.
+/// A command for a program that expects tracefs in its usual place. If tracefs is not mounted
+/// there, the command gets its own mount namespace, so that the machine is not changed.
 pub(crate) fn with_tracefs(program: &Path) -> Command {
     if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
         return Command::new(program);
@@ -61,8 +61,8 @@ pub(crate) fn with_tracefs(program: &Path) -> Command {
 pub(crate) struct Running {
     child: Child,
     name: String,
-    /// Threads that read standard output and standard error, because a full pipe would block the
-    /// tool.
+    /// Threads that read standard output and standard error. They are needed because a full pipe
+    /// would block the tool.
     readers: Vec<JoinHandle<String>>,
 }
 
@@ -88,7 +88,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Returns an error with the tool's output if it has exited.
+    /// Returns an error with the tool's output if the tool has exited.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         if let Ok(None) = self.child.try_wait() {
             return Ok(());
@@ -102,13 +102,13 @@ impl Running {
         ))
     }
 
-    /// Sends SIGINT, as Ctrl-C does. Returns the complete output.
+    /// Sends SIGINT, like Ctrl-C. Returns the complete output.
     pub(crate) fn interrupt(mut self) -> Result<String, String> {
         self.signal(Signal::SIGINT);
         self.finish(Duration::from_secs(30))
     }
 
-    /// Waits for the tool to exit. Returns its complete output, standard output first.
+    /// Waits until the tool exits. Returns its complete output, standard output first.
     pub(crate) fn finish(&mut self, at_most: Duration) -> Result<String, String> {
         let end = now() + Nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
         loop {
@@ -128,7 +128,8 @@ impl Running {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // A process that has exited keeps its PID until it is reaped, which only this type does.
+        // Only this type reaps the process. A process that has exited keeps its PID until it is
+        // reaped.
         let running = self.child.try_wait().is_ok_and(|status| status.is_none());
         if let Ok(pid) = i32::try_from(self.child.id())
             && running

@@ -1,8 +1,8 @@
-//! `ticktax-bench peers`: compares third-party tools with an audit, in one guest.
+//! `ticktax-bench peers`: compares third-party tools with an audit, all in the same guest.
 //!
-//! [`guest`] runs the tools there and returns their output ([`Ran`] and one file for each).
-//! [`report`] parses the output for the [`statement`], which [`page`] prints. The parsers know the
-//! formats of rtla 6.1 to 6.12 and of cyclictest 2, and reject everything else.
+//! [`guest`] runs the tools there and returns their output: a list of [`Ran`], and one file per
+//! tool. [`report`] parses the output for the [`statement`], which [`page`] prints. The parsers
+//! know the formats of rtla 6.1 to 6.12 and of cyclictest 2, and reject everything else.
 
 mod audit;
 mod events;
@@ -22,23 +22,23 @@ use ticktax_model::Nanos;
 pub use audit::Counter;
 use statement::{Noise, Peer, PeerOutcome, PeerReport};
 
-/// The audit's recording.
+/// File with the audit's recording.
 pub const RECORDING: &str = "recording.parquet";
 
-/// File in which the guest lists what it ran, as a JSON list of [`Ran`].
+/// File with a JSON list of [`Ran`]: what the guest ran.
 pub const RUNS: &str = "runs.json";
-/// Output of `rtla osnoise top`.
+/// File with the output of `rtla osnoise top`.
 pub const OSNOISE: &str = "osnoise.txt";
-/// Events of the osnoise tracer, in tracefs format.
+/// File with the osnoise tracer's events, in tracefs format.
 pub const EVENTS: &str = "osnoise.events";
-/// Output of `rtla timerlat top`.
+/// File with the output of `rtla timerlat top`.
 pub const TIMERLAT: &str = "timerlat.txt";
-/// Output of `cyclictest`.
+/// File with the output of `cyclictest`.
 pub const CYCLICTEST: &str = "cyclictest.txt";
-/// Minimum length of gaps for osnoise in µs, which is also osnoise's default.
+/// Minimum length in µs of the gaps that osnoise records. It is also osnoise's default.
 pub const OSNOISE_THRESHOLD: i64 = 5;
 
-/// Reason why a comparison fails.
+/// Why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
     /// The lab failed.
@@ -59,7 +59,7 @@ impl PeersError {
     }
 }
 
-/// A tool that the guest ran, or should have run.
+/// A tool that was run in the guest, or that should have been.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// The tool.
@@ -68,14 +68,14 @@ pub struct Ran {
     pub command: String,
     /// Error message, if the tool failed.
     pub failed: Option<String>,
-    /// Why this kernel cannot run the tool, if it cannot.
+    /// Why this kernel cannot run the tool. `None` if it can.
     pub absent: Option<String>,
 }
 
-/// Reason why a tool's output cannot be parsed.
+/// Why a tool's output cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// The tool wrote no output, or the file with it is missing.
+    /// The tool wrote no output, or its output file is missing.
     #[error("it printed no {0}")]
     Nothing(&'static str),
     /// A line is not in the expected format.
@@ -97,7 +97,7 @@ impl Unreadable {
     }
 }
 
-/// Parses the files that a tool left behind. `audit` is the result of the audit.
+/// Parses the files that a tool wrote. `audit` is the audit's result.
 pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) -> PeerReport {
     let text = |name: &str| file(name).unwrap_or_default();
     let outcome = match (&ran.absent, &ran.failed, ran.peer) {
@@ -115,7 +115,8 @@ pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) ->
     }
 }
 
-/// Combines osnoise's own sums with an attribution of the gaps, which uses its events.
+/// Combines the sums that osnoise printed with an attribution of the gaps, which is based on its
+/// events.
 fn osnoise(table: &str, trace: &str) -> Result<Noise, Unreadable> {
     let sums = printed::osnoise(table)?;
     Ok(Noise {

@@ -1,5 +1,5 @@
-//! Two threads on one CPU wake each other through pipes. They do almost nothing but context
-//! switches.
+//! Two threads on one CPU that wake each other through pipes. They do little more than switch
+//! contexts.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread;
@@ -12,13 +12,13 @@ use ticktax_probes::clock::now;
 
 use crate::machine::pin;
 
-/// Prefix of both threads' names.
+/// Prefix of the names of both threads.
 pub(crate) const NAME: &str = "bench-p";
 
-/// CPU time and context switches of a series of round trips.
+/// CPU time and context switches that a series of round trips took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// CPU time used by both threads, which excludes other programs and the hypervisor.
+    /// CPU time of both threads. It excludes other programs and the hypervisor.
     pub(crate) cpu_time: Nanos,
     /// Number of times that the threads left the CPU.
     pub(crate) switches: u64,
@@ -40,7 +40,7 @@ impl Taken {
     }
 }
 
-/// Runs `trips` round trips on `cpu` at full speed.
+/// Makes `trips` round trips on `cpu` at full speed.
 pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         for _ in 0..trips {
@@ -50,7 +50,7 @@ pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     })
 }
 
-/// Runs batches of `trips` round trips on `cpu`, one every `pace`, for `length`.
+/// For `length`, makes a batch of `trips` round trips on `cpu` every `pace`.
 pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         let end = now() + length;
@@ -61,7 +61,7 @@ pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io:
             for _ in 0..trips {
                 trip(to, from)?;
             }
-            // Do not make up for a late batch: the rate is measured anyway.
+            // Do not catch up after a late batch, because the actual rate is measured.
             due = (due + pace).max(now());
         }
         Ok(())
@@ -74,7 +74,7 @@ fn trip(to: &mut PipeWriter, from: &mut PipeReader) -> io::Result<()> {
 }
 
 /// Starts both threads, waits for them, and adds up their CPU time and switches. The second thread
-/// answers the first until the first closes its pipe.
+/// answers the first one until the first closes its pipe.
 fn pair(
     cpu: Cpu,
     first: impl FnOnce(&mut PipeWriter, &mut PipeReader) -> io::Result<()> + Send,

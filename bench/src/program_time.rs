@@ -6,15 +6,15 @@ use std::os::fd::OwnedFd;
 use aya::programs::{ProgramInfo, loaded_programs};
 use aya::sys::{Stats, enable_stats};
 
-/// Enables the kernel's statistics until it is dropped. Uses a file descriptor instead of the
-/// sysctl `kernel.bpf_stats_enabled`, so that nothing has to be restored, even after a crash.
+/// Enables the kernel's statistics until this is dropped. Uses a file descriptor instead of the
+/// sysctl `kernel.bpf_stats_enabled`, so that there is nothing to restore, even after a crash.
 pub(crate) struct Statistics {
     _enabled: OwnedFd,
-    /// IDs of programs that were already loaded.
+    /// IDs of the programs that were already loaded.
     others: BTreeSet<u32>,
 }
 
-/// Total number of runs and time spent in programs so far.
+/// Number of program runs, and the total time spent in them so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     runs: u64,
@@ -31,7 +31,7 @@ impl Statistics {
         })
     }
 
-    /// Totals for newly loaded programs whose name contains `part`.
+    /// Totals over the programs that have been loaded since and whose name contains `part`.
     pub(crate) fn of(&self, part: &str) -> Spent {
         let ours = programs().filter(|program| {
             let name = program.name_as_str().unwrap_or_default();
@@ -45,12 +45,12 @@ impl Statistics {
 }
 
 impl Spent {
-    /// Nanoseconds per run. `None` if there were no runs.
+    /// Nanoseconds per run, or `None` if there were no runs.
     pub(crate) fn per_run(self) -> Option<f64> {
         self.per_run_since(Self::default())
     }
 
-    /// Nanoseconds per run since `before`. `None` if there were no runs since then.
+    /// Nanoseconds per run since `before`, or `None` if there were no runs since then.
     pub(crate) fn per_run_since(self, before: Self) -> Option<f64> {
         let runs = self
             .runs

@@ -1,5 +1,5 @@
 //! Measures how many stalls the flight recorder catches. Runs `ticktax record` as users do, while
-//! another process occupies a program's CPU for 5 to 20 ms at random times.
+//! another process occupies the CPU of a program for 5 to 20 ms at random times.
 
 pub(crate) mod stalls;
 
@@ -24,20 +24,21 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome};
 use stalls::{LONG, Running, Stall, Victim};
 
-/// Number of stalls, if there is time for that many.
+/// Number of stalls, unless there is too little time for that many.
 const STALLS: i64 = 40;
-/// Target share of stalls caught with the right culprit, in percent: 39 of 40.
+/// Target for the share of stalls that are caught with the right culprit, in percent: 39 of 40.
 const TARGET: f64 = 97.5;
-/// Targets: false captures per hour, and ms from the end of a stall until its line appears.
+/// Targets for the number of false captures per hour, and for the ms from the end of a stall until
+/// its line appears.
 const TARGETS: (f64, f64) = (1.0, 3_000.0);
-/// Tolerance for the overlap of a wait and a stall, whose times are known to 1 ms.
+/// Tolerance when matching a wait with a stall, whose times are known to 1 ms.
 const TOLERANCE: Nanos = Nanos::from_millis(3);
-/// Time after the last stall for its window to end and be written.
+/// Time to wait after the last stall until its window has ended and been written.
 const SETTLE: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_261_122;
 
 /// An incident: its start and end, the delay until its line appeared, and whether the injector was
-/// listed as the main culprit.
+/// named as the main culprit.
 #[derive(Clone, Debug, PartialEq)]
 struct Caught {
     begin: Nanos,
@@ -48,25 +49,25 @@ struct Caught {
     words: String,
 }
 
-/// Lines about incidents with the time at which they appeared, by incident number.
+/// Lines about incidents, by incident number, with the time at which each line appeared.
 type Lines = BTreeMap<u64, (Nanos, String)>;
 
 /// Results for all stalls and incidents.
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
-    /// Stalls that were mainly attributed to another culprit: the line and the stall.
+    /// Stalls that were mainly attributed to another culprit, each with the incident's line.
     wrong: Vec<String>,
     /// Stalls that caused no incident.
     missed: Vec<String>,
-    /// Incidents outside the stalls during which the program did not run, according to its own
-    /// clock. Another process delayed it.
+    /// Incidents outside the stalls in which the program's own clock shows that it did not run.
+    /// Another process delayed it.
     others: Vec<String>,
-    /// Incidents during which the program was running.
+    /// Incidents in which the program was running.
     wild: Vec<String>,
-    /// Delay from the end of each stall until its line appeared, in ms.
+    /// Delay in ms from the end of each stall until its line appeared.
     latency: Series,
-    /// The same delay for all incidents, regardless of their cause.
+    /// Delay in ms until the line appeared, for all incidents regardless of their cause.
     lines: Series,
 }
 
@@ -94,11 +95,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// The recorder and the lines it prints. Dropping it stops the recorder.
+/// The recorder, and the lines that it prints. Dropping it stops the recorder.
 struct Recorder {
     child: Child,
     lines: Receiver<(Nanos, String)>,
-    /// Thread that collects the recorder's other output, until the recorder exits.
+    /// Thread that collects the recorder's other output until the recorder exits.
     said: Option<thread::JoinHandle<String>>,
 }
 
@@ -118,7 +119,7 @@ impl Recorder {
         let (tell, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // Ignore errors: the receiver is gone once the benchmark has ended.
+                // Ignore errors: at the end of the benchmark, the receiver is gone.
                 let _ = tell.send((now(), line));
             }
         });
@@ -127,7 +128,7 @@ impl Recorder {
             let mut said = String::new();
             for line in BufReader::new(complaints).lines().map_while(Result::ok) {
                 if line.starts_with("Recording CPU") {
-                    // Ignore errors: the receiver is gone once the benchmark has ended.
+                    // Ignore errors: at the end of the benchmark, the receiver is gone.
                     let _ = ready.send(());
                 } else {
                     said.push_str(&line);
@@ -155,7 +156,7 @@ impl Recorder {
         }
     }
 
-    /// Stops the recorder. Returns its lines about incidents, and its other output.
+    /// Stops the recorder. Returns its lines about incidents, and the rest of its output.
     fn end(mut self) -> Result<(Lines, String), Box<dyn Error>> {
         kill(
             Pid::from_raw(i32::try_from(self.child.id())?),
@@ -178,12 +179,12 @@ impl Drop for Recorder {
     }
 }
 
-/// The incident's number in a line about it, which follows the date, the time and `UTC`.
+/// The number of the incident that a line is about. It follows the date, the time and `UTC`.
 fn number_of(line: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// Reads incidents from an index.
+/// Reads the incidents in an index.
 fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<dyn Error>> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let offset = i64::try_from(unix)? - now().0;
@@ -214,7 +215,7 @@ fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<
     Ok(found)
 }
 
-/// Matches incidents with stalls, and with the times at which the program did not run.
+/// Matches incidents with stalls, and with the times when the program did not run.
 fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     let overlap = |stall: &Stall, incident: &Caught| {
         incident.begin < stall.end + TOLERANCE && incident.end > stall.begin - TOLERANCE
@@ -258,7 +259,8 @@ fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     score
 }
 
-/// Describes a stall, and how long the program did not run around it according to its own clock.
+/// Describes a stall. Adds how long the program did not run around that time, according to its own
+/// clock.
 fn describe(stall: &Stall, gaps: &[Stall]) -> String {
     let lasted = stall.end - stall.begin;
     let around =

@@ -1,4 +1,4 @@
-//! Loads a recording into memory and extracts a thread's CPU time.
+//! Loads a recording into memory, and extracts the CPU time of a thread.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ impl Recording {
         statement
     }
 
-    /// Intervals in which thread `tid` ran.
+    /// The intervals in which thread `tid` ran.
     pub(crate) fn stretches(&self, tid: i32) -> impl Iterator<Item = &Span> {
         self.rows.iter().filter_map(move |row| match row {
             Row::Span(span) => {
@@ -54,8 +54,8 @@ impl Recording {
         })
     }
 
-    /// CPU time of a disturbance's thread, within the events that lie completely in this recording:
-    /// according to the trace, and according to the thread's own clock.
+    /// CPU time of a disturbance's thread within the events that lie completely in this recording.
+    /// Returns the time according to the trace, and the time by the thread's own clock.
     pub(crate) fn within_events(&self, truth: &Truth) -> Result<(Nanos, Nanos), String> {
         let books = self
             .header

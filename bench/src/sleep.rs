@@ -1,4 +1,5 @@
-//! Compares the sleep probe with cyclictest, taking turns with the same CPU, interval and priority.
+//! Compares the sleep probe with cyclictest. They take turns with the same CPU, interval and
+//! priority.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +24,10 @@ pub(crate) const CYCLICTEST: Tool = Tool {
 pub(crate) const PRIORITY: u8 = 80;
 pub(crate) const SECONDS: u16 = 3;
 
-/// Latencies above this, in µs, are not distinguished by cyclictest.
+/// Latency in µs above which cyclictest does not distinguish values.
 const LONGEST: u32 = 20_000;
 
-/// Statistics of each run, with latencies in µs.
+/// Statistics of each run. Latencies are in µs.
 #[derive(Default)]
 pub(crate) struct Results {
     wakeups: Series,
@@ -73,7 +74,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 impl Results {
-    /// Median over all runs of each run's median.
+    /// The median over all runs of each run's median latency.
     pub(crate) fn median(&self) -> f64 {
         self.median.median()
     }
@@ -140,7 +141,7 @@ pub(crate) fn run_cyclictest(
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("cyclictest.json");
     let mut command = Command::new(path);
-    // Disable cyclictest's default tuning of the system, because the probe does no tuning.
+    // Disable cyclictest's default tuning of the system, because the probe does not tune anything.
     command.args(["--default-system", "-q", "-m", "-t1", "-i", "1000"]);
     command.args(["--policy", policy]);
     if policy == "fifo" {
@@ -157,7 +158,7 @@ pub(crate) fn run_cyclictest(
     Ok(())
 }
 
-/// Expands the histogram to individual latencies. Latencies beyond its end count as the maximum.
+/// Expands the histogram to single latencies. A latency beyond its end counts as the maximum.
 fn latencies(json: &Value) -> Option<Series> {
     let thread = &json["thread"]["0"];
     let mut counts = BTreeMap::new();

@@ -1,6 +1,7 @@
-//! Measures the shortest gap that the spin probe resolves, compared with oslat. They take turns on
-//! the same CPU, with `SCHED_FIFO`. The kernel reserves 5 % of the time for other threads, so the
-//! machine is not starved.
+//! Measures the shortest gap that the spin probe resolves, compared with oslat.
+//!
+//! They take turns on the same CPU, with `SCHED_FIFO`. The kernel reserves 5 % of the time for
+//! other threads, so the machine is not starved.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,9 +34,9 @@ struct Results {
     threshold: Series,
     /// Shortest observed gap, in ns.
     shortest: Series,
-    /// Gaps per second of at least 1 µs.
+    /// Gaps of at least 1 µs, per second.
     long: Series,
-    /// Gaps per second of less than 1 µs.
+    /// Gaps shorter than 1 µs, per second.
     short: Series,
     /// Longest gap, in µs.
     longest: Series,
@@ -171,7 +172,7 @@ fn run_oslat(bench: &Bench, oslat: &Path, results: &mut Results) -> Outcome {
     for (microseconds, count) in histogram {
         let count = number(count)?;
         turns += count;
-        // Bucket 1 counts all iterations under 2 µs. Almost all of them are the loop itself.
+        // Bucket 1 contains all iterations below 2 µs. Almost all of these are just the loop.
         gaps += if microseconds == "1" { 0.0 } else { count };
     }
     let duration = number(&thread["duration"])?;

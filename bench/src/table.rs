@@ -18,7 +18,7 @@ impl Series {
         self.0.insert(at, value);
     }
 
-    /// Converts the series to a unit that is `size` times as large.
+    /// The same results in a unit that is `size` times as large.
     #[must_use]
     pub fn scaled(&self, size: f64) -> Self {
         Self(self.0.iter().map(|value| value / size).collect())
@@ -29,7 +29,7 @@ impl Series {
         self.0.len()
     }
 
-    /// The quantile `q` (0 to 1), interpolated between neighbours.
+    /// The `q`-quantile (`q` from 0 to 1), interpolated between neighbours.
     pub fn quantile(&self, q: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else {
             return f64::NAN;
@@ -81,7 +81,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table with these column headings.
+    /// Creates a table with the given column headings.
     pub fn new<const N: usize>(head: [&str; N]) -> Self {
         Self {
             rows: vec![head.map(str::to_owned).to_vec()],
@@ -93,7 +93,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Prints an empty line and the table.
+    /// Prints an empty line, then the table.
     #[expect(
         clippy::print_stdout,
         reason = "a benchmark's table goes to the terminal"
@@ -107,7 +107,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// Aligns the columns, so that the table can be read in a terminal too.
+    /// Aligns the columns, so that the table is readable in a terminal, too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows[0].len();
         let width = |column: usize| {

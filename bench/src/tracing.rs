@@ -1,4 +1,4 @@
-//! Runs the tracer with the settings of `ticktax audit`.
+//! Runs the tracer with the same settings as `ticktax audit`.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use ticktax_model::{CpuList, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, Output, TraceSettings, Tracer};
 
-/// Output of spans, with the buffer size that the command uses.
+/// Output as spans, with the command's buffer size.
 pub(crate) const SPANS: Output = Output::Spans { per_cpu: 1 << 16 };
 
-/// Output of sums, with the buffer size that the command uses.
+/// Output as sums, with the command's buffer size.
 pub(crate) const SUMS: Output = Output::Sums { entries: 1 << 14 };
 
-/// Output for the flight recorder, with the buffer sizes that `ticktax record` uses.
+/// Output for the flight recorder, with the buffer sizes of `ticktax record`.
 pub(crate) const FLIGHT: Output = Output::Flight {
     per_cpu: 1 << 19,
     entries: 1 << 12,

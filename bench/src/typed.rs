@@ -4,12 +4,12 @@ use std::env::{Args, args};
 use std::iter::Skip;
 use std::str::FromStr;
 
-/// The words of the command line that have not been read yet.
+/// The words on the command line that have not been read yet.
 #[derive(Debug)]
 pub struct Words(Skip<Args>);
 
 impl Words {
-    /// All words after the program name.
+    /// All words that follow the program's name.
     pub fn typed() -> Self {
         Self(args().skip(1))
     }

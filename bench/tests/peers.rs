@@ -1,6 +1,6 @@
-//! Tests the comparison of third-party tools with an audit, in guests. Tests named `vm::` boot a
-//! guest. If QEMU, a kernel, a tool or the ticktax next to the benchmarks is missing, a reason is
-//! printed and these tests are reported as ignored.
+//! Tests the comparison of third-party tools with an audit in guests. The tests named `vm::` boot a
+//! guest. If QEMU, a kernel, a tool or the ticktax next to the benchmarks is missing, these tests
+//! are reported as ignored, and the reason is printed.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -17,9 +17,9 @@ use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_model::Nanos;
 use ticktax_model::recording::World;
 
-/// Debian's cloud kernel, which lacks both of rtla's tracers.
+/// Debian's cloud kernel. It lacks both of rtla's tracers.
 const CLOUD: &str = "linux-image-cloud-amd64";
-/// Debian's real-time kernel, which has both of rtla's tracers.
+/// Debian's real-time kernel. It has both of rtla's tracers.
 const RT: &str = "linux-image-rt-amd64";
 
 type Test = fn();
@@ -35,7 +35,7 @@ const ANYWHERE: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that boot a guest, with the kernel they need.
+/// Tests that boot a guest, each with the kernel that it needs.
 const IN_A_GUEST: &[(&str, &str, Test)] = &[
     (
         "peers_measure_the_same_kernel",
@@ -51,7 +51,7 @@ const IN_A_GUEST: &[(&str, &str, Test)] = &[
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Run one test at a time, because each uses a CPU.
+    // Run one test at a time, because each test uses a CPU.
     arguments.test_threads = Some(1);
     let trial = |name: &str, test: Test| {
         Trial::test(name, move || {
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Why a test with this kernel cannot run here. Apt is not needed if the cache has the tools and
-/// the kernel.
+/// Why a test with this kernel cannot run here. If the cache has the tools and the kernel, apt is
+/// not needed.
 fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -94,7 +94,7 @@ fn why_not(kernel: &str) -> Option<String> {
         .or_else(|| has("tools".to_owned(), &["rtla", "rt-tests"]))
 }
 
-/// Path of the ticktax next to the benchmarks.
+/// Path of the ticktax that is next to the benchmarks.
 fn beside() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_ticktax-bench")).with_file_name("ticktax")
 }
@@ -118,8 +118,8 @@ fn last_line(output: &Output, words: &str) {
     assert!(last.contains(words), "{complaint}");
 }
 
-/// `peers` with an arbitrary file instead of a kernel, which it will not boot, and an arbitrary
-/// program instead of ticktax.
+/// Runs `peers` with some file as the kernel, which will not be booted, and some program as
+/// ticktax.
 fn peers_with(cache: &Path) -> Command {
     let mut command = bench(&["peers", "--kernel", "/proc/self/exe"]);
     command.args(["--ticktax", env!("CARGO_BIN_EXE_ticktax-bench")]);
@@ -132,7 +132,7 @@ fn without_apt_one_line_says_so() {
     let mut peers = peers_with(cache.path());
     let mut words = "cannot run `apt-get`";
     if ticktax_host::is_root() {
-        // Root looks for helper programs in a fixed PATH, so hide apt there.
+        // Root looks for helper programs in a fixed PATH, so hide the one in that PATH.
         let mut hidden = Command::new("unshare");
         let script = "mount --bind /dev/null \"$(command -v apt-get)\" && exec \"$@\"";
         hidden.args(["--mount", "sh", "-c", script, "sh"]);
@@ -208,7 +208,7 @@ fn latency(statement: &PeersStatement, peer: Peer) -> Latency {
     }
 }
 
-/// Asserts that `count` events occurred at `rate` per second during `over`, or slightly faster.
+/// Asserts that `count` events correspond to `rate` per second during `over`, or to slightly more.
 fn at_rate(count: u64, rate: f64, over: Nanos) {
     let expected = rate * over.as_secs_f64();
     let share = count as f64 / expected;
@@ -222,14 +222,14 @@ fn peers_measure_the_same_kernel() {
     for peer in [Peer::Audit, Peer::Osnoise] {
         let noise = noise(&statement, peer);
         let counts = noise.counts.unwrap();
-        // The tick does not stop while a loop spins.
+        // The tick does not stop, because a loop spins.
         at_rate(counts.irq, hz, noise.watched);
         assert!((second..Nanos::from_millis(2_100)).contains(&noise.watched));
         assert!(noise.longest <= noise.total && noise.total < noise.watched);
         let gaps = noise.attribution.as_ref().unwrap();
         at_rate(gaps.gaps.min(counts.irq), hz * 0.95, noise.watched);
-        // The sums and the gaps are measured in different ways. The events of gaps may cover up to
-        // one more period.
+        // The sums and the gaps are measured differently. The gaps' events may cover up to one more
+        // period.
         assert!(gaps.time.0 >= noise.total.0 - 100_000, "{noise:?}");
         assert!(gaps.time.0 < 2 * noise.total.0, "{noise:?}");
         let entry_exit = gaps.entry_exit.unwrap_or_default();
@@ -240,11 +240,11 @@ fn peers_measure_the_same_kernel() {
     }
     let coverage = |peer| noise(&statement, peer).attribution.unwrap().coverage();
     assert!((0.99..=1.0).contains(&coverage(Peer::Audit)));
-    // Osnoise has no account for kernel entry and exit.
+    // osnoise has no account for kernel entry and exit.
     assert!((0.4..1.0).contains(&coverage(Peer::Osnoise)));
     for peer in [Peer::Timerlat, Peer::Cyclictest] {
         let latency = latency(&statement, peer);
-        // Both threads sleep for 1 ms.
+        // Both tools' threads sleep for 1 ms.
         assert!((1_950..=2_050).contains(&latency.cycles), "{latency:?}");
         assert!(latency.thread.min > Nanos::ZERO && latency.thread.max < Nanos::from_millis(1));
         if let Some(irq) = latency.irq {

@@ -1,11 +1,11 @@
-//! Tests that the Python check of a statement against its rows is complete, and that its
-//! dependencies are pinned.
+//! Tests that `MODULES` lists all modules of the Python check, which compares a statement with its
+//! rows, and that the check's dependencies are pinned.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// Modules of the check, except for the one that is run.
+/// Modules of the check, other than the one that is run.
 const MODULES: [&str; 10] = [
     "accounting",
     "beats",
@@ -27,7 +27,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(folder().join(file)).expect(file)
 }
 
-/// Modules of the check that the module `text` imports.
+/// The modules of the check that are imported by module `text`.
 fn imports(text: &str) -> BTreeSet<&str> {
     let words = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

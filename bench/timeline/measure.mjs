@@ -1,11 +1,14 @@
 // Measures timelines of the same spans in Chromium: `node measure.mjs PAGE.html ROUNDS NAME...`
 //
-// PAGE.html is a page written by `ticktax report --html`. NAME is ticktax, speedscope, echarts, flame-chart-js
-// or vis-timeline. A number after the name of a library limits its spans, as in echarts@100000. Prints one line
-// of JSON per round. It contains the time in ms until the page is first drawn, counted from the start of
-// navigation or from passing the spans to a library, and the frames per second while wheel events zoom in and
-// out and while they scroll sideways. Each frame waits for the one before. The libraries' span objects are
-// created before timing starts.
+// PAGE.html is a page written by `ticktax report --html`. NAME is ticktax, speedscope, echarts,
+// flame-chart-js or vis-timeline. A number after a library's name limits its spans, as in
+// echarts@100000.
+//
+// Prints one line of JSON per round. It contains the time in ms until the page is first drawn. This
+// time starts with the navigation, or when the spans are passed to a library. The line also
+// contains the frames per second while wheel events zoom in and out, and while they scroll
+// sideways. Each frame waits for the previous one. The libraries' span objects are created before
+// timing starts.
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";

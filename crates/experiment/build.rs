@@ -1,4 +1,4 @@
-//! Generates the case list that `cases.rs` includes: one case per file in `src/cases`.
+//! Generates the case list that `cases.rs` includes, with one entry per file in `src/cases`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,8 @@ fn main() -> io::Result<()> {
         modules.extend(stem.filter(|_| is_rust).map(str::to_owned));
     }
     modules.sort();
-    // Generates a macro, because `mod` paths resolve relative to the file that invokes it.
+    // Generate a macro rather than code to include: `mod` paths resolve relative to the file that
+    // invokes the macro.
     let mut code = "macro_rules! list_cases {\n    () => {\n".to_owned();
     let mut list = String::new();
     for module in modules {

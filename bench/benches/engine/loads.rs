@@ -1,16 +1,16 @@
-//! Loads for measuring the speed of the model.
+//! Loads for measuring how fast the model runs.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Call, Costs, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule};
 
 const CPUS: usize = 64;
 
-/// A load's name and a function that creates it for a number of simulated seconds.
+/// A load's name, and a function that creates the load for a number of simulated seconds.
 type Load = (&'static str, fn(i64) -> Setup);
 
 /// All loads. `hour` has the size for which the model is designed: 64 CPUs, each with a 1000 Hz
-/// tick and 200 wake-ups per second. `busy` is the same machine with two tasks per CPU that use up
-/// their slices.
+/// tick and 200 wake-ups per second. `busy` is the same machine, but with two tasks per CPU that
+/// use up their slices.
 pub(crate) const LOADS: [Load; 4] = [
     ("hour", |secs| wakeups(secs, TimerRule::FirstTick)),
     ("hour-high-resolution", |secs| {
@@ -25,7 +25,7 @@ pub(crate) fn load(name: &str, secs: i64) -> Option<Setup> {
     found.map(|load| load.1(secs))
 }
 
-/// A machine with one task per CPU, which wakes up 200 times per second and works for 50 µs on
+/// A machine with one task per CPU. Each task wakes up 200 times per second and works for 50 µs on
 /// average.
 fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     let mut machine = Machine::new(CPUS, 1000, Policy::Fair);
@@ -38,7 +38,7 @@ fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     };
     let mut setup = Setup::new(machine, Nanos::from_secs(secs));
     for cpu in 0..CPUS {
-        // A sleep ends half a tick late on average. Together with the work, that is 4.55 ms.
+        // A sleep ends half a tick late on average. Including the work, that adds up to 4.55 ms.
         let more = if rule == TimerRule::FirstTick {
             0
         } else {
@@ -53,7 +53,7 @@ fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     setup
 }
 
-/// A machine with two tasks per CPU that never sleep.
+/// A machine with two tasks per CPU, which never sleep.
 fn busy(secs: i64, policy: Policy) -> Setup {
     let mut machine = Machine::new(CPUS, 1000, policy);
     machine.costs.tick = Nanos(2_000);

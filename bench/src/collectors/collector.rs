@@ -22,7 +22,7 @@ const NODE_EXPORTER: Peer = Peer {
     program: "prometheus-node-exporter",
     package: "prometheus-node-exporter",
 };
-/// Not packaged by Debian.
+/// A collector that Debian does not package.
 const REZOLUS: &str = "rezolus";
 const PERF: Peer = Peer {
     program: "perf",
@@ -30,11 +30,11 @@ const PERF: Peer = Peer {
 };
 
 /// The events that the agent's recorder sees, as far as perf supports them. The kernel refuses to
-/// sample interrupts that perf itself causes (`irq_work`,
+/// sample interrupts that perf causes itself (`irq_work`,
 /// `arch/x86/include/asm/trace/irq_vectors.h`).
 const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:local_timer*,\
                       irq_vectors:reschedule*,irq_vectors:call_function*,workqueue:workqueue_queue_work";
-/// Size of perf's ring per CPU, equal to the agent's largest ring on a machine with two CPUs.
+/// Size of perf's ring per CPU. It equals the agent's largest ring on a machine with two CPUs.
 const RING: &str = "32M";
 
 /// Number of checks whether a collector has started, and the pause between them. The kernel's
@@ -43,21 +43,21 @@ const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time to wait for perf, which does not report when it is ready.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Time for a collector to calm down after its start.
+/// Time for a collector to settle after it has started.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A program that monitors a machine continuously.
 #[derive(Clone, Debug)]
 pub(super) enum Collector {
-    /// The agent, with a recorder if a trigger is given.
+    /// The agent. It has a recorder if a trigger is given.
     Agent(Option<&'static str>),
     NodeExporter(PathBuf),
     Rezolus(PathBuf),
-    /// `perf record` into overwritten rings, until it receives a signal.
+    /// `perf record` into rings that are overwritten, until it receives a signal.
     Perf(PathBuf),
 }
 
-/// A collector's total CPU time at some point in time.
+/// A collector's total CPU time at a certain time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub(super) time: Nanos,
@@ -73,7 +73,7 @@ pub(super) struct Watching {
 impl Collector {
     /// All installed collectors.
     pub(super) fn all() -> Vec<Self> {
-        // No wait is that long, so the recorder is never triggered.
+        // No wait is that long, so the recorder never triggers.
         let mut all = vec![Self::Agent(None), Self::Agent(Some("wait>10s"))];
         all.extend(NODE_EXPORTER.find().map(Self::NodeExporter));
         let rezolus = in_path(REZOLUS);
@@ -105,15 +105,15 @@ impl Collector {
         }
     }
 
-    /// Starts the collector and waits until it is ready. It may write to `folder`. Its page is
-    /// served only on the loopback device.
+    /// Starts the collector and waits until it is ready. It may write to `folder`. It serves its
+    /// page only on the loopback device.
     pub(super) fn start(
         &self,
         bench: &Bench,
         tool: &Tool,
         folder: &Path,
     ) -> Result<Watching, Box<dyn Error>> {
-        // Use a port that was free a moment ago.
+        // This port was free a moment ago.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let (running, path) = match self {
             Self::Agent(trigger) => {

@@ -1,5 +1,5 @@
-//! Measures how long a BPF program takes to read the clock. No tracer that takes timestamps can be
-//! cheaper.
+//! Measures how long a BPF program takes to read the clock, which is a lower bound for any tracer
+//! that takes timestamps.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,12 +9,13 @@ use crate::program_time::Statistics;
 use crate::table::Series;
 use crate::{Bench, Outcome};
 
-/// Interval of the bpftrace program, in µs. It is part of the program's name in the kernel, so it
-/// is an unusual number.
+/// Interval of the bpftrace program in µs. It is an unusual number because it becomes part of the
+/// program's name in the kernel.
 const INTERVAL: &str = "1777";
 
-/// Compares bpftrace programs that read the clock many times with one that reads it a few times.
-/// The difference cancels their common cost, including that of the kernel's own statistics.
+/// Compares bpftrace programs that read the clock many times with one that reads it only a few
+/// times. The difference cancels out the cost that they have in common, including that of the
+/// kernel's own statistics.
 pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     let mut cost = Series::new();
     for _ in 0..bench.choose(9, 3) {
@@ -33,7 +34,7 @@ pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     Ok(())
 }
 
-/// Nanoseconds per run of a program that reads the clock `readings` times.
+/// Nanoseconds per run for a program that reads the clock `readings` times.
 fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
     let statistics = Statistics::start()?;
     let mut command = with_tracefs(bpftrace);

@@ -1,5 +1,5 @@
-//! The floor: programs that only read the clock, attached to the hooks that a switch passes. A
-//! tracer that takes timestamps cannot cost less.
+//! The floor: programs that only read the clock, attached to the hooks that the kernel passes when
+//! it switches. A tracer that takes timestamps cannot cost less.
 
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
@@ -15,13 +15,13 @@ const READ_CLOCK: [[u8; 8]; 3] = [
     [0x95, 0, 0, 0, 0, 0, 0, 0],
 ];
 
-/// Attached programs, which are detached when this is dropped.
+/// Attached programs. Dropping this detaches them.
 pub(super) struct Floor {
     _programs: Ebpf,
 }
 
 impl Floor {
-    /// Attaches such a program to each of `hooks`, in the same way as ticktax's programs.
+    /// Attaches such a program to each of `hooks`, in the same way as ticktax attaches its own.
     pub(super) fn attach(hooks: &[&str]) -> Result<Self, String> {
         let no = |error: &dyn std::fmt::Display| format!("no empty program: {error}");
         let btf = Btf::from_sys_fs().map_err(|error| no(&error))?;

@@ -1,7 +1,7 @@
-//! Counts instructions instead of time, in a lab guest whose clock advances with instructions.
-//! Nothing else runs there, so the results are reproducible and reveal every added instruction.
-//! They do not show how long an instruction takes: locked instructions and cache misses count like
-//! any other.
+//! Counts instructions instead of time, in a lab guest whose clock advances with the instructions.
+//! Nothing else runs in the guest, so the results are reproducible and reveal every added
+//! instruction. They do not show how long an instruction takes: locked instructions and cache
+//! misses count the same as any other.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use ticktax_model::recording::World;
 use super::{Unit, measure, print};
 use crate::{Bench, Outcome, machine};
 
-/// The verb to run in the guest.
+/// The verb that runs in the guest.
 pub(crate) const VERB: &str = "event-instructions-guest";
 
 /// Options of `event-instructions`.
@@ -36,10 +36,10 @@ pub(crate) struct InstructionsArguments {
     guest: GuestArguments,
 }
 
-/// Each instruction takes 2^1 ns on the guest's clock.
+/// Each instruction takes 2^1 ns by the guest's clock.
 const SHIFT: u8 = 1;
 
-/// File that shows whether the kernel compiles BPF programs to machine code.
+/// This file shows whether the kernel compiles BPF programs to machine code.
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
 /// Boots the guest and prints its results.

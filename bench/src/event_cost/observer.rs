@@ -17,13 +17,13 @@ use crate::table::Series;
 use crate::tool::Tool;
 use crate::tracing::{INTERVAL, SUMS, Tracing};
 
-/// The shortest useful bpftrace program. Ticktax keeps at least the same sum.
+/// The shortest useful bpftrace program. ticktax keeps at least the same sum.
 const COUNT: &str = "tracepoint:sched:sched_switch { @[args->prev_comm] = count(); }";
 
-/// How the kernel names programs attached to context switches.
+/// The kernel's name for programs attached to context switches.
 const HOOK: &str = "sched_switch";
 
-/// Time for third-party tools to attach their programs.
+/// Time to wait until third-party tools have attached their programs.
 const SETTLE: Duration = Duration::from_millis(1_500);
 
 /// An observer of the two threads, or none.
@@ -33,23 +33,22 @@ pub(super) enum Observer {
     /// Programs that only read the clock, attached to these hooks.
     Floor(&'static [&'static str]),
     Ticktax(Output),
-    /// `ticktax record` with this trigger, in a separate process. It does not count its own
-    /// threads.
+    /// `ticktax record` with this trigger, in a separate process. It excludes its own threads.
     Record(Tool, &'static str),
-    /// A tracer that has not been started yet: its programs run but return at once.
+    /// A tracer that has not been started. Its programs run, but return immediately.
     Waiting,
     Bpftrace(PathBuf),
     PerfRecord(PathBuf),
     PerfTrace(PathBuf),
 }
 
-/// Results of running the threads once with an observer.
+/// Results of running the threads once while they are observed.
 pub(super) struct Turn {
-    /// Median over the bursts of the CPU time per switch, in ns.
+    /// CPU time per switch in ns, as the median over all bursts.
     pub(super) per_switch: f64,
     /// Share of switches that the observer missed, in percent.
     pub(super) missed: f64,
-    /// Nanoseconds inside the BPF program, if statistics were enabled.
+    /// Nanoseconds spent in the BPF program, if statistics were enabled.
     pub(super) inside: Option<f64>,
 }
 
@@ -100,7 +99,8 @@ pub(super) fn observe(
         Observer::PerfRecord(path) => {
             let file = folder.join("perf.data");
             let mut command = with_tracefs(path);
-            // The buffers can store a complete burst. Lost events would make tracing look cheap.
+            // These buffers are large enough for a complete burst. Lost events would make tracing
+            // look cheap.
             command.args([
                 "record",
                 "-q",
@@ -136,7 +136,7 @@ fn settle(bench: &Bench) -> Result<(), String> {
     bench.pause(SETTLE).map_err(|error| error.to_string())
 }
 
-/// Results of the threads themselves.
+/// Results that come from the threads themselves.
 struct Played {
     bursts: Series,
     switches: u64,
@@ -153,7 +153,8 @@ impl Played {
         }
     }
 
-    /// Like [`Played::turn`], but fails if the observer started too late to see most switches.
+    /// Like [`Played::turn`], but fails if the observer missed most switches because it started too
+    /// late.
     fn checked(&self, seen: u64) -> Result<Turn, String> {
         if seen < self.switches / 2 {
             return Err(format!("it saw {seen} of {} switches", self.switches));
@@ -192,7 +193,7 @@ fn play(
     })
 }
 
-/// Adds up bpftrace's lines `@[NAME]: COUNT` for our threads.
+/// Adds up the lines `@[NAME]: COUNT` from bpftrace for the benchmark's threads.
 fn counted_by_bpftrace(said: &str) -> u64 {
     let ours = format!("@[{}", ping_pong::NAME);
     let lines = said.lines().filter(|line| line.starts_with(&ours));
@@ -200,7 +201,7 @@ fn counted_by_bpftrace(said: &str) -> u64 {
     counts.sum()
 }
 
-/// Number of samples in a perf file, which includes a few from other threads.
+/// Number of samples in a perf file, including a few from other threads.
 fn counted_by_perf(perf: &Path, file: &Path) -> Result<u64, String> {
     let mut command = Command::new(perf);
     command.args(["report", "--stats", "-i"]).arg(file);

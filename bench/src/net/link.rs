@@ -10,9 +10,10 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Rates as given to ticktax, and in bits per second.
+/// The rates, both as passed to ticktax and in bits per second.
 const RATES: [(&str, f64); 4] = [("1M", 1e6), ("10M", 1e7), ("100M", 1e8), ("1G", 1e9)];
-/// Payload bytes of a full frame in a stream and in a datagram, and bytes of the full frame.
+/// Payload bytes of a full frame in a stream and in a datagram, and the bytes of the full frame
+/// itself.
 const STREAM: f64 = 1_448.0;
 const DATAGRAM: f64 = 1_472.0;
 const FRAME: f64 = 1_514.0;

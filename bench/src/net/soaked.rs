@@ -1,13 +1,13 @@
-//! Compares a veth pair's traffic accounts with the work that a soaker completed in the same time.
+//! Compares the traffic accounts of a veth pair with the work that a soaker did at the same time.
 //!
-//! The soaker estimates its speed from its own undisturbed blocks, one in ten of which is faster
-//! than the estimate. If two CPUs share a core, it therefore reports losses that did not happen. To
-//! measure this error, runs with almost no traffic are interleaved, while both CPUs soak. The
-//! verdict uses only the difference that traffic makes.
+//! The soaker estimates its speed from its own undisturbed blocks, and one in ten of these is
+//! faster than the estimate. If two CPUs share a core, it therefore reports losses that did not
+//! occur. To measure this error, runs with almost no traffic are interleaved, in which both CPUs
+//! soak. The verdict depends only on the difference that traffic makes.
 //!
-//! No row contains an interrupt's entry and exit. The accounts charge them to the interrupted
-//! soaker, which completes less work. Audits with a spin probe during the same traffic measure the
-//! time taken by entry, exit and the hypervisor.
+//! No row contains the entry and exit of an interrupt. The accounts charge them to the interrupted
+//! soaker, which therefore does less work. Audits with a spin probe during the same kind of traffic
+//! measure the time taken by entry, exit and the hypervisor.
 
 use std::error::Error;
 use std::process::Command;
@@ -26,18 +26,18 @@ use crate::{Bench, Outcome};
 /// Maximum difference between the accounts and the soaker's loss, in percentage points of the CPUs'
 /// time.
 const ACCOUNTS: f64 = 1.0;
-/// Rates that leave time to soak, as given to ticktax.
+/// Rates at which there is time left to soak, as passed to ticktax.
 const RATES: [&str; 3] = ["100M", "500M", "2G"];
-/// A rate that means almost no traffic.
+/// A rate at which there is almost no traffic.
 const NONE: &str = "8k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 3;
 
-/// Share of the CPUs' time that is left for the soaker in one run, from 0 to 1.
+/// Share of the CPUs' time that one run leaves to the soaker, from 0 to 1.
 struct Left {
-    /// Share according to the accounts.
+    /// The share according to the accounts.
     accounted: f64,
-    /// Share according to the soaker's work.
+    /// The share according to the soaker's work.
     got: f64,
 }
 
@@ -63,8 +63,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
             taken.push(100.0 * (1.0 - during.accounted));
             alone.push(points(&before));
             apart.push(points(&during));
-            // Calibrate with the run before: it has almost no traffic, so only the soaker's own
-            // error shows.
+            // Calibrate with the preceding run: it has almost no traffic, so it shows only the
+            // soaker's own error.
             let speed = before.got / before.accounted;
             added.push(100.0 * (during.got / speed - during.accounted));
             around.push(beyond(bench, tool, rate)? - beyond(bench, tool, NONE)?);
@@ -91,8 +91,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
     Ok(())
 }
 
-/// Share of time taken by entry, exit and the hypervisor during this traffic, in percentage points
-/// of the CPUs' time.
+/// Time that entry, exit and the hypervisor take during such traffic, in percentage points of the
+/// CPUs' time.
 fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>> {
     let mut traffic = pair(bench, tool, rate, SECONDS + 3);
     let mut traffic = Running::start(traffic.arg("--untraced"))?;

@@ -1,11 +1,11 @@
-//! Expresses the results of an audit in terms of the other tools.
+//! Converts an audit's results to the terms that the other tools use.
 
 use super::statement::{Attribution, Counts, Noise};
 use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
-/// Counts the events that occur while the audit's probes measure, as osnoise does for its own loop.
+/// Counts the events that occur while the audit's probes measure, as osnoise does for its loop.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     probes: Vec<ProbeReport>,
@@ -13,7 +13,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Creates a counter for the recording with this header.
+    /// Creates a counter for a recording with this header.
     pub fn new(header: &Header) -> Self {
         Self {
             probes: header.probes.clone(),
@@ -26,7 +26,7 @@ impl Counter {
         self.counts
     }
 
-    /// The audit's results in osnoise's terms. `None` if no probe recorded gaps.
+    /// The audit's results in osnoise's terms, or `None` if no probe recorded gaps.
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
         let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);
@@ -64,7 +64,8 @@ impl RowSink for Counter {
             probe.cpu == span.cpu && (probe.begin..=probe.end).contains(&span.start)
         };
         let source = sources.get(span.source);
-        // A function inside an interrupt, or a work item inside a thread, is not a separate event.
+        // A function within an interrupt is not a separate event. Neither is a work item within a
+        // thread.
         if !source.detail.is_empty() || !self.probes.iter().any(measured) {
             return;
         }

@@ -1,9 +1,10 @@
-//! Parses events of the osnoise tracer (`include/trace/events/osnoise.h`) in tracefs format.
+//! Parses the osnoise tracer's events (`include/trace/events/osnoise.h`) in tracefs format.
 //!
-//! `sample_threshold` is a gap in the tracer's loop: start, length, and number of interferences.
-//! `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are interferences: start, and own
-//! run time without nested interruptions. `rtla osnoise top` reports how many there were but not
-//! how long they took, so this module computes the share of the gaps' time that has a name.
+//! `sample_threshold` is a gap in the tracer's loop. It has a start, a length, and a number of
+//! interferences. `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are interferences.
+//! They have a start and a run time that excludes nested interruptions. `rtla osnoise top` reports
+//! how many interferences there were, but not how long they took. This module therefore computes
+//! the share of the gaps' time that has a name.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ struct Event<'a> {
 }
 
 enum Kind<'a> {
-    /// A gap, with its number of interferences.
+    /// A gap, with the number of interferences in it.
     Gap(u64),
     /// An interference, with its name.
     Noise(&'a str),
@@ -31,12 +32,12 @@ enum Kind<'a> {
 
 /// Attributes the time of all gaps in a trace. Each gap is charged with the events that started
 /// inside it, up to the gap's length. Returns `None` if the kernel dropped events, because the
-/// result would be wrong.
+/// result would then be wrong.
 pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable> {
     if lost(trace)? {
         return Ok(None);
     }
-    // Noise comes before the gap that contains it, but is ordered by end time.
+    // Interferences precede the gap that contains them, but they are ordered by end time.
     let mut noises: BTreeMap<(u32, Nanos), (Nanos, &str)> = BTreeMap::new();
     let mut gaps = Vec::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {
@@ -73,7 +74,7 @@ pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable
     Ok(Some(sum))
 }
 
-/// Whether the trace contains fewer events than were written. A header line shows this: `#
+/// Whether the trace contains fewer events than were written. A header line shows this, such as `#
 /// entries-in-buffer/entries-written: 554/554   #P:1`.
 fn lost(trace: &str) -> Result<bool, Unreadable> {
     const ENTRIES: &str = "entries-in-buffer/entries-written:";
@@ -100,7 +101,7 @@ fn event(line: &str) -> Option<Event<'_>> {
     )?;
     let (is_gap, rest) = rest;
     let cpu = head.split_once(" [")?.1.split_once(']')?.0.parse().ok()?;
-    // A thread's name may contain anything, but the text after it has a fixed format.
+    // A thread's name may contain anything, but what follows it has a fixed format.
     let (name, numbers) = rest.rsplit_once("start ")?;
     let words: Vec<&str> = numbers.split_whitespace().collect();
     let (start, length, interferences) = match words[..] {

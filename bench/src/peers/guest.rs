@@ -1,4 +1,4 @@
-//! Runs an audit, rtla and cyclictest one after another, inside the guest.
+//! Runs an audit, rtla and cyclictest in the guest, one after the other.
 
 use std::fs;
 use std::io;
@@ -16,14 +16,14 @@ use super::{
 
 /// The verb of this program that runs in the guest.
 pub const VERB: &str = "peers-guest";
-/// Name under which the audit's program is copied into the guest.
+/// Name of the audit's program in the guest.
 pub(super) const AUDIT: &str = "ticktax";
 /// Exit code of an audit whose accounts do not balance.
 const UNBALANCED: i32 = 3;
 
-/// Directory of the kernel's tracers.
+/// Directory that provides the kernel's tracers.
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// Events of the osnoise tracer: gaps in its loop, and interferences.
+/// The osnoise tracer's events: gaps in its loop, and interferences.
 const OSNOISE_EVENTS: [&str; 5] = [
     "sample_threshold",
     "irq_noise",
@@ -31,19 +31,21 @@ const OSNOISE_EVENTS: [&str; 5] = [
     "thread_noise",
     "nmi_noise",
 ];
-/// Buffer size per CPU in KiB. Events take about 60 bytes each, and there are about a thousand per
+/// Buffer size per CPU, in KiB. An event takes about 60 bytes, and there are about a thousand per
 /// second.
 const ROOM: &str = "8192";
 
-/// Period of osnoise in µs. Its sums cover only complete periods, so a short period omits little.
+/// Period of osnoise, in µs. Its sums cover only complete periods, so a short period leaves little
+/// out.
 const PERIOD: &str = "100000";
 
 /// Runs every tool for `seconds` and leaves the output in the current directory. If a tool fails,
-/// goes on with the next.
+/// continues with the next one.
 ///
 /// # Errors
-/// This is not a lab guest (elsewhere, the tools could starve other programs), the tracer's events
-/// cannot be recorded, or the output cannot be written.
+/// Returns an error if this is not a lab guest, because the tools could starve other programs
+/// elsewhere. Also returns an error if the tracer's events cannot be recorded, or the output cannot
+/// be written.
 pub fn run(seconds: u32) -> Result<(), PeersError> {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         let why = format!("{VERB} is for a lab's guest alone: run `ticktax-bench peers`");
@@ -67,7 +69,7 @@ fn audit(length: &str) -> Ran {
     ]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
-    // The locations of files do not matter, so show a shorter command.
+    // It does not matter where the files are, so show a shorter command.
     ran.command = format!("ticktax audit --probe spin --for {length}");
     ran
 }
@@ -94,7 +96,7 @@ fn timerlat(length: &str) -> Ran {
     })
 }
 
-/// cyclictest with timerlat's default priority and interval.
+/// cyclictest, with the default priority and interval of timerlat.
 fn cyclictest(seconds: u32) -> Ran {
     let mut command = tool("cyclictest");
     command.args(["--quiet", "--nsecs", "--mlockall", "--smp"]);
@@ -131,7 +133,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     if let Some(file) = file {
         fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
     }
-    // An audit whose accounts do not balance still leaves a usable recording.
+    // Even if its accounts do not balance, an audit leaves a usable recording.
     let unbalanced = peer == Peer::Audit && output.status.code() == Some(UNBALANCED);
     if output.status.success() || unbalanced {
         return Ok(());
@@ -141,7 +143,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
 }
 
-/// The result for an rtla tool if the kernel was built without its tracer.
+/// The result for an rtla tool if the kernel does not have its tracer, otherwise `None`.
 fn without_tracer(peer: Peer) -> Option<Ran> {
     let name = peer.name();
     let known = fs::read_to_string(format!("{TRACEFS}/available_tracers")).unwrap_or_default();
@@ -156,7 +158,7 @@ fn without_tracer(peer: Peer) -> Option<Ran> {
     })
 }
 
-/// A tracefs instance that records events of the osnoise tracer.
+/// A tracefs instance that records the osnoise tracer's events.
 struct Events(PathBuf);
 
 impl Events {

@@ -1,4 +1,5 @@
-//! Boots the guest and builds a statement from its output, on the host.
+//! The part of the comparison that runs on the host: boots the guest, and builds a statement from
+//! its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub struct PeersArguments {
     pub guest: GuestArguments,
 }
 
-/// A duration that rtla and cyclictest accept: whole seconds, at most ten minutes. Audits up to
+/// A duration that rtla and cyclictest accept: whole seconds, at most ten minutes. Audits of up to
 /// that length keep single spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub u32);
@@ -70,7 +71,7 @@ impl FromStr for Seconds {
 /// steps to `tell`.
 ///
 /// # Errors
-/// A kernel, a tool or ticktax is missing, or the guest or its audit fails.
+/// Returns an error if a kernel, a tool or ticktax is missing, or if the guest or its audit fails.
 pub fn run(
     typed: &PeersArguments,
     stop: &dyn Fn() -> bool,
@@ -101,7 +102,8 @@ pub fn run(
     Ok(statement)
 }
 
-/// Path of the ticktax to audit with: the one requested, or else the one next to `own`.
+/// Path of the ticktax with which to audit: the one that was requested, otherwise the one next to
+/// `own`.
 fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
     let file = typed.map_or_else(|| own.with_file_name("ticktax"), Path::to_owned);
     if file.is_file() {
@@ -120,7 +122,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     let runs = outcome.file(RUNS).ok_or_else(|| missing(RUNS))?;
     let runs: Vec<Ran> = serde_json::from_slice(runs)
         .map_err(|error| LabError::NoResult(format!("its {RUNS} cannot be read: {error}")))?;
-    // All other tools are compared with the audit, so it must not have failed.
+    // The audit must not have failed, because all other tools are compared with it.
     let audit = runs.iter().find(|ran| ran.peer == Peer::Audit);
     if let Some(why) = audit.and_then(|ran| ran.failed.as_ref()) {
         let why = why.trim_start_matches("ticktax: ");
@@ -159,7 +161,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     })
 }
 
-/// Describes the tools that failed in the guest, one line each.
+/// Describes the tools that failed in the guest, with one line each.
 pub fn failures(statement: &PeersStatement) -> Vec<String> {
     let failed = statement.tools.iter().filter_map(|tool| {
         let PeerOutcome::Failed(why) = &tool.outcome else {

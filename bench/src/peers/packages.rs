@@ -1,5 +1,5 @@
-//! Gets third-party programs for a guest (rtla and cyclictest) from Debian's packages. They are
-//! kept in the cache, with a digest of every file.
+//! Takes third-party programs for a guest (rtla and cyclictest) from Debian's packages. They are
+//! kept in the cache, along with a digest of every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use ticktax_lab::kernel::{Cache, Unpacked, fetch_with_libraries, sha256, sha256_of};
 use ticktax_lab::{LabError, Program};
 
-/// Each package, and the program needed from it.
+/// The packages, each with the program that is needed from it.
 const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
 /// Name of the directory in the cache, and of its lock.
 const NAME: &str = "tools";
-/// File in that directory that lists all others.
+/// The file in that directory that lists all other files.
 const MANIFEST: &str = "manifest";
 
 /// Additional programs for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools {
     folder: PathBuf,
-    /// The packages that the programs came from: name and version.
+    /// The packages that contained the programs, as (name, version).
     pub packages: Vec<(String, String)>,
 }
 
 impl Tools {
-    /// Finds the programs in the cache or downloads them. Reports slow steps to `tell`.
+    /// Finds the programs in the cache, or downloads them. Reports slow steps to `tell`.
     ///
     /// # Errors
-    /// Apt cannot download the packages, or the cache was modified.
+    /// Returns an error if apt cannot download the packages, or if the cache was modified.
     pub fn find(cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<Self, LabError> {
         if let Some(tools) = Self::kept(cache)? {
             return Ok(tools);
@@ -89,7 +89,7 @@ impl Tools {
     }
 }
 
-/// Stores the needed programs and libraries from `packages` in the cache.
+/// Stores the required programs and libraries from `packages` in the cache.
 fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let fresh = cache.folder("fresh")?.join(NAME);
     drop(fs::remove_dir_all(&fresh));
@@ -101,7 +101,7 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
             let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
                 continue;
             };
-            // Follow links, because a library is stored under the name that programs ask for.
+            // Follow links: a library must be stored under the name that programs ask for.
             let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
             let to = fresh.join(name);
             fs::write(&to, &bytes).map_err(LabError::file("write", &to))?;
@@ -114,8 +114,8 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
 }
 
-/// The files that a guest needs from a package, sorted: programs in [`PROGRAMS`], and libraries
-/// named `libNAME.so.N`.
+/// The files of a package that a guest needs, sorted: programs in [`PROGRAMS`], and libraries named
+/// `libNAME.so.N`.
 fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     let mine = PROGRAMS.iter().filter(|(name, _)| *name == package.name);
     let mut files: Vec<PathBuf> = mine
@@ -137,7 +137,7 @@ fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     files
 }
 
-/// Whether the file has a name that programs ask for: `libNAME.so.N`.
+/// Whether the file's name is one that programs ask for: `libNAME.so.N`.
 fn is_library(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let version = name.and_then(|name| Some(name.strip_prefix("lib")?.split_once(".so.")?.1));
@@ -170,7 +170,7 @@ mod tests {
         Cache::at(root.to_owned())
     }
 
-    /// Finds the tools without downloading anything, so nothing may be reported.
+    /// Finds the tools in the cache. Panics if anything is reported, which a download would do.
     fn find(cache: &Cache) -> Result<Tools, LabError> {
         Tools::find(cache, &mut |words| panic!("{words}"))
     }

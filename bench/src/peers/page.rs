@@ -9,7 +9,7 @@ use super::statement::{
 };
 use crate::table::Table;
 
-/// The statement as text that ends with a line break.
+/// The statement as text, which ends with a newline.
 pub fn page(statement: &PeersStatement) -> String {
     let machine = &statement.machine;
     let hz = machine
@@ -38,10 +38,11 @@ pub fn page(statement: &PeersStatement) -> String {
     page
 }
 
-/// Formats a tool's cell in one row. Returns `None` if the tool does not measure the figure.
+/// A function that formats a tool's cell in a row. It returns `None` if the tool does not measure
+/// the figure.
 type Show = fn(&PeerOutcome) -> Option<String>;
 
-/// Each row's label and the formatter for its cells.
+/// The rows: each has a label and a function that formats its cells.
 const ROWS: [(&str, Show); 25] = [
     ("CPU time watched", |outcome| {
         noise(outcome, |noise| Some(noise.watched.to_string()))

@@ -1,4 +1,4 @@
-//! Parses the tables printed by rtla and cyclictest.
+//! Parses the tables that rtla and cyclictest print.
 
 use super::statement::{Counts, Latency, Spread};
 use ticktax_model::Nanos;
@@ -18,9 +18,11 @@ pub(super) struct Sums {
     pub(super) counts: Counts,
 }
 
-/// Parses the output of `rtla osnoise top`, which has one line per CPU, in µs. The columns are: CPU
-/// number, `#` and the number of periods, runtime, noise, available CPU in %, noisiest period,
-/// longest gap, and the number of interferences from hardware, NMIs, IRQs, softirqs and threads.
+/// Parses the output of `rtla osnoise top`, which has one line per CPU, in µs.
+///
+/// The columns are the CPU number, `#` and the number of periods, the runtime, the noise, the
+/// available CPU in %, the noisiest period, the longest gap, and the number of interferences from
+/// hardware, NMIs, IRQs, softirqs and threads.
 pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     const WHAT: &str = "line of rtla osnoise";
     let mut sums = Sums::default();
@@ -66,9 +68,10 @@ pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     }
 }
 
-/// Parses the output of `rtla timerlat top --nano`, which has one line per CPU, in ns. The columns
-/// are: CPU number, `#` and the number of cycles, then the last, minimum, mean and maximum latency,
-/// first of the interrupt and then of the thread.
+/// Parses the output of `rtla timerlat top --nano`, which has one line per CPU, in ns.
+///
+/// The columns are the CPU number, `#` and the number of cycles, and the last, minimum, mean and
+/// maximum latency. The latencies come first for the interrupt, and then for the thread.
 pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of rtla timerlat in ns";
     if !text.is_empty() && !text.contains("(ns)") {
@@ -102,8 +105,9 @@ pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread, in ns, such as
-/// `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg:   15480 Max:   20252`.
+/// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread, in ns. An
+/// example is `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg:   15480 Max:
+/// 20252`.
 pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of cyclictest";
     let mut all = Gathered::default();
@@ -130,8 +134,9 @@ pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// The lines of an rtla table that describe a CPU. They start with its number and, after a `#`, a
-/// count of periods. Headings have escape codes before the first word, and no `#`.
+/// The lines of an rtla table that describe a CPU. Such a line starts with the CPU's number,
+/// followed by `#` and the number of periods. Headings have escape codes before the first word, and
+/// no `#`.
 fn rows(text: &str) -> impl Iterator<Item = &str> {
     let number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     text.lines().filter(move |line| {
@@ -153,8 +158,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a CPU's latencies, or nothing if it has no cycles. Returns `None` if the numbers
-    /// contradict each other.
+    /// Adds a CPU's latencies, unless it had no cycles. Returns `None` if the numbers contradict
+    /// each other.
     fn add(&mut self, cycles: i64, min: i64, mean: i64, max: i64) -> Option<()> {
         if cycles == 0 {
             return Some(());

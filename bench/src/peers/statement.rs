@@ -1,5 +1,5 @@
-//! A document that compares third-party tools with an audit in one guest: what each tool measured,
-//! and how much of it the tool can explain.
+//! A document that compares third-party tools with an audit in the same guest: what each tool
+//! measured, and how much of that it can explain.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,21 +7,21 @@ use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::World;
 
-/// Results of all tools on the same machine.
+/// The results of all tools on the same machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeersStatement {
-    /// Version of the ticktax that made the audit.
+    /// Version of the ticktax that was used for the audit.
     pub tool_version: String,
     /// Kind of machine, such as a lab guest.
     pub world: World,
     /// The machine on which the tools ran.
     pub machine: Machine,
-    /// When the audit started, in seconds since 1970 on the machine's wall clock.
+    /// Start of the audit by the machine's wall clock, in seconds since 1970.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// The packages that the tools came from: name and version.
+    /// The packages that contained the tools, as (name, version).
     pub packages: Vec<(String, String)>,
-    /// The tools, in the order in which they ran, one after another.
+    /// The tools in the order in which they ran, one after the other.
     pub tools: Vec<PeerReport>,
 }
 
@@ -29,14 +29,14 @@ pub struct PeersStatement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// `ticktax audit`: a loop with the lowest priority that records gaps, and a trace of
+    /// `ticktax audit`: a loop with the lowest priority that records gaps, plus a trace of
     /// everything that ran.
     Audit,
-    /// `rtla osnoise`: a kernel loop that records gaps, and a trace of interferences.
+    /// `rtla osnoise`: a kernel loop that records gaps, plus a trace of interferences.
     Osnoise,
-    /// `rtla timerlat`: a kernel thread that sleeps and records its wake-up latency.
+    /// `rtla timerlat`: a kernel thread that sleeps and records how late it wakes up.
     Timerlat,
-    /// cyclictest: a user thread that sleeps and records its wake-up latency.
+    /// cyclictest: a user thread that sleeps and records how late it wakes up.
     Cyclictest,
 }
 
@@ -44,7 +44,7 @@ impl Peer {
     /// All tools, in the order in which they run.
     pub const ALL: [Self; 4] = [Self::Audit, Self::Osnoise, Self::Timerlat, Self::Cyclictest];
 
-    /// Label for tables.
+    /// The tool's label in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Audit => "audit",
@@ -60,19 +60,19 @@ impl Peer {
 pub struct PeerReport {
     /// The tool.
     pub peer: Peer,
-    /// The tool's command line in the guest.
+    /// The command line with which the tool ran in the guest.
     pub command: String,
-    /// The tool's figures, or the reason for having none.
+    /// The tool's figures, or the reason why it has none.
     pub outcome: PeerOutcome,
 }
 
-/// A tool's figures, or the reason for having none.
+/// A tool's figures, or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
-    /// Time that a spinning loop lost.
+    /// The tool measured the time that a spinning loop lost.
     Noise(Noise),
-    /// Wake-up latency of a sleeping thread.
+    /// The tool measured the wake-up latency of a sleeping thread.
     Latency(Latency),
     /// The kernel lacks a feature that the tool needs.
     Absent(String),
@@ -80,7 +80,7 @@ pub enum PeerOutcome {
     Failed(String),
 }
 
-/// Time that a spinning loop lost, summed over all CPUs.
+/// The time that a spinning loop lost, over all CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// CPU time in which the loop measured.
@@ -89,40 +89,42 @@ pub struct Noise {
     /// Minimum length of a recorded gap.
     #[serde(rename = "floor_ns")]
     pub floor: Nanos,
-    /// Total time in gaps. For the audit, it excludes other programs, because the audit's loop
-    /// yields to them. The loop of osnoise has the priority of ordinary programs, so its noise
+    /// Total time in gaps. The audit's total excludes other programs, because its loop yields to
+    /// them. The loop of osnoise has the same priority as ordinary programs, so osnoise's total
     /// includes their time.
     #[serde(rename = "time_ns")]
     pub total: Nanos,
     /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// Time that the loop yielded to programs and to the tool's own threads, if this is not noise.
+    /// Time that the loop yielded to programs and to the tool's own threads, if that does not count
+    /// as noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
-    /// Events on the measured CPUs in that time. `None` if nothing was traced.
+    /// Events on the measured CPUs during that time, or `None` if nothing was traced.
     pub counts: Option<Counts>,
-    /// Where the time in gaps went. This may cover slightly more time than `total`, because the
-    /// tool's events may continue after its last sum.
+    /// Breakdown of the time in gaps. It can add up to slightly more than `total`, because the
+    /// tool's events can continue after its last sum.
     pub attribution: Option<Attribution>,
 }
 
 /// Number of events that interrupted a loop, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Interrupts.
+    /// Number of interrupts.
     pub irq: u64,
-    /// Softirqs. On kernels that run softirqs in threads, osnoise counts only those threads.
+    /// Number of softirqs. On kernels that run softirqs in threads, osnoise counts only those
+    /// threads.
     pub softirq: u64,
-    /// On-CPU periods of other threads.
+    /// Number of on-CPU periods of other threads.
     pub thread: u64,
-    /// Non-maskable interrupts.
+    /// Number of non-maskable interrupts.
     pub nmi: u64,
-    /// Gaps that contain none of these events, because hardware or a hypervisor caused them.
+    /// Number of gaps without any of these events. Hardware or a hypervisor caused them.
     pub outside: u64,
 }
 
-/// Where the time in gaps went. `time` is the sum of `named`, `entry_exit`, `outside` and
+/// Breakdown of the time in gaps. `time` is the sum of `named`, `entry_exit`, `outside` and
 /// `unexplained`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribution {
@@ -134,11 +136,11 @@ pub struct Attribution {
     /// Time attributed to named sources.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Time for kernel entry and exit around named sources. `None` if the tool has no such account,
-    /// which makes this time unexplained.
+    /// Time for kernel entry and exit around named sources. `None` if the tool has no such account.
+    /// This time is then part of `unexplained`.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Option<Nanos>,
-    /// Time in gaps that contain no kernel activity.
+    /// Time in gaps without any kernel activity.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
     /// Time that remains.
@@ -150,13 +152,13 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// Share of time that has a name, or 1 without gaps.
+    /// Share of the time that has a name, or 1 without gaps.
     pub fn named_share(&self) -> f64 {
         self.share(self.named)
     }
 
-    /// Share of time that is explained, or 1 if there are no gaps. Time is explained by a name, by
-    /// kernel entry and exit around a named source, or by proof that the kernel ran nothing.
+    /// Share of the time that is explained, or 1 if there are no gaps. Time is explained by a name,
+    /// by kernel entry and exit around a named source, or by proof that the kernel ran nothing.
     pub fn coverage(&self) -> f64 {
         self.share(self.time - self.unexplained)
     }
@@ -177,11 +179,11 @@ pub struct Latency {
     pub cycles: u64,
     /// Latency of the thread.
     pub thread: Spread,
-    /// Latency of the interrupt that woke the thread, if the tool reports it.
+    /// Latency of the interrupt that woke the thread, if the tool reports this.
     pub irq: Option<Spread>,
 }
 
-/// Minimum, mean and maximum.
+/// Minimum, mean and maximum of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     /// Minimum.

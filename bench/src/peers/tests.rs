@@ -1,4 +1,4 @@
-//! Tests with real output of the tools, from a guest with Debian's rt kernel, and with invalid
+//! Tests with the tools' real output, from a guest with Debian's rt kernel, and with invalid
 //! output.
 
 use ticktax_model::policy::PolicyGrant;
@@ -26,7 +26,7 @@ fn osnoise_sums_up_in_microseconds() {
     let counts = sums.counts;
     assert_eq!((counts.outside, counts.nmi, counts.softirq), (0, 0, 0));
     assert_eq!((counts.irq, counts.thread), (477, 68));
-    // A second CPU increases the sums, but the longest gap remains the maximum.
+    // A second CPU must increase the sums, while the longest gap remains the maximum.
     let row = OSNOISE_TABLE.lines().last().unwrap();
     let two_cpus = osnoise(&format!(
         "{OSNOISE_TABLE}\n{}",
@@ -98,8 +98,8 @@ fn invalid_output_is_refused() {
     );
 }
 
-/// Expected values computed by hand: gaps of 61 096, 69 724 and 14 472 ns. The first two contain an
-/// interrupt and two threads each, the last one an interrupt.
+/// The expected values were computed by hand. The gaps take 61 096, 69 724 and 14 472 ns. The first
+/// two contain one interrupt and two threads each, and the last one contains one interrupt.
 #[test]
 fn gaps_are_attributed_to_the_events_inside_them() {
     let sum = attribution(OSNOISE_EVENTS).unwrap().unwrap();
@@ -195,7 +195,7 @@ fn a_tool_without_figures_has_a_reason() {
     assert_eq!(outcome(failed), PeerOutcome::Failed("why".to_owned()));
 }
 
-/// Functions inside interrupts and the probe's own thread are not counted. Neither are events that
+/// Functions within interrupts and the probe's own thread must not count. Neither must events that
 /// occur while the probe does not measure.
 #[test]
 fn an_audit_is_counted_as_osnoise_counts() {

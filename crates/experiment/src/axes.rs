@@ -48,7 +48,7 @@ pub use ticktax_sim::settings::{Kind, Value};
 /// Maximum number of points in a grid.
 pub const MAX_POINTS: u64 = 1_000_000;
 
-/// An invalid axis or grid. The message names the axis and the invalid text.
+/// Error for an invalid axis or grid. The message quotes the axis and the invalid text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("axis {axis}: {why}")]
 pub struct AxisError {
@@ -63,7 +63,7 @@ pub struct AxisError {
 #[error("{0}")]
 pub struct PointError(pub String);
 
-/// A scenario parameter and the values it takes.
+/// A scenario parameter together with the values it takes.
 #[derive(Clone, Debug)]
 pub struct Axis {
     name: String,
@@ -79,7 +79,7 @@ impl fmt::Display for Axis {
 }
 
 impl Axis {
-    /// Parses `name=values`, an axis over `setup`.
+    /// Parses `name=values` into an axis over `setup`.
     pub fn parse(text: &str, setup: &Setup) -> Result<Self, AxisError> {
         let vary = text.parse::<Vary>();
         Self::new(&vary.map_err(|why| error(text, why.to_string()))?, setup)
@@ -107,8 +107,7 @@ impl Axis {
         Ok(axis)
     }
 
-    /// Creates an axis of `count` consecutive seeds (at least one), starting with the seed of
-    /// `setup`.
+    /// Creates an axis of `count` consecutive seeds (at least one), starting at `setup`'s seed.
     pub fn seeds(count: u32, setup: &Setup) -> Result<Self, AxisError> {
         let first = setup.seed;
         let last = first.saturating_add(u64::from(count.max(1)) - 1);
@@ -141,10 +140,10 @@ impl Axis {
     }
 }
 
-/// All combinations of the values of several axes.
+/// Every combination of the values of several axes.
 ///
-/// Points are numbered from 0, and the last axis changes fastest. The number of a point depends
-/// only on the axes and their order.
+/// Points are numbered from 0, and the last axis changes fastest. A point's number depends only on
+/// the axes and their order.
 #[derive(Clone, Debug)]
 pub struct Grid {
     base: Setup,
@@ -154,7 +153,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Builds the grid. Without axes, its only point is `base`.
+    /// Builds the grid. If `axes` is empty, its only point is `base`.
     pub fn new(base: Setup, axes: Vec<Axis>) -> Result<Self, AxisError> {
         for (place, axis) in axes.iter().enumerate() {
             for other in &axes[..place] {
@@ -208,7 +207,7 @@ impl Grid {
         &self.axes
     }
 
-    /// The value that each axis has at `point`, which must be less than [`len`](Self::len).
+    /// Each axis's value at `point`, which must be less than [`len`](Self::len).
     pub fn values(&self, point: usize) -> impl Iterator<Item = Value> + '_ {
         let mut span = self.len;
         self.values.iter().map(move |values| {

@@ -1,7 +1,7 @@
 //! Simulator models of published investigations. Some cases can also be run on real kernels.
 //!
 //! A case consists of the file `cases/NAME.toml` and a module in this directory with the same name,
-//! which defines a constant `CASE`. `build.rs` declares a module for each file here.
+//! which defines a constant `CASE`. `build.rs` declares one module per file in this directory.
 
 use ticktax_model::case::{MeasuredRow, Remark};
 use ticktax_model::net::NetStatement;
@@ -23,11 +23,12 @@ pub trait Case: Sync {
     /// Name of the case, as on the command line.
     fn name(&self) -> &str;
 
-    /// Runs the model with the constants in `values`. Returns the rows of `file` that it can
-    /// reproduce.
+    /// Runs the model with the constants in `values`. Returns figures for those rows of `file` that
+    /// it can reproduce.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
 
-    /// Like [`model`](Self::model), but shorter. Accurate enough for fits and sweeps.
+    /// Like [`model`](Self::model), but simulates a shorter time. Accurate enough for fits and
+    /// sweeps.
     fn sample(&self, file: &CaseFile, values: &Values) -> Modelled {
         self.model(file, values)
     }
@@ -42,20 +43,21 @@ pub trait Case: Sync {
         Vec::new()
     }
 
-    /// Accuracy of the model on rows that it was not fitted to, if there are enough rows for such a
-    /// test.
+    /// Reports the model's accuracy on rows that it was not fitted to, if there are enough rows to
+    /// test it.
     fn hold_out(&self, _file: &CaseFile) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// Measures on this machine and compares with the published figures. `None` if the case has no
-    /// such measurement.
+    /// Measures on this machine and compares with the published figures. Returns `None` if the case
+    /// has nothing to measure here.
     fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
         None
     }
 
-    /// Rows that a traffic measurement adds to the tables, with a remark about the measurement. An
-    /// error explains why it does not fit the case. `None` if the case is not about traffic.
+    /// Converts a traffic measurement to table rows, with a remark about the measurement. The error
+    /// explains why the measurement does not fit the case. Returns `None` if the case is not about
+    /// traffic.
     fn measured(&self, _: &NetStatement) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
         None
     }
@@ -81,8 +83,8 @@ pub fn find(name: &str) -> Option<&'static dyn Case> {
     all().find(|case| case.name() == name)
 }
 
-/// Number of ticks per second that wake a program, if programs wake up `wakeups` times per second
-/// in total.
+/// Number of ticks per second that wake at least one program, if all programs together wake up
+/// `wakeups` times per second.
 pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
     idle_cost_vs_hz::counts(hz, wakeups).woken
 }
@@ -102,7 +104,7 @@ fn millis(ms: f64) -> ticktax_model::Nanos {
     ticktax_model::Nanos((ms * 1e6).round() as i64)
 }
 
-/// Parses the tick rate that a row's label starts with, such as `1000` or `1000, …`.
+/// Parses the tick rate at the start of a row's label, such as `1000` or `1000, …`.
 fn rate(at: &str) -> Option<u64> {
     at.split(',').next()?.trim().parse().ok()
 }

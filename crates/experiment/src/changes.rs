@@ -1,11 +1,11 @@
-//! Compares two recordings, from one machine or two: accounts, periodic sources, a program and the
-//! tick.
+//! Compares two recordings, of the same machine or of two: accounts, periodic sources, the watched
+//! program and the tick.
 //!
 //! Each recording is cut into blocks of equal length. An account's share of CPU time in a block is
-//! one observation. The interval for a difference of means is Welch's, and the confidence level is
-//! corrected for all comparisons together (Bonferroni). Two recordings of an unchanged machine
-//! therefore show any change with a probability of at most [`FAMILY`]. JSON statements contain only
-//! totals, so their differences have no intervals.
+//! one observation. The interval for a difference of means is Welch's, at a confidence level that
+//! is corrected for all comparisons together (Bonferroni). For two recordings of an unchanged
+//! machine, the probability of reporting any change is therefore at most [`FAMILY`]. JSON
+//! statements contain only totals, so their differences have no intervals.
 
 mod judge;
 mod load;
@@ -30,7 +30,7 @@ pub const FAMILY: f64 = 0.05;
 /// periodic sources.
 ///
 /// # Errors
-/// A file cannot be read, or contains nothing to compare.
+/// Returns an error if a file cannot be read or contains nothing to compare.
 pub fn compare(
     first: &Path,
     second: &Path,
@@ -91,7 +91,7 @@ fn about(side: &Side) -> ComparedRecording {
     }
 }
 
-/// The accounts that exist on at least one side.
+/// The accounts that exist on either side.
 fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     let mut keys: Vec<(Class, String)> = a.sums.keys().chain(b.sums.keys()).cloned().collect();
     keys.sort();
@@ -147,7 +147,7 @@ fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
     measures
 }
 
-/// Compares a figure that has no interval, if at least one side has it.
+/// Compares a figure that has no interval. Returns nothing if neither side has the figure.
 fn plain_change(
     measure: ChangeMeasure,
     first: Option<f64>,
@@ -179,7 +179,7 @@ fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
         .into_iter()
         .filter_map(|measure| plain_change(measure, value(measure, a), value(measure, b)))
         .collect();
-    // The tick bill has its own interval, so no blocks are needed.
+    // The tick bill comes with its own interval, so blocks are not needed.
     let margin = |statement: &Statement| {
         let bill = statement.tick.as_ref()?;
         let cpus = bill.cpus.len().max(1) as f64;

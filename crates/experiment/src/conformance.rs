@@ -1,13 +1,13 @@
 //! Tests whether the simulator reproduces a paced loop measured in the lab: frames, waits and
 //! sampled CPU time.
 //!
-//! The model is given three inputs that it cannot compute: the real work per frame, the time that
-//! code takes between a timer and a frame ([`code`]), and how long a hybrid loop spins before a
-//! frame. The loop measures the last one before it starts.
+//! The model needs three inputs that it cannot compute: the real work per frame, the time that code
+//! takes between a timer and a frame ([`code`]), and how long a hybrid loop spins before a frame.
+//! The loop measures that spin margin itself before it starts.
 //!
-//! The model is not told when the loop started. If a few periods add up to a whole number of ticks,
-//! the loop stays at a few phases of the tick, so its waits and samples depend on the start. The
-//! model therefore simulates [`PHASES`] start phases and predicts ranges.
+//! The model does not know when the loop started. If a few periods add up to a whole number of
+//! ticks, the loop stays at a few phases of the tick, so its waits and samples depend on when it
+//! started. The model therefore simulates [`PHASES`] start phases and predicts ranges.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
@@ -15,28 +15,29 @@ use ticktax_model::machine::Machine as Facts;
 use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, Schedule, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
 
-/// Number of start phases within a tick.
+/// Number of start phases that are simulated within one tick.
 pub const PHASES: i64 = 16;
 /// Tolerance for rates and sleeps, as a fraction.
 const SHARE: f64 = 0.01;
 /// Tolerance for the sampled share of a CPU, in percentage points.
 const POINTS: f64 = 0.5;
-/// All tolerances, for reports.
+/// All tolerances, as shown in reports.
 pub const TOLERANCE: Tolerance = Tolerance {
     rate_share: SHARE,
     wait_period_share: SHARE,
     sampled_share: POINTS / 100.0,
 };
-/// Default timer slack of Linux tasks. A timer may fire this much late so that timers coalesce.
+/// Default timer slack of Linux tasks: how late a timer may fire so that it can coalesce with
+/// others.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// Code times between a tick and the frame to assume if the measurement does not show them. In the
-/// lab's guests with high-resolution timers, they are 11 to 18 µs, or up to 30 µs on arm64.
+/// Assumed durations of the code between a tick and a frame, if the measurement does not show them.
+/// In the lab's guests with high-resolution timers, they are 11 to 18 µs, or up to 30 µs on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
 /// Kernel properties that affect a paced loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Tick rate, in Hz.
+    /// Tick rate in Hz.
     pub hz: u32,
     /// Whether timers expire between ticks.
     pub high_resolution: bool,
@@ -45,7 +46,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Reads the properties from the description of a machine. Returns `None` if one is missing.
+    /// Extracts the properties from a machine's description. Returns `None` if one is missing.
     pub fn of(machine: &Facts) -> Option<Self> {
         Some(Self {
             hz: machine.hz_configured?,
@@ -72,10 +73,10 @@ pub struct Loop {
     pub rule: PaceRule,
     /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
-    /// Time from the end of a sleep's slack to the frame, spent in kernel and loop code. Used only
-    /// if timers expire between ticks.
+    /// Time spent in kernel and loop code between the end of a sleep's slack and the frame. Used
+    /// only if timers expire between ticks.
     pub code: Nanos,
-    /// Length of the run. A short run has few samples, which depend on the phase of its frames.
+    /// Length of the run. A short run has few samples, so they depend on the phase of its frames.
     pub length: Nanos,
 }
 
@@ -84,13 +85,13 @@ pub struct Loop {
 pub struct Figures {
     /// Frames per second.
     pub rate: f64,
-    /// Mean lateness of a frame, in ns.
+    /// Mean lateness of the frames, in ns.
     pub wait: f64,
-    /// Frame slots per second in which no frame started in time.
+    /// Frame slots per second in which no frame started on time.
     pub overshot: f64,
     /// CPU share that the loop used, in %.
     pub used: f64,
-    /// CPU share according to sampling at ticks, in %. `None` if the kernel does not report it.
+    /// CPU share as sampled at ticks, in %. `None` if the kernel does not report it.
     pub sampled: Option<f64>,
 }
 
@@ -112,7 +113,7 @@ impl Range {
         }
     }
 
-    /// Distance from the range to `value`, or 0 if it lies inside.
+    /// Distance from `value` to the range, or 0 if the range contains it.
     pub fn off(&self, value: f64) -> f64 {
         (self.min - value).max(value - self.max).max(0.0)
     }
@@ -123,22 +124,23 @@ impl Range {
 pub struct Predicted {
     /// Frames per second.
     pub rate: Range,
-    /// Mean lateness of a frame, in ns.
+    /// Mean lateness of the frames, in ns.
     pub wait: Range,
-    /// Frame slots per second in which no frame started in time.
+    /// Frame slots per second in which no frame started on time.
     pub overshot: Range,
-    /// CPU share according to sampling at ticks, in %.
+    /// CPU share as sampled at ticks, in %.
     pub sampled: Range,
 }
 
-/// Estimates the time from the end of a sleep's slack to the frame: the median wait minus the
-/// slack.
-/// `rows` are all loops measured in the guest. Calls with a resolution of 1 ms show their rounding
-/// instead, so the estimate for `poll` and `epoll` comes from `select`, which takes the same path
-/// through the kernel. It is zero if `select` was not measured.
+/// Estimates how long code runs from the end of a sleep's slack to the frame: the median wait minus
+/// the slack. `rows` are all loops measured in the guest.
 ///
-/// These microseconds matter only for a loop with several periods close to a whole number of ticks.
-/// In that case, they decide at which phases of the tick its frames stay.
+/// Calls with a resolution of 1 ms show their rounding instead, so the estimate for `poll` and
+/// `epoll` comes from `select`, which takes the same path through the kernel. It is zero if
+/// `select` was not measured.
+///
+/// These microseconds matter only for a loop in which several periods are close to a whole number
+/// of ticks. They then decide at which phases of the tick its frames stay.
 pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     let alike = |other: &&PaceVariant| {
         let (other, row) = (other.spec, row.spec);
@@ -157,7 +159,7 @@ pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
     })
 }
 
-/// Timer slack of this sleep method. A timerfd has none (docs/reference/pace.md).
+/// Timer slack that applies to this sleep method. A timerfd has none (docs/reference/pace.md).
 fn slack(sleep: SleepMethod) -> Nanos {
     if sleep.has_slack() {
         SLACK
@@ -166,8 +168,8 @@ fn slack(sleep: SleepMethod) -> Nanos {
     }
 }
 
-/// The loop that `row` measured, with its figures. `rows` are all loops measured in its guest.
-/// `None` without frame figures.
+/// The loop that `row` measured, with its figures. `rows` are all loops measured in the same guest.
+/// Returns `None` if `row` has no frame figures.
 pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
@@ -205,7 +207,8 @@ pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     let wait = wait(pace)?;
     let run =
         |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, (wait, code), phase));
-    // If waits end on ticks, they do not show how long the code after them takes.
+    // If waits end on ticks, they do not show how long the code after them takes, so try several
+    // values.
     let codes = if kernel.high_resolution {
         vec![pace.code]
     } else {
@@ -221,7 +224,7 @@ pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     })
 }
 
-/// Lists the figures that differ by more than their tolerance.
+/// Lists the figures whose measured and predicted values differ by more than the tolerance.
 pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Difference> {
     let mut all = Vec::new();
     if predicted.rate.off(measured.rate) > SHARE * measured.rate {
@@ -237,15 +240,16 @@ pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Ve
     all
 }
 
-/// Whether the start phase matters more than the tolerance: the range of waits or of samples is
-/// more than twice as wide.
+/// Whether the start phase matters more than the tolerance: the range of the waits or of the
+/// samples is wider than twice their tolerance.
 pub fn is_wide(pace: &Loop, predicted: &Predicted) -> bool {
     let width = |range: Range| range.max - range.min;
     width(predicted.wait) > 2.0 * SHARE * pace.period.0 as f64
         || width(predicted.sampled) > 2.0 * POINTS
 }
 
-/// A machine with one CPU that runs `kernel`. `phase` (below [`PHASES`]) sets its first tick.
+/// A machine with one CPU that runs `kernel`. `phase`, which must be below [`PHASES`], sets when it
+/// first ticks.
 pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     let mut machine = Machine::new(1, u64::from(kernel.hz), Policy::Fair);
     machine.phases = vec![Nanos(kernel.tick().0 * phase / PHASES)];
@@ -283,8 +287,8 @@ fn wait(pace: &Loop) -> Option<Step> {
     })
 }
 
-/// Simulates the loop from one start phase. `wait` is the step that waits for the next frame, and
-/// `code` the time spent after it.
+/// Simulates the loop at one start phase. `wait` is the step that waits for the next frame. `code`
+/// is the time that code takes after the wait.
 fn simulate(kernel: Kernel, pace: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
     let mut machine = machine(kernel, phase);
     machine.slack = slack(pace.sleep);
@@ -356,10 +360,10 @@ mod tests {
     fn high_resolution_timers_ignore_the_tick() {
         let made = predict(kernel(100, true), &LOOP).unwrap();
         assert!((made.rate.min - 1000.0 / 30.0).abs() < 1e-6);
-        // The timer slack is the only delay.
+        // The timer slack must be the only delay.
         assert!((made.wait.max - 50_000.0).abs() < 1.0, "{:?}", made.wait);
-        // The period is three ticks, so the phase never changes: one tick in three hits each 1 ms
-        // frame, or none does.
+        // The period is three ticks, so the phase never changes: either one tick in three hits the
+        // 1 ms of work, or none does.
         assert!(made.sampled.min.abs() < 1e-9);
         assert!(
             (made.sampled.max - 100.0 / 3.0).abs() < 0.2,
@@ -371,14 +375,14 @@ mod tests {
     #[test]
     fn low_resolution_sleeps_end_on_ticks_and_samples_miss_them() {
         let made = predict(kernel(100, false), &LOOP).unwrap();
-        // Frames are up to a tick late, depending on the start phase.
+        // Frames must be up to a tick late, depending on the start phase.
         assert!(
             made.wait.max < 10e6 && made.wait.max > 9e6,
             "{:?}",
             made.wait
         );
         assert!(made.sampled.max < 1e-9);
-        // A relative sleep of 30 ms after 1 ms of work ends 40 ms after the frame started.
+        // A relative sleep of 30 ms after 1 ms of work ends 40 ms after the start of the frame.
         let fixed = Loop {
             rule: PaceRule::Fixed,
             ..LOOP
@@ -387,9 +391,10 @@ mod tests {
         assert!((made.rate.min - 25.0).abs() < 0.01, "{:?}", made.rate);
     }
 
-    /// Nine periods of `poll` with `remaining` take 262 ms and 10 µs, and 131 ticks at 500 Hz take
-    /// 262 ms. One of the nine has a tick within its slack. That removes the 10 µs, so frames stay
-    /// at nine phases. Four of these phases start less than 1.05 ms before the next tick.
+    /// With `remaining`, nine `poll` periods take 262 ms and 10 µs. At 500 Hz, 131 ticks take 262
+    /// ms. One of the nine sleeps has a tick within its slack, which absorbs the 10 µs, so frames
+    /// stay at nine phases. At four of these phases, a frame starts less than 1.05 ms before the
+    /// next tick.
     #[test]
     fn a_tick_within_the_slack_keeps_frames_to_phases() {
         let code = |tenths: i64| Loop {
@@ -406,15 +411,16 @@ mod tests {
         assert!((held.rate.max - 9e3 / 262.0).abs() < 0.001, "{held:?}");
         assert!((held.sampled.min - four).abs() < 0.1, "{held:?}");
         assert!((held.sampled.max - four).abs() < 0.1, "{held:?}");
-        // Without code time there is nothing to remove, so the frames pass through all phases.
+        // If the code takes no time, there is nothing to absorb, so the frames pass through all
+        // phases.
         let free = predict(kernel(500, true), &code(0)).unwrap();
         assert!(free.sampled.min > four + 0.4, "{free:?}");
     }
 
     /// Seven periods are fifty ticks of 4 ms. If a frame starts 25 µs after a tick, the sixth frame
     /// after it is due 3.45 ms after a tick. The loop asks to be woken 50 µs before that, so the
-    /// tick is within its slack. A kernel that has stopped the tick does not end the sleep there,
-    /// but one tick later.
+    /// tick is within its slack. A kernel that has stopped the tick does not end the sleep at that
+    /// tick, but one tick later.
     #[test]
     fn a_stopped_tick_does_not_end_a_sleep_within_its_slack() {
         let hybrid = Loop {
@@ -435,7 +441,8 @@ mod tests {
         let (stops, goes_on) = (at(false), at(true));
         assert!(stops.wait.max > 50e3, "{stops:?}");
         assert!(goes_on.wait.max < 10e3, "{goes_on:?}");
-        // One frame in seven is hit by a tick. A late frame starts with the tick and is not hit.
+        // A tick hits one frame in seven. A late frame starts together with the tick, so it is not
+        // hit.
         assert!(stops.sampled.min < 0.5, "{stops:?}");
         assert!(goes_on.sampled.min > 1.9, "{goes_on:?}");
     }
@@ -459,14 +466,14 @@ mod tests {
             ..LOOP
         };
         assert_eq!(predict(kernel(100, false), &hybrid(None)), None);
-        // A sleep ends on a tick, up to 10 ms late. Spinning covers 9 ms, so a frame is at most 1
-        // ms late.
+        // A sleep ends on a tick, up to 10 ms late. Spinning covers 9 ms of that, so a frame is at
+        // most 1 ms late.
         let at_margin =
             |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
         let made = at_margin(9);
         assert!(made.wait.min < 1.0, "{:?}", made.wait);
         assert!((0.3e6..1e6).contains(&made.wait.max), "{:?}", made.wait);
-        // With a margin of a whole tick, no frame is late. One tick in three finds the loop
+        // With a margin of a whole tick, no frame may be late. One tick in three must find the loop
         // spinning or working.
         let made = at_margin(10);
         assert!(made.wait.max < 1.0, "{:?}", made.wait);

@@ -1,10 +1,10 @@
 //! Determines which effects a factorial design can estimate.
 //!
-//! Every combination of factor values is a cell. The effect of a value compares cells. An
-//! interaction also compares cells: it is the additional effect of a value when combined with a
-//! value of another factor. Cells with the same effective settings count as one cell. Some
-//! comparisons then vanish, and some equal a combination of others. This module does not know what
-//! the factors mean. It only needs to know which cells are the same.
+//! Every combination of factor values is a cell. The effect of a value is a comparison of cells. So
+//! is an interaction: the additional effect of a value when it is combined with a value of another
+//! factor. Cells with the same effective settings count as one cell. As a result, some comparisons
+//! vanish, and some equal a combination of others. This module does not need to know what the
+//! factors mean, only which cells are the same.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};
@@ -28,7 +28,7 @@ pub struct Factorial {
     levels: Vec<usize>,
 }
 
-/// An estimable effect and how each cell is weighted in it.
+/// An estimable effect, with the weight of each cell in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// One term for a main effect, two for an interaction.
@@ -38,7 +38,7 @@ pub struct Comparison {
 }
 
 impl Factorial {
-    /// Creates a design. `levels` is the number of values of each factor.
+    /// Creates a design. `levels` contains the number of values of each factor.
     pub fn new(levels: Vec<usize>) -> Self {
         Self { levels }
     }
@@ -81,9 +81,9 @@ impl Factorial {
 
     /// Weight of each cell in the effect of `terms`.
     ///
-    /// A main effect compares the cells with the term's value to those with its factor's first
-    /// value, averaged over all other factors. An interaction is the first term's effect with the
-    /// second term, minus its effect without it.
+    /// A main effect compares cells that have the term's value with cells that have its factor's
+    /// first value, averaged over all other factors. An interaction is the first term's effect when
+    /// the second term applies, minus its effect when the second term does not.
     pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
         let is_of = |factor: usize| terms.iter().any(|term| term.factor == factor);
         let others = self.levels.iter().enumerate();
@@ -100,7 +100,7 @@ impl Factorial {
         self.cells().into_iter().map(weight).collect()
     }
 
-    /// Finds which effects can be estimated when some cells are the same.
+    /// Determines which effects can be estimated if some cells are the same.
     ///
     /// `same[i]` is the index of the first cell equal to cell `i`. Also returns the independent
     /// comparisons, in which equal cells share their weight.
@@ -147,7 +147,8 @@ impl Factorial {
         (check, comparisons)
     }
 
-    /// Lists the factors that have no effect, either always or while another factor has some value.
+    /// Lists the factors without effect, either always or only while another factor has a certain
+    /// value.
     fn idle(&self, same: &[usize]) -> Vec<IdleFactor> {
         let cells = self.cells();
         let is_idle = |factor: usize, while_at: Option<Term>| {
@@ -196,7 +197,7 @@ pub fn same<T, K: PartialEq>(all: &[T], key: impl Fn(&T) -> K) -> Vec<usize> {
     keys.iter().map(first).collect()
 }
 
-/// Adds up the weights of equal cells. The first of them receives the sum.
+/// Adds up the weights of equal cells and assigns the sum to the first of them.
 fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     let mut merged = vec![0.0; weights.len()];
     for (weight, &at) in weights.iter().zip(same) {
@@ -205,7 +206,7 @@ fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     merged
 }
 
-/// Spreads merged weights evenly over equal cells.
+/// Distributes merged weights evenly over equal cells.
 fn share(merged: &[f64], same: &[usize]) -> Vec<f64> {
     let count = |at: usize| same.iter().filter(|&&first| first == at).count() as f64;
     same.iter().map(|&at| merged[at] / count(at)).collect()
@@ -233,7 +234,7 @@ mod tests {
         let (check, comparisons) = factorial.check(&same);
         assert!(check.is_whole() && check.idle.is_empty());
         assert_eq!(comparisons.len(), 5);
-        // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), so the average effects are known.
+        // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), which gives known average effects.
         let y = |cell: &[usize]| {
             let (a, b) = (cell[0] as f64, f64::from(u8::from(cell[1] == 2)));
             10.0 + 3.0 * a + 5.0 * b + 2.0 * a * b
@@ -251,7 +252,7 @@ mod tests {
         }
     }
 
-    /// As in RFC 1323: window scaling and timestamps only take effect while the first switch is on.
+    /// As in RFC 1323: window scaling and timestamps take effect only while the first switch is on.
     #[test]
     fn three_switches_with_four_distinct_cells_are_detected() {
         let factorial = Factorial::new(vec![2, 2, 2]);
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(check.idle, [idle]);
         assert_eq!(check.nothing, [main(1), interaction(0, 1)]);
         assert_eq!(comparisons.len(), 1);
-        // All cells count, even equal ones, because more runs reduce the noise.
+        // All cells must have a weight, even equal ones, because more runs reduce the noise.
         assert_eq!(comparisons[0].weights, [-0.5, -0.5, 0.5, 0.5]);
     }
 }

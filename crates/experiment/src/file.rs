@@ -1,5 +1,5 @@
-//! Case files: published figures, derived figures, and the model's parameters and tolerances.
-//! `docs/reference/case.md` describes the format.
+//! Case files: published figures, figures derived from them, and the model's parameters and
+//! tolerances. `docs/reference/case.md` describes the format.
 
 mod check;
 mod design;
@@ -28,7 +28,7 @@ pub struct CaseFile {
     pub source: String,
     /// The mechanism that the model reproduces.
     pub mechanism: String,
-    /// The scenario that models the case. `None` if a module does.
+    /// The scenario that models the case, or `None` if a module does.
     pub model: Option<ScenarioModel>,
     /// Constants of the model.
     #[serde(default)]
@@ -36,9 +36,9 @@ pub struct CaseFile {
     /// Published figures.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// Switches of a published experiment, and the effects they enable.
+    /// On/off switches of a published experiment, and the effects that they enable.
     pub design: Option<Design>,
-    /// Published observations that the model does not reproduce, and the reasons.
+    /// Published observations that the model does not reproduce, with the reasons.
     #[serde(default)]
     pub not_reproduced: Vec<Remark>,
     /// Inconsistencies within the source.
@@ -52,28 +52,28 @@ pub struct CaseFile {
 pub struct ScenarioModel {
     /// Path of the scenario file, relative to the case file's directory.
     pub scenario: String,
-    /// Scenario parameter that a row's `at` sets, named as in `sweep --vary`. Without it, all rows
+    /// Scenario parameter that a row's `at` sets, named as in `sweep --vary`. If `None`, all rows
     /// share one setup.
     pub row: Option<String>,
 }
 
-/// A model constant: published, fitted or assumed.
+/// A constant of the model: published, fitted or assumed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
-    /// The value. For a fitted constant, this is the result of the last fit.
+    /// The value. For a fitted constant, this is the last fit's result.
     pub value: f64,
     /// Unit of the value.
     #[serde(default)]
     pub unit: String,
-    /// The published wording, for a published constant.
+    /// The source's wording, for a published constant.
     pub quote: Option<String>,
     /// Why this value was chosen, for an assumed constant.
     #[serde(default)]
     pub from: String,
-    /// Range to search, for a fitted constant.
+    /// Search range, for a fitted constant.
     pub fit: Option<[f64; 2]>,
-    /// Number of values tried before the search narrows, from 2 to 1000.
+    /// Number of values to try before the search narrows, from 2 to 1000.
     #[serde(default = "default_steps")]
     pub steps: u32,
     /// Whether the value must be an integer.
@@ -104,15 +104,16 @@ pub struct Series {
     /// Absolute tolerance for the model.
     #[serde(default)]
     pub tolerance: f64,
-    /// Tolerance for the model as a fraction of the published value. The larger tolerance applies.
+    /// Tolerance for the model, as a fraction of the published value. The larger of the two
+    /// tolerances applies.
     #[serde(default)]
     pub relative: f64,
-    /// Column of the sweep's results to compare, if the model is a scenario.
+    /// Column of the sweep's results to compare with, if the model is a scenario.
     pub measure: Option<String>,
-    /// Factor to multiply the column by.
+    /// Factor by which to multiply the column.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Whether the column is a count that must be divided by the simulated seconds.
+    /// Whether the column is a count that must be divided by the number of simulated seconds.
     #[serde(default)]
     pub per_second: bool,
     /// The rows, in file order.
@@ -123,13 +124,13 @@ fn one() -> f64 {
     1.0
 }
 
-/// A row: published, derived, or filled in only by the model.
+/// A row that is published, derived, or filled in only by the model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// Label of the row, such as a tick rate or a host. The model parses it.
     pub at: String,
-    /// The published wording.
+    /// The source's wording.
     pub quote: Option<String>,
     /// The published value.
     pub value: Option<f64>,
@@ -137,16 +138,16 @@ pub struct Published {
     pub range: Option<[f64; 2]>,
     /// A value derived from published numbers. If present, the model is judged by it.
     pub derived: Option<Derived>,
-    /// Tolerance for this row, which overrides that of the series.
+    /// Tolerance for this row, which overrides the series' tolerances.
     pub tolerance: Option<f64>,
     /// Whether the row calibrates the model.
     #[serde(default)]
     pub fit: bool,
-    /// Why the model misses the row, if it is known to.
+    /// Why the model misses this row, if the miss is known.
     pub fails: Option<String>,
 }
 
-/// Error in a case file.
+/// An error in a case file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {why}")]
 pub struct CaseError {
@@ -174,7 +175,7 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// A copy with only the rows that `wanted` selects.
+    /// A copy that contains only the rows selected by `wanted`.
     #[must_use]
     pub fn with_rows(&self, wanted: impl Fn(&Published) -> bool) -> Self {
         let mut file = self.clone();
@@ -184,7 +185,7 @@ impl CaseFile {
         file
     }
 
-    /// A copy with only the calibration rows.
+    /// A copy that contains only the calibration rows.
     #[must_use]
     pub fn calibrating(&self) -> Self {
         self.with_rows(|row| row.fit)
@@ -244,7 +245,8 @@ impl Published {
         self.derived.as_ref().map(|derived| ends(derived.range()))
     }
 
-    /// The range that the model should hit: the derived one, or else the published one.
+    /// The range that the model should hit: the derived one if there is one, otherwise the
+    /// published one.
     pub fn target(&self) -> Option<[f64; 2]> {
         self.derived
             .as_ref()
@@ -257,7 +259,8 @@ impl Published {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
-    /// Distance from the target range to a modelled figure: zero inside, negative below.
+    /// Signed distance of a modelled figure from the target range: zero inside it, negative below
+    /// it.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))
@@ -276,7 +279,7 @@ impl Series {
     }
 }
 
-/// Constants for a model run.
+/// A model's constants by name, for one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values(pub BTreeMap<String, f64>);
 
@@ -284,7 +287,7 @@ impl Values {
     /// Looks up a constant by name.
     ///
     /// # Panics
-    /// If the case file lacks it. A test runs every case to catch this.
+    /// Panics if the case file does not define the constant. A test runs every case to catch this.
     pub fn get(&self, name: &str) -> f64 {
         match self.0.get(name) {
             Some(&value) => value,

@@ -18,7 +18,8 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// Compares the fitted constants with those in `file`, and tests the model on held-out rows.
+    /// Compares the fitted constants with those in `file`, and tests the model on the held-out
+    /// rows.
     pub fn outcome(&self, case: &dyn Case, file: &CaseFile) -> FitOutcome {
         let constants = file.constants().into_iter();
         let fitted = constants
@@ -36,15 +37,15 @@ impl Fitted {
     }
 }
 
-/// Number of refinement rounds. Each one halves the search range.
+/// Maximum number of refinement rounds. Each one halves the search range.
 const ROUNDS: u32 = 14;
-/// The fit stops after this many rounds without improvement.
+/// Number of rounds without improvement after which the fit stops.
 const PATIENCE: u32 = 4;
 
 /// Fits all constants that have a search range in the file.
 ///
-/// The search is deterministic. It tries every point of a grid over the ranges, then of finer grids
-/// around the best point. Returns `None` if the file has nothing to fit.
+/// The search is deterministic. It tries every point of a grid over the ranges, then finer and
+/// finer grids around the best point. Returns `None` if the file has no constant to fit.
 pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     let wanted: Vec<FreeParameter<'_>> = file
         .parameters
@@ -90,8 +91,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
                 (middle + width).min(free.range[1]),
             ];
         }
-        // A model that counts whole ticks is flat around its best point, so further rounds would
-        // find nothing.
+        // A model that counts whole ticks is flat around its best point, so more rounds would not
+        // improve it.
         let better = before - best.0 > 1e-6 * before.min(1.0);
         idle_rounds = if better { 0 } else { idle_rounds + 1 };
         if idle_rounds == PATIENCE {
@@ -105,8 +106,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
-/// Maximum number of model runs that [`fit`] needs. `steps` is the number of first-round values for
-/// each parameter.
+/// Maximum number of model runs that [`fit`] needs. `steps` yields the number of first-round values
+/// for each parameter.
 pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
     let (mut first, mut later) = (1_u64, 1_u64);
     let mut is_any = false;
@@ -141,8 +142,8 @@ impl<'a> FreeParameter<'a> {
         })
     }
 
-    /// `steps` evenly spaced values. For an integer parameter, up to `steps` integers from the
-    /// range, or the closest one if the range contains no integer.
+    /// `steps` evenly spaced values. For an integer parameter, at most `steps` integers from the
+    /// range, or the closest integer if the range contains none.
     fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();

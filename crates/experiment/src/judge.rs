@@ -11,7 +11,7 @@ use crate::sensitivity;
 /// Modelled figures by series name and row label.
 pub type Modelled = BTreeMap<(String, String), f64>;
 
-/// How a case's model compares with its file.
+/// How well a case's model agrees with its file.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// All rows.
@@ -93,8 +93,8 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     file.rows().map(line).collect()
 }
 
-/// Sum of squares over the calibration rows, each the residual divided by the row's tolerance.
-/// Infinite if the model has no value for one of them.
+/// Sum of squares over the calibration rows, where each term is the row's residual divided by its
+/// tolerance. Infinite if the model has no value for one of the rows.
 pub fn misfit(case: &dyn Case, file: &CaseFile, values: &Values) -> f64 {
     let modelled = case.sample(file, values);
     let miss = |(series, row): (&Series, &Published)| {

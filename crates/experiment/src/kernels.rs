@@ -1,8 +1,8 @@
-//! Runs cases on real kernels and compares the results with published and modelled figures.
+//! Runs cases on real kernels, and compares the results with published and modelled figures.
 //!
 //! These kernels and their clocks differ from the published ones, so the figures may differ too.
-//! The mechanism must agree: a case's claims about ticks and sleeps must hold on any kernel
-//! configured to tick and sleep that way.
+//! The mechanism must agree: what a case claims about ticks and sleeps must hold on any kernel that
+//! is configured to tick and sleep that way.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::file::CaseFile;
 use crate::judge::Modelled;
 use crate::replay::Replay;
 
-/// A run in a guest: how it is booted, how long it takes, and what is measured.
+/// A run in a guest: how to boot it, how long to run, and what to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestJob {
     /// Kernel command line.
     pub cmdline: &'static str,
-    /// Duration, measured with the guest's clock.
+    /// Duration by the guest's clock.
     pub length: Nanos,
     /// Whether to run the case's programs. Otherwise the guest is idle.
     pub programs: bool,
@@ -37,7 +37,7 @@ pub struct Trial {
     pub job: GuestJob,
     /// Figures measured by the guest's programs.
     pub replay: Replay,
-    /// Total instructions that the guest executed, if they were counted.
+    /// Total number of instructions that the guest executed, if they were counted.
     pub instructions: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ pub trait KernelCase: Sync {
     fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement;
 }
 
-/// Reason why kernels cannot be compared with published figures.
+/// Why real kernels cannot be compared with published figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelsError {
     /// Two kernels have the same tick rate, but a case has only one row per rate.
@@ -71,11 +71,12 @@ pub enum KernelsError {
 }
 
 impl Trial {
-    /// Reads the result of a job on `kernel` from the header of its recording. `hz` is the tick
-    /// rate from the kernel's configuration, used if the guest does not report one.
+    /// Reads a job's result from the header of the recording made on `kernel`. `hz` is the tick
+    /// rate in the kernel's configuration. It is used if the guest does not report one.
     ///
     /// # Errors
-    /// The tick rate is unknown, or the recording does not contain the case's programs.
+    /// Returns an error if the tick rate is unknown, or if the recording does not contain the
+    /// case's programs.
     pub fn new(
         (kernel, hz): (&str, Option<u32>),
         job: GuestJob,
@@ -93,10 +94,10 @@ impl Trial {
     }
 }
 
-/// Checks that no two kernels have the same tick rate.
+/// Checks that all kernels have different tick rates.
 ///
 /// # Errors
-/// [`KernelsError::SameRate`].
+/// Returns [`KernelsError::SameRate`] if two rates are equal.
 pub fn require_one_a_rate(rates: impl IntoIterator<Item = u32>) -> Result<(), KernelsError> {
     let mut seen = BTreeSet::new();
     match rates.into_iter().find(|hz| !seen.insert(*hz)) {
@@ -111,7 +112,7 @@ pub fn names() -> Vec<&'static str> {
     on_kernels.map(cases::Case::name).collect()
 }
 
-/// Tick rates of the rows in a series.
+/// Tick rates of a series' rows.
 pub(crate) fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
     let rows = file.series(series).map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()

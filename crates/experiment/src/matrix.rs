@@ -1,5 +1,5 @@
-//! A matrix of kernels, boot parameters and frame loops, with figures measured in the lab,
-//! predicted by the model, and published.
+//! A matrix of kernels, boot parameters and frame loops. Each cell has figures that were measured
+//! in the lab, predicted by the model, and published.
 
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{
@@ -14,8 +14,8 @@ use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
 /// Name of the case that has the published rows.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// Converts the document that one guest produced to table cells. Returns `None` if it contains no
-/// loops.
+/// Converts the document that a guest produced to table cells. Returns `None` if the document
+/// contains no loops.
 pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelCell>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
@@ -28,7 +28,8 @@ pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<K
     Some(cells(kernel, cmdline, &machine, &rows))
 }
 
-/// Makes cells for the loops of a guest booted with `cmdline`. Skips loops without frames.
+/// Creates cells for the loops of a guest that was booted with `cmdline`. Skips loops without
+/// frames.
 fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -> Vec<KernelCell> {
     let facts = Kernel::of(machine);
     let measured = rows.iter();
@@ -36,7 +37,7 @@ fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -
     let cell = |(paced, figures): (Loop, Figures)| {
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
         let differs = predicted.as_ref().map(|predicted| {
-            // A cell without a prediction has no differences but does not count as agreeing.
+            // A cell without a prediction has no differences, but it must not count as agreeing.
             conformance::differences(&paced, &figures, predicted)
         });
         KernelCell {
@@ -56,7 +57,7 @@ fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -
 }
 
 /// Combines all cells with the figures published for their tick rates. `verb` is the command that
-/// ran in each guest.
+/// each guest ran.
 pub fn comparison(verb: String, clock: GuestClock, cells: Vec<KernelCell>) -> KernelComparison {
     KernelComparison {
         verb,
@@ -120,7 +121,7 @@ mod tests {
 
     const PERIOD: Nanos = Nanos::from_millis(30);
 
-    /// A 30 ms loop that runs `rate` frames per second, each `late` ns late.
+    /// A loop with a 30 ms period that runs `rate` frames per second, each `late` ns late.
     fn row(rate: f64, late: f64) -> PaceVariant {
         let mut stats = FrameStats::new(Terms {
             period: PERIOD,
@@ -181,7 +182,7 @@ mod tests {
         assert!(comparison(cells[..1].to_vec()).agrees());
         let compared = comparison(cells);
         assert!(!compared.agrees());
-        // There is one published row per tick rate.
+        // There must be one published row per tick rate.
         assert_eq!(compared.published.len(), 1);
         assert_eq!(
             (

@@ -1,4 +1,4 @@
-//! Extracts figures about the watched program from a statement. Used to compare recordings and
+//! Extracts the watched program's figures from a statement. Used when comparing recordings and in
 //! trials.
 
 use ticktax_model::Nanos;
@@ -6,8 +6,8 @@ use ticktax_model::changes::ChangeMeasure;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, VictimStatement};
 
-/// A figure of the watched program, observed for `wall`. `None` without a watched program or if the
-/// figure was not measured.
+/// A figure for the watched program, observed over `wall`. `None` if there is no watched program or
+/// the figure was not measured.
 pub(crate) fn of_program(
     statement: &Statement,
     wall: Nanos,
@@ -38,7 +38,7 @@ pub(crate) fn time(victim: &VictimStatement, state: ThreadState) -> Option<Nanos
     sum(victim, |other| other == state)
 }
 
-/// Time in `state` as a share of the time in which the program needed the CPU.
+/// Time in `state`, as a share of the time in which the program needed the CPU.
 pub(crate) fn share(victim: &VictimStatement, state: ThreadState) -> Option<f64> {
     Some(time(victim, state)?.share_of(sum(victim, ThreadState::is_wanted)?))
 }

@@ -17,10 +17,10 @@ use crate::trial::compare_lists;
 const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of values.
 const MAX_VALUES: usize = 1_000_000;
-/// Permitted magnitudes of nonzero values, so that ratios and squares stay finite.
+/// Permitted magnitudes of nonzero values, chosen so that ratios and squares stay finite.
 const SIZES: RangeInclusive<f64> = 1e-100..=1e100;
 
-/// Reason why two files cannot be compared as numbers.
+/// Why two files cannot be compared as numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum NumbersError {
     /// A file cannot be read, or its contents are invalid.
@@ -39,13 +39,13 @@ pub enum NumbersError {
         /// The available lists, and how to choose one.
         why: String,
     },
-    /// One file is a list of numbers, and the other is not.
+    /// Only one of the files is a list of numbers.
     #[error(
         "cannot compare {numbers}, a list of numbers, with {other}, which is not: give two files \
          of the same kind"
     )]
     Mixed {
-        /// The file with numbers.
+        /// The file that contains numbers.
         numbers: String,
         /// The other file.
         other: String,
@@ -55,9 +55,10 @@ pub enum NumbersError {
 /// Options for a comparison of two lists.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// CSV column, by name or by number (from 1): one entry for both files, or one for each.
+    /// Column of a CSV file, by name or by number from 1: one entry for both files, or one for
+    /// each.
     pub columns: Vec<String>,
-    /// Result in a hyperfine export, by command or by number (from 1): one entry for both files, or
+    /// Result in a hyperfine export, by command or by number from 1: one entry for both files, or
     /// one for each.
     pub results: Vec<String>,
     /// Whether lower or higher values are better, if the user said so.
@@ -87,11 +88,11 @@ enum Content {
     Plain(String),
     /// A CSV or TSV table.
     Table { text: String, delimiter: u8 },
-    /// The results in a hyperfine export.
+    /// The `results` value of a hyperfine export.
     Hyperfine(serde_json::Value),
 }
 
-/// A list of numbers and its description.
+/// A list of numbers with its description.
 #[derive(Debug)]
 struct List {
     about: Numbers,
@@ -101,11 +102,11 @@ struct List {
 }
 
 impl NumberFiles {
-    /// Opens two files. Returns `None` if neither contains numbers. Each file is read only once, so
+    /// Opens two files. Returns `None` if neither contains numbers. Reads each file only once, so
     /// pipes work too.
     ///
     /// # Errors
-    /// Only one of the files contains numbers, or a file cannot be read.
+    /// Returns an error if only one of the files contains numbers, or if a file cannot be read.
     pub fn open(first: &Path, second: &Path) -> Result<Option<Self>, NumbersError> {
         let shown = |path: &Path| path.display().to_string();
         match (Source::open(first)?, Source::open(second)?) {
@@ -122,10 +123,11 @@ impl NumberFiles {
         }
     }
 
-    /// Compares the lists. `version` is ticktax's version.
+    /// Compares the lists. `version` is ticktax's version, for the result.
     ///
     /// # Errors
-    /// A file contains no list, or it contains several and the user did not choose one.
+    /// Returns an error if a file contains no list, or if it contains several and the user did not
+    /// choose one.
     pub fn compare(
         &self,
         question: &Question,
@@ -177,8 +179,8 @@ impl Source {
         Ok(content.map(|content| Self { file, content }))
     }
 
-    /// Extracts the file's only list, or the one the user chose. `side` is 0 for the first file and
-    /// 1 for the second.
+    /// Extracts the list that the user chose, or the file's only list. `side` is 0 for the first
+    /// file and 1 for the second.
     fn list(&self, question: &Question, side: usize) -> Result<List, NumbersError> {
         let chosen = |all: &[String]| all.get(side).or(all.last()).cloned();
         let found = match &self.content {
@@ -239,7 +241,7 @@ struct Found {
 }
 
 impl Found {
-    /// A list without metadata other than a name.
+    /// Creates a list whose only metadata is a name.
     fn plain(values: Vec<f64>, name: Option<String>) -> Self {
         Self {
             values,
@@ -251,12 +253,12 @@ impl Found {
     }
 }
 
-/// Why a file has no usable list.
+/// Why a file does not provide a list.
 #[derive(Debug)]
 enum Problem {
     /// The contents are not a list.
     Content(String),
-    /// There are several lists.
+    /// There are several lists, and none was chosen.
     Choice(String),
 }
 
@@ -282,7 +284,7 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     Ok(Some(text))
 }
 
-/// Parses a number. Errors name its line.
+/// Parses a number. The error message names the line.
 fn number(text: &str, line: u64) -> Result<f64, Problem> {
     let found: Option<f64> = text.parse().ok();
     let why = match found {
@@ -308,7 +310,7 @@ fn excerpt(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Finds the index of `chosen`, which is a name or a number counted from 1.
+/// Finds the index of `chosen`, which is either a name or a number counted from 1.
 fn place(chosen: &str, names: &[String]) -> Option<usize> {
     let by_name = names.iter().position(|name| name == chosen);
     by_name.or_else(|| {
@@ -317,7 +319,7 @@ fn place(chosen: &str, names: &[String]) -> Option<usize> {
     })
 }
 
-/// Formats names as `1 make, 2 ninja`.
+/// Formats names as a numbered list: `1 make, 2 ninja`.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 6;
     let each = names.iter().enumerate().take(SHOWN);

@@ -1,8 +1,7 @@
-//! User-defined cases, whose case file names a simulator scenario as its model.
+//! User-defined cases, each modelled by the simulator scenario that its case file names.
 //!
-//! The labels of rows and the parameters of the case can set anything that `sweep --vary` can set.
-//! Each series is compared with a column of the sweep's results. `docs/reference/case.md` has an
-//! example.
+//! Row labels and parameters can set anything that `sweep --vary` can set. Each series is compared
+//! with one column of the sweep's results. `docs/reference/case.md` has an example.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,11 +38,12 @@ pub struct OwnCase {
 pub struct OwnCaseError(String);
 
 impl OwnCase {
-    /// Loads the case at `path` and its scenario. Checks that every row can be simulated with the
-    /// file's constants.
+    /// Loads the case at `path` together with its scenario. Checks that every row can be simulated
+    /// with the file's constants.
     ///
     /// # Errors
-    /// A file is unreadable or invalid, or the case refers to something that the scenario lacks.
+    /// Returns an error if a file is unreadable or invalid, or if the case refers to something that
+    /// the scenario lacks.
     pub fn open(path: &Path) -> Result<Self, OwnCaseError> {
         let shown = path.display().to_string();
         let text = text::read(path, "case").map_err(OwnCaseError)?;
@@ -55,7 +55,7 @@ impl OwnCase {
             )));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
-        // A case file from someone else could name a device, or a pipe, which would block.
+        // A case file from someone else could name a device, or a pipe that blocks.
         if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
             let place = place.display();
             return Err(OwnCaseError(format!(
@@ -81,7 +81,7 @@ impl OwnCase {
         OwnCaseError(format!("{}: {why}", self.shown))
     }
 
-    /// Rejects a case that refers to something the scenario lacks.
+    /// Rejects a case that refers to something that the scenario lacks.
     fn check(&self) -> Result<(), String> {
         let columns = columns(&self.setup);
         for series in &self.file.series {
@@ -124,8 +124,8 @@ impl OwnCase {
         Ok(())
     }
 
-    /// Checks the fit bounds and the alternative values in one row. If the scenario rejected one,
-    /// the sensitivity analysis would have no rows.
+    /// Checks the fit bounds and the alternative values for one row. If the scenario rejected one
+    /// of them later, the sensitivity analysis would have no rows.
     fn check_values(&self, at: &str, values: &Values) -> Result<(), String> {
         for (name, parameter) in self
             .file
@@ -162,13 +162,14 @@ impl OwnCase {
         grid.setup(0).map_err(|why| why.to_string())
     }
 
-    /// An axis that sets parameter `name` to `value`. Durations need a unit.
+    /// An axis that sets parameter `name` to `value`. `unit` is used only if the parameter is a
+    /// duration.
     fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, String> {
         let parse = |text: &str| {
             let axis = Axis::parse(&format!("{name}={text}"), &self.setup);
             axis.map_err(|why| why.to_string())
         };
-        // Only a duration accepts `1ns`. The value itself does not matter.
+        // Only a duration accepts `1ns`, so use it to test the kind. The parsed value is not used.
         let is_time = parse("1ns").is_ok_and(|axis| axis.kind() == Kind::Duration);
         if !is_time {
             return parse(&value.to_string());
@@ -273,12 +274,13 @@ mod tests {
         let case = open(CASE, SCENARIO).unwrap();
         let file = case.file().unwrap();
         let fitted = fit(&case, &file).unwrap();
-        // 5 ms of work and a 20 ms sleep that ends on a 10 ms tick make 30 ms per frame.
+        // A frame is 5 ms of work and a 20 ms sleep that ends on a 10 ms tick, which makes 30 ms.
         assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
         let statement = statement(&case, &file);
         let frames = statement.lines.iter().find(|line| line.series == "frames");
         assert_eq!(frames.unwrap().met(), Some(true), "{statement:#?}");
-        // The file's 4 ms give a share of 13.3 %, which does not match the published one.
+        // The file's 4 ms of work give a CPU share of 13.3 %, which must not match the published
+        // one.
         assert_eq!(statement.lines[0].met(), Some(false));
         assert_eq!(statement.sensitivity[0].points.len(), 3);
     }

@@ -1,5 +1,5 @@
-//! Runs a scenario's programs on real threads, with the same steps as in the simulator and the same
-//! random draws from the same seed.
+//! Runs a scenario's programs on real threads. Their steps are the same as in the simulator, and so
+//! are the random draws for the same seed.
 //!
 //! This module only decides which step comes next and how long it sleeps or works. The kernel
 //! determines everything else.
@@ -15,22 +15,22 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// The platform on which a replay thread reads the clock, sleeps and works.
+/// The platform of a replay thread, which provides a clock, sleep and work.
 pub trait Performer {
-    /// Current time, from an arbitrary origin.
+    /// Current time since an arbitrary origin.
     fn now(&mut self) -> Nanos;
 
-    /// Makes one call that sleeps for `time`.
+    /// Sleeps for `time` with a single call.
     ///
     /// # Errors
-    /// If the kernel refuses, the reason.
+    /// Returns the reason if the kernel refuses the call.
     fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String>;
 
-    /// Uses `time` of CPU time.
+    /// Works for `time`, measured in CPU time.
     fn work(&mut self, time: Nanos);
 }
 
-/// Results of all threads, with the kernel's counters.
+/// The results of all threads, together with the kernel's counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     /// The machine that ran the threads.
@@ -44,7 +44,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the results from a recording's header. Returns `None` if the recording is not of a
+    /// Reads the results from a recording's header. Returns `None` if the recording is not a
     /// replay.
     pub fn of(header: &Header) -> Option<Self> {
         let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
@@ -58,10 +58,10 @@ impl Replay {
     }
 }
 
-/// The program has a step that threads cannot perform.
+/// Why a program cannot be replayed: it has a step that threads cannot perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotReplay {
-    /// The step at this index exists only in the simulator.
+    /// Only the simulator supports the step at this index.
     #[error("only the simulator can run step {0} of the program")]
     Step(usize),
 }
@@ -69,7 +69,7 @@ pub enum CannotReplay {
 /// Checks that a thread can perform the program of `task`.
 ///
 /// # Errors
-/// The first step that only the simulator supports.
+/// Returns the index of the first step that only the simulator supports.
 pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
     let can = |step: &Step| {
         matches!(
@@ -85,12 +85,13 @@ pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
     unsupported.map_or(Ok(()), |place| Err(CannotReplay::Step(place)))
 }
 
-/// Performs `task` until `length` has passed. `place` is its index in the setup.
+/// Performs `task` until `length` has passed. `place` is the task's index in the setup.
 ///
 /// The caller must fill in the CPU time used ([`ReplayedTask::ran`]).
 ///
 /// # Errors
-/// The program has a step that only the simulator supports, or the kernel refuses to sleep.
+/// Returns an error if the program has a step that only the simulator supports, or if the kernel
+/// refuses to sleep.
 pub fn replay(
     task: &TaskSpec,
     place: usize,
@@ -100,7 +101,7 @@ pub fn replay(
 ) -> Result<ReplayedTask, String> {
     check(task).map_err(|error| error.to_string())?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
-    // The simulator draws from the same stream for this task.
+    // The simulator uses the same stream for this task.
     let mut chance = Stream::new(seed, 2 * number);
     let begin = performer.now();
     let mut notes = ReplayedTask::default();

@@ -1,4 +1,4 @@
-//! Computes how much the results of a case depend on its free parameters.
+//! Determines how much a case's results depend on its free parameters.
 
 use ticktax_model::case::{Line, Remark, Sensitivity, SensitivityPoint};
 
@@ -7,12 +7,13 @@ use crate::file::{CaseFile, Design, Parameter};
 use crate::fit::fit;
 use crate::judge::lines;
 
-/// Minimum number of values tried. Fewer cannot show whether a row depends on the parameter.
+/// Minimum number of values to try. With fewer, it is unclear whether a row depends on the
+/// parameter.
 const MIN_POINTS: usize = 3;
 
-/// Varies one parameter at a time: each one that has alternative values in the file.
+/// Varies each parameter that has alternative values in the file, one parameter at a time.
 pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
-    // A row without a target can neither match nor fail, so it is skipped.
+    // Skip rows without a target, because they can neither match nor fail.
     let rows = file.with_rows(|row| row.target().is_some());
     let swept = file
         .parameters
@@ -78,7 +79,7 @@ fn vary(case: &dyn Case, file: &CaseFile, name: &str, varied: &Parameter) -> Sen
     }
 }
 
-/// Marks the rows that match for only one of the values tried.
+/// Marks the rows that match at only one of the values tried.
 pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
     if sensitivity.points.len() < MIN_POINTS {
         return;

@@ -1,4 +1,4 @@
-//! Statistics for small samples, published or measured.
+//! Statistics for small samples, whether published or measured.
 
 mod least_squares;
 mod rank;
@@ -30,13 +30,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// All ways to choose `k` of `n` items (at most 20), as bit sets.
+/// Every choice of `k` items out of `n` (at most 20), as a bit set.
 pub fn choices(n: usize, k: usize) -> impl Iterator<Item = u32> {
     let all = 1_u32 << n.min(20);
     (0..all).filter(move |bits| bits.count_ones() as usize == k)
 }
 
-/// Fits a least-squares line to the points. Returns its value at 0 and its slope.
+/// Fits a line to the points by least squares. Returns its value at 0 and its slope.
 pub fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let xs: Vec<f64> = points.iter().map(|point| point.0).collect();
     let ys: Vec<f64> = points.iter().map(|point| point.1).collect();

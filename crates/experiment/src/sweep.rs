@@ -1,8 +1,8 @@
-//! Sweeps run a scenario at every point of a grid, using all CPUs, and write one table.
+//! Sweeps run a scenario at every point of a grid on all CPUs, and write one table.
 //!
-//! Each finished point is written to a journal next to the results at once, so a killed sweep can
-//! be resumed. When all points are done, the table is written in point order. It is the same, byte
-//! for byte, regardless of threads and interruptions.
+//! Each finished point is immediately written to a journal next to the results, so a killed sweep
+//! can be resumed. When all points are done, the table is written in point order. It is identical
+//! byte for byte, regardless of the number of threads and of interruptions.
 
 mod journal;
 pub(crate) mod outcome;
@@ -20,7 +20,7 @@ pub use self::plan::{Plan, PlanError};
 pub use self::results::{Ran, statement};
 pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 
-/// Reason why a sweep cannot start or continue. Displayed as one line.
+/// Why a sweep cannot start or continue. Displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
     /// Another process is writing the same results.
@@ -37,10 +37,10 @@ pub enum SweepError {
     Other {
         /// The results file or the journal.
         path: PathBuf,
-        /// How it differs from this sweep.
+        /// How the other sweep differs from this one.
         what: String,
     },
-    /// The journal cannot be written or read. Its contents are kept.
+    /// The journal cannot be written or read. Its existing contents are kept.
     #[error(
         "cannot {verb} the journal {}: {why}; {kept} finished points are safe, and the same \
          command continues from there",

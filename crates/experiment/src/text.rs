@@ -1,4 +1,4 @@
-//! Reads files written by people (cases and scenarios), and ticktax documents.
+//! Reads files written by people (cases and scenarios) and documents written by ticktax.
 
 use std::path::Path;
 
@@ -12,15 +12,16 @@ const MAX_DOCUMENT_MIB: u32 = 64;
 /// Reads a JSON document written by ticktax.
 ///
 /// # Errors
-/// The reason: the file is unreadable, or longer than 64 MiB.
+/// Returns the reason if the file is unreadable or larger than 64 MiB.
 pub fn read_document(path: &Path) -> Result<Vec<u8>, String> {
     read_input(path, MAX_DOCUMENT_MIB)
 }
 
-/// Reads a text file. `what` is its type in error messages: `case` or `scenario`.
+/// Reads a text file. `what` names its type in error messages: `case` or `scenario`.
 ///
 /// # Errors
-/// One line that names the file and the reason: it is unreadable, longer than 1 MiB, or not UTF-8.
+/// Returns one line with the file and the reason if the file is unreadable, larger than 1 MiB, or
+/// not UTF-8.
 pub fn read(path: &Path, what: &str) -> Result<String, String> {
     let text = read_input(path, MAX_MIB)
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned()));

@@ -1,6 +1,6 @@
-//! Trials are A/B tests with interleaved arms.
+//! Trials are A/B tests whose arms are interleaved.
 //!
-//! This module plans the order of runs, predicts the smallest detectable effect, and judges the
+//! This module plans the order of the runs, predicts the smallest detectable effect, and judges the
 //! results. Everything outside [`run`] is a pure function of numbers. The benchmark
 //! `trial_benchmark` measures how often the verdicts are false.
 
@@ -20,9 +20,9 @@ pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};
 pub use plan::{Slot, plan};
 
-/// Maximum probability that a document reports at least one difference that is only chance.
+/// Maximum probability that a document reports one or more differences that are only chance.
 pub const FALSE_VERDICTS: f64 = 0.05;
-/// Probability of finding an effect that has the detectable size.
+/// Probability that a trial finds an effect of the detectable size.
 pub const POWER: f64 = 0.8;
 /// Default for the largest effect that counts as no difference, as a fraction.
 pub const DIFFERENCE: f64 = 0.05;

@@ -1,4 +1,4 @@
-//! Parses `NAME=LIST`, the notation for a parameter and the values to try.
+//! Parses `NAME=LIST`, which names a parameter and the values to try.
 //!
 //! ```
 //! use ticktax_experiment::vary::Vary;
@@ -25,7 +25,7 @@ pub struct Vary {
     list: String,
 }
 
-/// Error in a [`Vary`] or its values. Displayed as one line.
+/// Error in a [`Vary`] or in its values. Displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VaryError(String);
@@ -49,7 +49,7 @@ impl Vary {
     /// Parses the comma-separated values.
     ///
     /// # Errors
-    /// A value is invalid or repeated.
+    /// Returns an error if a value is invalid or repeated.
     pub fn values<T>(&self) -> Result<Vec<T>, VaryError>
     where
         T: FromStr + PartialEq,
@@ -69,7 +69,7 @@ impl Vary {
     /// Parses the values into `list`.
     ///
     /// # Errors
-    /// Same as for [`Vary::values`]. Also fails if `list` already has values.
+    /// Returns an error if [`Vary::values`] does, or if `list` already contains values.
     pub fn fill<T>(&self, list: &mut Vec<T>) -> Result<(), VaryError>
     where
         T: FromStr + PartialEq,

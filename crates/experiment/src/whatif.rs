@@ -2,8 +2,8 @@
 //! model.
 //!
 //! Each setting is simulated several times. For a recording, each run resamples the work in blocks,
-//! so that correlated work stays together. For a scenario, each run uses a different seed. The
-//! interval of a figure depends only on the order of these runs. For any distribution, another run
+//! so that correlated work stays together. For a scenario, each run uses a different seed. A
+//! figure's interval depends only on the order of these runs. For any distribution, another run
 //! lies between the k-th smallest and the k-th largest of n runs with probability (n + 1 - 2k)/(n +
 //! 1).
 
@@ -32,19 +32,19 @@ pub use machine::machine;
 /// Target coverage of the intervals.
 pub const COVERAGE: f64 = 0.95;
 
-/// Number of runs whose minimum and maximum cover another run with probability [`COVERAGE`].
+/// Number of runs whose minimum and maximum enclose another run with probability [`COVERAGE`].
 pub const RUNS: u32 = 39;
 
-/// Reason why a prediction fails.
+/// Why a prediction failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// An axis is invalid.
     #[error(transparent)]
     Axis(#[from] AxisError),
-    /// The settings are inconsistent.
+    /// A combination of settings is invalid.
     #[error(transparent)]
     Point(#[from] PointError),
-    /// The user asked for another pacing, but the program has no frames.
+    /// The user asked for a different pacing, but the program has no frames.
     #[error("cannot change the rate, rule or sleep: {0}")]
     Pacing(&'static str),
     /// The work does not form a valid machine.
@@ -64,8 +64,8 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// All combinations of the given values. An empty list keeps the recorded value. Returns
-    /// nothing if all lists are empty.
+    /// All combinations of the given values. If a list is empty, the recorded value is kept.
+    /// Returns nothing if all lists are empty.
     pub fn combinations(rates: &[f64], rules: &[PaceRule], sleeps: &[SleepMethod]) -> Vec<Self> {
         fn or_none<T: Copy>(list: &[T]) -> Vec<Option<T>> {
             match list {
@@ -85,7 +85,7 @@ impl Pacing {
         all
     }
 
-    /// The changes as `NAME=VALUE` words.
+    /// The changes in the form `NAME=VALUE`.
     fn words(&self) -> Vec<String> {
         let rate = self.rate.map(|rate| format!("rate={rate}"));
         let rule = self.rule.map(|rule| format!("rule={rule}"));
@@ -97,15 +97,15 @@ impl Pacing {
 /// A prediction to compute.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Parameters of the machine and its load to vary. All combinations are run.
+    /// Parameters of the machine and its load to vary, in all combinations.
     pub vary: Vec<Vary>,
     /// Pacings to try, each combined with every point of `vary`.
     pub pacings: Vec<Pacing>,
     /// Number of runs per setting (at least 1).
     pub runs: u32,
-    /// Seed of the first run. Each further run increments it.
+    /// Seed of the first run. Each later run increments it.
     pub seed: u64,
-    /// Length of each run, or `None` for the length of the recording or scenario.
+    /// Length of each run. If `None`, it is the length of the recording or scenario.
     pub length: Option<Nanos>,
     /// Whether to predict other settings even if the [control](Control) fails.
     pub force: bool,
@@ -116,21 +116,21 @@ pub struct Plan {
 pub struct Prediction {
     /// The document with all rows.
     pub statement: PredictionStatement,
-    /// Setup of the last setting's first run, and the task it observes.
+    /// The setup of the last setting's first run, with the task that it observes.
     pub last: (Setup, Option<TaskId>),
 }
 
-/// A setting to run: a pacing and a grid point. `None` is the file's own setup.
+/// A setting to run: a pacing and a grid point. A point of `None` stands for the file's own setup.
 type Place = (Pacing, Option<usize>);
 
 impl Plan {
     /// Predicts every setting, starting with the file's own. If that one fails as a
-    /// [control](Control), the others are skipped. `progress` receives the number of finished runs
-    /// and the total.
+    /// [control](Control), the others are skipped. `progress` is called with the number of finished
+    /// runs and the total.
     ///
     /// # Errors
-    /// An axis, a combination of settings or the work is invalid. Errors are found before any run
-    /// if possible.
+    /// Returns an error if an axis, a combination of settings or the work is invalid. Errors are
+    /// found before the first run if possible.
     pub fn predict(
         &self,
         loaded: Loaded,
@@ -201,7 +201,8 @@ impl Plan {
             pacings => pacings,
         };
         for pacing in pacings {
-            // A point without changes equals the file's own setting, which is already listed.
+            // A point that changes nothing equals the file's own setting, which is already in the
+            // list.
             let differs =
                 |point: &usize| *pacing != own || grid.setup(*point).as_ref() != Ok(grid.base());
             let points = (0..grid.len()).filter(differs);
@@ -243,8 +244,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The base setup for run `number` with this pacing: resampled from the recording, or as the
-    /// scenario defines it.
+    /// The base setup for run `number` with this pacing, either resampled from the recording or as
+    /// defined in the scenario.
     fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
         let seed = self.plan.seed.wrapping_add(u64::from(number));
         match &self.loaded.load {
@@ -258,8 +259,8 @@ impl Work<'_> {
         }
     }
 
-    /// Runs a setting `plan.runs` times. Returns the figures of each run, and the setup of the
-    /// first one. `report_done` receives the number of finished runs.
+    /// Runs a setting `plan.runs` times. Returns each run's figures, and the first run's setup.
+    /// `report_done` is called with the number of finished runs.
     fn runs(
         &self,
         place: &Place,
@@ -281,7 +282,7 @@ impl Work<'_> {
         Ok((runs, first))
     }
 
-    /// The setup for run `number` of a setting.
+    /// The setup of a setting's run `number`.
     fn setup(
         &self,
         number: u32,
@@ -294,17 +295,18 @@ impl Work<'_> {
             None => base,
         };
         if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
-            // Calibrate for each setting, because the settings determine how late sleeps end.
+            // Calibrate separately for each setting, because settings determine how late sleeps
+            // end.
             calibrate::calibrate(&mut setup, task)?;
         }
         Ok((setup, task))
     }
 }
 
-/// A setup and its observed task.
+/// A setup and the task to observe in it.
 type Drawn = (Setup, Option<TaskId>);
 
-/// Formats a setting as `NAME=VALUE` words.
+/// Formats a setting in the form `NAME=VALUE`.
 fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
     let mut words = pacing.words();
     if let Some(point) = point {
@@ -314,7 +316,8 @@ fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
     words
 }
 
-/// The task to observe in a scenario: the one called `name`, or else the first one with frames.
+/// The task to observe in a scenario: the one called `name` if given, otherwise the first one with
+/// frames.
 pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
     let place = setup.tasks.iter().position(|task| match name {
         Some(name) => task.name == name,
@@ -325,7 +328,7 @@ pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
         .map(TaskId)
 }
 
-/// Computes the median and the interval of each figure over several runs.
+/// Median and interval of each figure over several runs.
 fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
     Measure::ALL
         .into_iter()
@@ -336,7 +339,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
                 .filter(|figure| figure.measure == measure)
                 .map(|figure| figure.value)
                 .collect();
-            // If only some runs have the figure, its median would be biased.
+            // If some runs lack the figure, its median would be biased.
             if values.len() < runs.len() || values.is_empty() {
                 return None;
             }
@@ -358,7 +361,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
         .collect()
 }
 
-/// Number of runs that the interval excludes at each end: as many as [`COVERAGE`] permits.
+/// Number of runs to exclude from the interval at each end: the most that [`COVERAGE`] permits.
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
@@ -371,7 +374,7 @@ fn cut(runs: usize) -> usize {
     max.max(1) - 1
 }
 
-/// Probability that another run lies within the interval computed from `runs` runs.
+/// Probability that another run lies within the interval of `runs` runs.
 pub fn coverage(runs: u32) -> f64 {
     let n = f64::from(runs.max(1));
     let kept = 1.0 + cut(runs as usize) as f64;

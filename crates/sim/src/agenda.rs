@@ -1,11 +1,11 @@
-//! Queues of upcoming events: a heap per CPU, and a tournament tree over each CPU's next event.
+//! Queues of upcoming events: one heap per CPU, and a tournament tree over the CPUs' next events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ticktax_model::Nanos;
 
-/// A priority queue of upcoming events, earliest first. Events with the same key are returned in
+/// A priority queue of upcoming events, earliest first. Events with equal keys come out in
 /// insertion order.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
@@ -48,7 +48,8 @@ impl<T: Copy> Agenda<T> {
         }
     }
 
-    /// Inserts an event. `key` is a time in ns or a tick number; one agenda uses only one of them.
+    /// Inserts an event. `key` is a time in ns or a tick number, but always the same kind within an
+    /// agenda.
     pub(crate) fn push(&mut self, key: i64, event: T) {
         self.heap.push(Reverse(Entry {
             key,
@@ -72,12 +73,12 @@ impl<T: Copy> Agenda<T> {
     }
 }
 
-/// A tournament tree over each CPU's next event time. An update takes log₂(CPUs) comparisons. Ties
-/// go to the lower CPU.
+/// A tournament tree over the CPUs' next event times. An update takes log₂(CPUs) comparisons. On a
+/// tie, the lower CPU wins.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// Winner of each match as (time, CPU). The root is at index 1, and the leaves, one per CPU,
-    /// come after all matches.
+    /// The winner of each match, as (time, CPU). The root is at index 1. The leaves, one per CPU,
+    /// follow the matches.
     tree: Vec<(Nanos, usize)>,
     leaves: usize,
 }

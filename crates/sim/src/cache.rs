@@ -1,13 +1,13 @@
-//! Predicts cache misses of a repeated walk over an array of items: how many lines it touches, and
-//! how many of them are evicted before the next walk.
+//! Predicts the cache misses of a repeated walk over an array of items: how many cache lines it
+//! touches, and how many of them are evicted before the next walk.
 
 use std::collections::BTreeSet;
 
 /// Memory layout of the items that a walk visits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// One entry per object type that an item consists of: the distance in bytes from one item's
-    /// object to the next item's, and the offsets accessed within the object.
+    /// The types of objects that make up an item. Each entry contains the distance in bytes between
+    /// the objects of successive items, and the offsets accessed within an object.
     pub objects: Vec<(u64, Vec<u64>)>,
 }
 
@@ -33,8 +33,8 @@ impl Layout {
         lines.sum()
     }
 
-    /// Lists the line numbers that a walk over `items` items touches, in order. The arrays of the
-    /// object types follow one another in memory.
+    /// Lists the numbers of the lines that a walk over `items` items touches, in order. In memory,
+    /// the object types' arrays follow one another.
     fn walk(&self, items: u64, line: u64) -> Vec<u64> {
         let mut starts = Vec::new();
         let mut start = 0;
@@ -55,7 +55,7 @@ impl Layout {
     }
 
     /// Counts the misses of a second walk over `items` items: all lines in sets that the first walk
-    /// overfilled.
+    /// filled beyond their capacity.
     pub fn misses(&self, items: u64, cache: &Cache) -> u64 {
         let sets = (cache.size / cache.line / cache.ways).max(1);
         let mut load = vec![0_u64; usize::try_from(sets).unwrap_or(1)];
@@ -63,12 +63,12 @@ impl Layout {
         for line in lines {
             load[usize::try_from(line % sets).unwrap_or(0)] += 1;
         }
-        // Under LRU, a cyclic walk over more lines than a set holds always needs the line that was
-        // just evicted.
+        // If a cyclic walk touches more lines than fit in a set, LRU has always just evicted the
+        // line that is needed next.
         load.into_iter().filter(|&lines| lines > cache.ways).sum()
     }
 
-    /// Returns how many items fit in the cache if their lines spread evenly over the sets.
+    /// Returns how many items fit in the cache if their lines are spread evenly over the sets.
     pub fn capacity(&self, cache: &Cache) -> u64 {
         cache.size / cache.line / self.lines(cache.line).max(1)
     }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(dense.capacity(&MEGABYTE), 4096);
         assert_eq!(dense.misses(4096, &MEGABYTE), 0);
         assert!(dense.misses(4097, &MEGABYTE) > 0);
-        // Objects 4096 bytes apart map to only one set in 64.
+        // Objects that are 4096 bytes apart map to only one of 64 sets.
         let sparse = Layout {
             objects: vec![(4096, vec![0])],
         };

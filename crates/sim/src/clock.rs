@@ -1,8 +1,9 @@
 //! Clock-event devices and their tick grids.
 //!
-//! A device counts cycles of its input clock, so a tick is a whole number of cycles rather than
-//! exactly 1/HZ. [`Grid`] stores tick times in fixed point. It converts between tick numbers and
-//! times with one multiplication, which lets the engine skip ticks that change nothing.
+//! A device counts the cycles of its input clock. A tick is therefore a whole number of cycles
+//! rather than exactly 1/HZ. [`Grid`] stores tick times in fixed point. It converts between tick
+//! numbers and times with a single multiplication, which lets the engine skip ticks that change
+//! nothing.
 
 use ticktax_model::Nanos;
 
@@ -15,23 +16,23 @@ pub const PIT_HZ: u64 = 1_193_182;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The i8254. It counts `LATCH = (PIT_HZ + HZ/2) / HZ` input cycles per tick (`LATCH`,
-    /// `include/linux/jiffies.h`). The counter has 16 bits, so 19 Hz is the slowest tick rate.
+    /// `include/linux/jiffies.h`). The counter has 16 bits, so the lowest tick rate is 19 Hz.
     Pit,
     /// A local APIC timer in periodic mode. Its count per tick is truncated to whole bus clock
     /// cycles (`calibrate_APIC_clock`, `arch/x86/kernel/apic/apic.c`).
     Lapic {
         /// Bus clock frequency, in Hz.
         bus_hz: u64,
-        /// Divider of the bus clock: 1 to 128; Linux uses 16.
+        /// Divider of the bus clock, from 1 to 128. Linux uses 16.
         divisor: u64,
     },
-    /// TSC deadline mode. Every tick is programmed to an absolute time, so rounding errors do not
-    /// accumulate and a tick is 1/HZ long (`lapic_next_deadline`).
+    /// TSC deadline mode. Every tick is programmed at an absolute time, so rounding errors do not
+    /// accumulate and a tick takes exactly 1/HZ (`lapic_next_deadline`).
     TscDeadline,
 }
 
 impl Device {
-    /// All devices, with default parameters.
+    /// All kinds of devices, with default parameters.
     pub const ALL: [Self; 3] = [
         Self::Pit,
         Self::TscDeadline,
@@ -50,14 +51,14 @@ impl Device {
         }
     }
 
-    /// Returns the number of input cycles per tick and their frequency in Hz, or `None` if the
-    /// device cannot tick at `hz`.
+    /// Returns the number of input cycles per tick and the input frequency in Hz. Returns `None` if
+    /// the device cannot tick at `hz`.
     fn count(self, hz: u64) -> Option<(u64, u64)> {
         let (count, rate) = match self {
             Self::Pit => ((PIT_HZ + hz / 2).checked_div(hz)?, PIT_HZ),
             Self::Lapic { bus_hz, divisor } => {
                 let rate = bus_hz.checked_div(divisor)?;
-                // Count cycles of the undivided input, so that the frequency stays exact.
+                // Count cycles of the undivided clock, so that the frequency stays exact.
                 return match rate.checked_div(hz)? {
                     0 => None,
                     count => Some((count * divisor, bus_hz)),
@@ -69,9 +70,9 @@ impl Device {
         fits.then_some((count, rate))
     }
 
-    /// Returns the tick grid of this device at `hz`, with the first tick at `origin`. The device's
-    /// clock runs `drift_ppb` parts per billion fast, which shortens the ticks. Returns `None` if
-    /// the device cannot tick at `hz`.
+    /// Returns this device's tick grid at `hz`, with the first tick at `origin`. The device's clock
+    /// is `drift_ppb` parts per billion fast, which shortens the ticks. Returns `None` if the
+    /// device cannot tick at `hz`.
     pub fn grid(self, hz: u64, origin: Nanos, drift_ppb: i64) -> Option<Grid> {
         let (count, rate) = self.count(hz)?;
         let billion = 1_000_000_000_u128;
@@ -79,7 +80,7 @@ impl Device {
         if fast == 0 {
             return None;
         }
-        // A tick lasts count / (rate · (1 + drift)) seconds; convert that to units of 2^-32 ns.
+        // A tick takes count / (rate · (1 + drift)) seconds. Convert that to units of 2^-32 ns.
         let numerator = (u128::from(count) * billion * billion) << 32;
         let denominator = u128::from(rate) * fast;
         let step = numerator.checked_add(denominator / 2)? / denominator;
@@ -91,9 +92,10 @@ impl Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     origin: Nanos,
-    /// Distance between instants, in 2^-32 ns. Rounding it costs at most 1 ns per 8 · 10^9 ticks.
+    /// Distance between instants, in 2^-32 ns. Rounding it adds at most 1 ns of error per 8 · 10^9
+    /// ticks.
     step: u64,
-    /// 2^95 / `step`, to divide by `step` with a multiplication.
+    /// 2^95 / `step`, used to divide by `step` with a multiplication.
     inverse: u64,
 }
 
@@ -125,12 +127,12 @@ impl Grid {
         Nanos(narrow(i128::from(self.step >> 32)))
     }
 
-    /// Returns the step in ns with its fraction, for display.
+    /// Returns the step in ns including its fraction, for display.
     pub fn step_f64(&self) -> f64 {
         self.step as f64 / 4_294_967_296.0
     }
 
-    /// Returns the time of instant `n`, to the nearest ns. A negative `n` gives times before
+    /// Returns the time of instant `n`, to the nearest ns. If `n` is negative, the time is before
     /// `origin`.
     pub fn at(&self, n: i64) -> Nanos {
         self.origin
@@ -146,7 +148,7 @@ impl Grid {
             return -1;
         }
         let guess = narrow((i128::from(passed.0) * i128::from(self.inverse)) >> 63);
-        // The inverse and the instants are rounded down, so `guess` is off by at most two.
+        // The inverse and the instants are rounded down, so `guess` is at most two off.
         let mut n = guess;
         while self.at(n + 1) <= t {
             n += 1;
@@ -159,8 +161,8 @@ impl Grid {
         self.last_at(t - Nanos(1)) + 1
     }
 
-    /// Returns the number of steps needed to cover `time`, rounded up. Like `timespec_to_jiffies`
-    /// (`kernel/time/time.c`), it uses the real tick length, not 1/HZ.
+    /// Returns how many steps cover `time`, rounded up. Like `timespec_to_jiffies`
+    /// (`kernel/time/time.c`), it uses the actual tick length, not 1/HZ.
     pub fn steps_up(&self, time: Nanos) -> i64 {
         let fixed = i128::from(time.0) << 32;
         let step = i128::from(self.step);
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn devices_round_ticks_to_their_own_clock() {
-        // LATCH is 1193 input cycles at 1000 Hz and 11932 at 100 Hz, at 1/1193182 s each.
+        // LATCH is 1193 input cycles at 1000 Hz and 11932 at 100 Hz. A cycle takes 1/1193182 s.
         assert_eq!(
             grid(Device::Pit, 1000).at(1_193_182),
             Nanos(1_193_000_000_000)

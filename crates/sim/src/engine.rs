@@ -1,14 +1,14 @@
 //! The simulation engine. It processes events in a total order.
 //!
 //! Events are ordered by time, then by CPU. On one CPU, ticks come first, then agenda entries in
-//! insertion order, then the end of the running work. Each CPU knows the time of its next event,
-//! and a tournament tree finds the earliest of all CPUs.
+//! insertion order, then the end of the running work. Each CPU knows when its next event is due,
+//! and a tournament tree finds the earliest event of all CPUs.
 //!
 //! # Why it is fast
-//! Ticks are not queued. A CPU's ticks lie on a [`Grid`](crate::Grid), and a sleep that ends at a
-//! tick stores the tick's number. The scheduler reports how many ticks will not change its
-//! decision, so the engine knows the next tick that matters. It counts, charges and emits all ticks
-//! before that one together.
+//! Ticks are not queued. A CPU's ticks lie on a [`Grid`](crate::Grid), and a sleep that ends on a
+//! tick stores the number of that tick. The scheduler reports how many ticks will not change its
+//! decision, so the engine knows which tick matters next. All ticks before that one are counted,
+//! charged and emitted together.
 
 mod follow;
 mod interrupts;
@@ -38,7 +38,7 @@ use crate::task::{Attributes, State, TaskId, TaskReport};
 /// Runs a simulation and discards its rows.
 ///
 /// # Errors
-/// The setup is invalid ([`Setup::check`]).
+/// Returns an error if the setup is invalid ([`Setup::check`]).
 pub fn run(setup: &Setup) -> Result<Report, SetupError> {
     setup.check()?;
     Ok(Engine::new(setup, None).run().0)
@@ -48,7 +48,7 @@ pub fn run(setup: &Setup) -> Result<Report, SetupError> {
 /// events. One core simulates a few million events per second.
 ///
 /// # Errors
-/// The setup is invalid ([`Setup::check`]).
+/// Returns an error if the setup is invalid ([`Setup::check`]).
 pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     setup.check()?;
     let mut engine = Engine::new(setup, None);
@@ -62,7 +62,7 @@ pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, Setu
 /// that rows refer to.
 ///
 /// # Errors
-/// The setup is invalid ([`Setup::check`]).
+/// Returns an error if the setup is invalid ([`Setup::check`]).
 pub fn record(
     setup: &Setup,
     sink: &mut dyn RowSink,
@@ -83,18 +83,18 @@ enum Event {
     Start(TaskId),
     /// The external event awaited by a task in [`Step::Arrive`](crate::Step::Arrive) occurs.
     Arrived(TaskId),
-    /// A task whose timer has expired wakes up after the delay set by
-    /// [`Step::Late`](crate::Step::Late).
+    /// A task wakes up late: its timer has already expired, and [`Step::Late`](crate::Step::Late)
+    /// set the delay.
     Late(TaskId),
     /// A high-resolution timer expires.
     Timer(TaskId),
     /// An interrupt source raises its interrupt.
     Arrival(usize),
-    /// A group's quota is refilled.
+    /// A group's quota is replenished.
     Refill(usize),
 }
 
-/// A handler that interrupts a task or idle time.
+/// A handler, which interrupts a task or idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Tick,
@@ -130,7 +130,7 @@ struct CpuState {
     grid: Grid,
     /// Number of the next tick.
     next_tick: i64,
-    /// Number of the next tick that must be processed individually, or `i64::MAX` if none is known.
+    /// Number of the next tick that must be processed on its own, or `i64::MAX` if none is known.
     decisive: i64,
     decisive_at: Nanos,
     /// Whether the tick is stopped.
@@ -140,28 +140,28 @@ struct CpuState {
     mode: Mode,
     /// Whether the current task masks interrupts.
     masked: bool,
-    /// When the current task or idle period started on the CPU, and how much of it handlers have
+    /// When the current task or idle period started on this CPU, and how much time handlers have
     /// taken since.
     base_began: Nanos,
     base_nested: Nanos,
     frames: Vec<Frame>,
-    /// All CPU time before this has been charged.
+    /// All CPU time up to this time has been charged.
     stamp: Nanos,
-    /// Sleeping tasks that a tick will wake, by tick number.
+    /// Sleeping tasks that will be woken by a tick, by tick number.
     wheel: Agenda<TaskId>,
     /// All other events, by time.
     agenda: Agenda<Event>,
-    /// Sleeping tasks by the start of their timer slack. From then on, a tick or another task's
-    /// timer may wake them. Their own expiry is queued too; it has no effect if the task is already
-    /// awake.
+    /// Sleeping tasks by the start of their timer slack. From that time on, a tick or another
+    /// task's timer may wake them. Their own expiry is queued as well. It has no effect if the task
+    /// is already awake.
     slack: Agenda<TaskId>,
-    /// When the scheduler must be called, independently of ticks.
+    /// When the scheduler must be called, regardless of ticks.
     alarm: Nanos,
     tick_pending: bool,
     /// Pending interrupts, one bit per source.
     pending: u64,
     softirqs: u64,
-    /// Tasks whose high-resolution timer has expired but not been handled.
+    /// Tasks whose high-resolution timers have expired but have not been handled yet.
     expired: Vec<TaskId>,
     resched: bool,
     /// The last task with a cache footprint that ran on this CPU.
@@ -174,35 +174,36 @@ struct Task {
     next_step: usize,
     /// Remaining time of the current work.
     left: Nanos,
-    /// Length of the current work as requested by the program; `None` between steps.
+    /// Length of the current work as requested by the program. `None` between steps.
     asked: Option<Nanos>,
-    /// Fixed end time of the current work, if it has one. The work does not end before `until`, nor
-    /// before `left` is used up.
+    /// Fixed end time of the current work, if it has one. The work ends when `until` is reached and
+    /// `left` is used up.
     until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
     /// When the next frame is due.
     due: Nanos,
-    /// Due time of the frame that the task sleeps for, if it will spin for the last part of the
-    /// wait.
+    /// Due time of the frame that the task is sleeping for, if it will spin during the last part of
+    /// the wait.
     paced: Option<Nanos>,
-    /// Extra delay between the next timer expiry and the wake-up.
+    /// Additional delay from the next timer expiry to the wake-up.
     late: Nanos,
-    /// Schedule of each [`Step::Every`](crate::Step), indexed by its position in the program.
+    /// The schedule of each [`Step::Every`](crate::Step), indexed by its position in the program.
     every: Vec<Option<Schedule>>,
-    /// When the task went to sleep, and when it asked to wake up.
+    /// When the task went to sleep, and when it asked to be woken.
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
-    /// Earliest and latest expiry of the task's timer; `None` if no timer is set.
+    /// Earliest and latest expiry of the task's timer, or `None` if no timer is set.
     timer: Option<(Nanos, Nanos)>,
     woken_at: Option<Nanos>,
-    /// When the task should have run again: the requested end of its sleep, or its wake-up.
+    /// When the task should have run again: the requested end of its sleep, or the time of its
+    /// wake-up.
     due_at: Nanos,
     lateness: Histogram,
     throttled_at: Nanos,
     signals: u64,
-    /// The task's CPU time when another task last evicted its memory from the cache, and the refill
-    /// cost charged since.
+    /// The task's CPU time when another task last evicted its data from the cache, and the cost of
+    /// refills charged since then.
     cold_at: Nanos,
     refilled: Nanos,
     chance: Stream,
@@ -251,7 +252,7 @@ struct Engine<'s> {
 }
 
 impl<'s> Engine<'s> {
-    /// Creates an engine. `setup` must have passed [`Setup::check`].
+    /// Creates an engine for `setup`, which must have passed [`Setup::check`].
     fn new(setup: &'s Setup, recorder: Option<Recorder<'s>>) -> Self {
         let machine = &setup.machine;
         let grid = machine
@@ -326,7 +327,7 @@ impl<'s> Engine<'s> {
         self.close()
     }
 
-    /// Runs the simulation to its end. Returns `false` if that would exceed `max_events`.
+    /// Runs the simulation to its end. Returns `false` if it would exceed `max_events`.
     fn go(&mut self) -> bool {
         let end = self.setup.length;
         loop {
@@ -350,7 +351,7 @@ impl<'s> Engine<'s> {
         true
     }
 
-    /// Processes the next event on `cpu` and its immediate consequences on all CPUs.
+    /// Processes the next event on `cpu`, along with its immediate consequences on all CPUs.
     fn step(&mut self, cpu: usize) {
         self.advance(cpu);
         let state = &mut self.cpus[cpu];
@@ -384,7 +385,7 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// Charges all CPUs up to the end, emits work still in progress, and returns the results.
+    /// Charges all CPUs up to the end, emits the work still in progress, and returns the results.
     fn close(mut self) -> (Report, Option<SourceTable>) {
         for cpu in 0..self.cpus.len() {
             // A tick exactly at the end is not part of the simulation.

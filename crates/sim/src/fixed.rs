@@ -1,6 +1,7 @@
 //! Integer versions of real-valued formulas, so that a trace is identical on every machine.
 
-/// Narrows a product to its low 64 bits. The caller knows that it fits: times stay below 292 years.
+/// Narrows a product to its low 64 bits. Every product here fits, because times stay below 292
+/// years.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "every product here is a time, and times fit in 63 bits"

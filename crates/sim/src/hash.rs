@@ -1,4 +1,4 @@
-//! A hash over all simulated events.
+//! A hash of all simulated events.
 
 use ticktax_model::Nanos;
 
@@ -12,8 +12,8 @@ pub(crate) enum TraceEvent {
     Done = 5,
 }
 
-/// Hash over every switch, wake-up and interrupt, with its time and CPU. Simulations with equal
-/// hashes had the same events.
+/// A hash of every switch, wake-up and interrupt, including its time and CPU. Simulations with
+/// equal hashes had the same events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TraceHash(u64);
 

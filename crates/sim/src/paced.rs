@@ -1,4 +1,4 @@
-//! Reports a simulated paced loop in the same form as a loop run by `pace`.
+//! Reports a simulated paced loop in the same form as a real loop that `pace` ran.
 
 use ticktax_model::pace::{
     CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, PaceRule, SleepMethod, Wakeups,
@@ -17,12 +17,12 @@ struct Rhythm {
     rule: PaceRule,
     period: Nanos,
     sleep: SleepMethod,
-    /// Time before the due time at which a hybrid sleeper wakes up and starts to spin.
+    /// Time before the due time at which a hybrid loop wakes up and starts to spin.
     margin: Option<Nanos>,
 }
 
 impl TaskSpec {
-    /// Returns the intended time between frames, or `None` if the task is not a paced loop.
+    /// Returns the intended interval between frames, or `None` if the task is not a paced loop.
     pub fn period(&self) -> Option<Nanos> {
         self.rhythm().map(|rhythm| rhythm.period)
     }
@@ -70,12 +70,12 @@ impl TaskSpec {
     }
 }
 
-/// Picks the sleep method with the coarsest unit that is at most `unit`.
+/// Returns the sleep method with the coarsest unit that does not exceed `unit`.
 fn by_unit(unit: Nanos) -> SleepMethod {
     let units = SleepMethod::ALL
         .into_iter()
         .filter(|method| method.unit() <= unit);
-    // Prefer the first among methods with the same unit.
+    // Prefer the first of several methods with the same unit.
     units
         .rev()
         .max_by_key(|method| method.unit())
@@ -101,8 +101,8 @@ impl FrameSums {
     }
 }
 
-/// Builds the report of `task` in the form that `pace` uses for its own loops. Returns `None` if
-/// the task is not a paced loop. The work per frame is the mean over all frames.
+/// Builds the report on `task` in the form that `pace` uses for real loops. Returns `None` if the
+/// task is not a paced loop. The work per frame is the mean over all frames.
 pub(crate) fn loop_run(
     setup: &Setup,
     report: &Report,

@@ -1,5 +1,5 @@
-//! Reproducible random times. Each task and each interrupt source draws from its own stream, so a
-//! change to one does not alter the draws of another.
+//! Reproducible random times. Each task and each interrupt source draws from a separate stream, so
+//! a change to one does not alter what another draws.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -12,19 +12,20 @@ use crate::fixed::{narrow, neg_ln};
 pub enum Law {
     /// A constant.
     Fixed(Nanos),
-    /// Normal with this mean and standard deviation, truncated at 0 and at six standard deviations.
+    /// Normal with this mean and standard deviation, truncated at 0 and at six standard deviations
+    /// from the mean.
     Normal(Nanos, Nanos),
-    /// Exponential with this mean, as between independent events.
+    /// Exponential with this mean, like the intervals between independent events.
     Exponential(Nanos),
-    /// A minimum plus an exponentially distributed time with the second value as its mean, as
-    /// between events that keep a minimum distance.
+    /// A minimum, plus an exponentially distributed time whose mean is the second value: like the
+    /// intervals between events that keep a minimum distance.
     Spaced(Nanos, Nanos),
-    /// Uniform from the first value to the second, exclusive.
+    /// Uniform, from the first value up to but excluding the second.
     Uniform(Nanos, Nanos),
 }
 
 impl Law {
-    /// Returns the mean. The truncation of a normal distribution is ignored.
+    /// Returns the mean, ignoring the truncation of a normal distribution.
     pub fn mean(&self) -> Nanos {
         match *self {
             Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
@@ -45,7 +46,7 @@ impl Law {
         }
     }
 
-    /// Whether all parameters are at least 0 and a uniform distribution's range is not empty.
+    /// Whether all parameters are at least 0, and the range of a uniform distribution is not empty.
     pub fn is_sound(&self) -> bool {
         match *self {
             Self::Fixed(time) | Self::Exponential(time) => time >= Nanos::ZERO,
@@ -60,7 +61,7 @@ impl Law {
 pub struct Stream(Pcg64);
 
 impl Stream {
-    /// Creates stream number `number` of `seed`.
+    /// Creates stream `number` of `seed`.
     pub fn new(seed: u64, number: u64) -> Self {
         Self(Pcg64::new(
             u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5,
@@ -73,7 +74,7 @@ impl Stream {
         match *law {
             Law::Fixed(time) => time,
             Law::Normal(mean, sd) => {
-                // A sum of twelve uniform values approximates a normal distribution (Irwin–Hall).
+                // The sum of twelve uniform values is approximately normal (Irwin–Hall).
                 let sum: i64 = (0..6)
                     .map(|_| {
                         let bits = self.0.next_u64();

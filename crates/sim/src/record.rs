@@ -28,7 +28,7 @@ pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
     pub(crate) ids: Ids,
-    /// Identity of the followed task, whose waits and frames are also emitted.
+    /// Identifies the followed task, whose waits and frames are also emitted.
     followed: Option<Followed>,
 }
 
@@ -38,14 +38,14 @@ struct Followed {
     thread: Thread,
 }
 
-/// Ids of the sources in a simulation's recording. The vectors are indexed like the setup's
-/// interrupt sources and tasks.
+/// IDs of the sources in a simulation's recording. Each vector has the same order as the setup's
+/// interrupt sources or tasks.
 pub(crate) struct Ids {
     pub(crate) idle: SourceId,
     pub(crate) tick: SourceId,
     pub(crate) timer: SourceId,
-    /// The interrupt that encloses the tick and timer functions. `None` without high-resolution
-    /// timers, when the tick is the whole interrupt.
+    /// The interrupt that encloses the tick and timer functions. `None` if timers are not
+    /// high-resolution, because the tick is then a complete interrupt.
     frame: Option<SourceId>,
     pub(crate) irqs: Vec<SourceId>,
     pub(crate) softirqs: Vec<SourceId>,
@@ -53,7 +53,7 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
-/// Adds a source of `kind` for each task, and returns their ids. Each task is a separate process.
+/// Adds a source of `kind` for each task, and returns their IDs. Each task is its own process.
 fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
     let tasks = (1..).zip(&setup.tasks);
     let ids = tasks.map(|(pid, task)| {
@@ -78,7 +78,7 @@ fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -
 }
 
 impl Ids {
-    /// Returns the source of the rows of a handler.
+    /// Returns the source for rows about a handler.
     pub(crate) fn of_work(&self, work: Work) -> SourceId {
         match work {
             Work::Tick => self.tick,
@@ -90,8 +90,8 @@ impl Ids {
 }
 
 impl<'s> Recorder<'s> {
-    /// Creates a recorder that passes rows to `sink`. The rows include the waits and frames of the
-    /// task `followed`, if given.
+    /// Creates a recorder that passes rows to `sink`. If `followed` is given, the rows include that
+    /// task's waits and frames.
     pub(crate) fn new(setup: &Setup, sink: &'s mut dyn RowSink, followed: Option<TaskId>) -> Self {
         let mut sources = SourceTable::default();
         let named = |sources: &mut SourceTable, kind| {
@@ -99,8 +99,8 @@ impl<'s> Recorder<'s> {
             let ids = names.map(|source| sources.intern(Source::kernel(kind, &source.name, "")));
             ids.collect()
         };
-        // Use the names that a real kernel's trace has. With high-resolution timers, the tick is
-        // one of the functions called in the timer interrupt.
+        // Use the names that appear in a real kernel's trace. If timers are high-resolution, the
+        // tick is one of the functions that the timer interrupt calls.
         let high_resolution = setup.machine.timers == TimerRule::HighResolution;
         let frame = sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, ""));
         let mut timer = |function| sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, function));
@@ -139,7 +139,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits a span from `start` to `end`. `nested` is the part spent in handlers that interrupted
+    /// Emits a span from `start` to `end`. `nested` is the time taken by handlers that interrupted
     /// it.
     pub(crate) fn span(
         &mut self,
@@ -160,7 +160,8 @@ impl<'s> Recorder<'s> {
         if let Some(frame) = self.ids.frame
             && (source == self.ids.tick || source == self.ids.timer)
         {
-            // The model assigns all of the cost to the function, none to the enclosing interrupt.
+            // The model assigns the complete cost to the function, and none to the enclosing
+            // interrupt.
             let around = Span {
                 source: frame,
                 self_time: Nanos::ZERO,
@@ -201,7 +202,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Returns the id of a source for the followed task, or `None` if no task is followed.
+    /// Returns the ID of a source for the followed task, or `None` if no task is followed.
     fn of_followed(&mut self, kind: Kind, detail: &str) -> Option<SourceId> {
         let followed = self.followed.as_ref()?;
         Some(self.sources.intern(Source {
@@ -219,12 +220,12 @@ impl<'s> Recorder<'s> {
     }
 }
 
-/// Converts a CPU index to the type used in recordings.
+/// Converts a CPU index to the type that recordings use.
 fn number(cpu: usize) -> Cpu {
     Cpu(u32::try_from(cpu).unwrap_or(u32::MAX))
 }
 
-/// Builds the header of the recording. The task `followed`, if given, is its victim.
+/// Builds the recording's header. If `followed` is given, that task is the victim.
 pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -> Header {
     let cpus = || (0_u32..).map(Cpu).take(setup.machine.cpus);
     Header {
@@ -264,7 +265,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
     }
 }
 
-/// Lists the tasks that belong to an autogroup.
+/// Lists the tasks that have an autogroup.
 fn autogroups(setup: &Setup) -> Vec<ProcessAutogroup> {
     let process_group = |(pid, task): (i32, &TaskSpec)| {
         let group = task.attributes.autogroup?;
@@ -273,7 +274,7 @@ fn autogroups(setup: &Setup) -> Vec<ProcessAutogroup> {
     (1..).zip(&setup.tasks).filter_map(process_group).collect()
 }
 
-/// Describes the machine of `setup`, for the header of a recording.
+/// Describes the machine in `setup`, for a recording's header.
 pub fn facts(setup: &Setup) -> Facts {
     let machine = &setup.machine;
     let accounting = match machine.tick {
@@ -297,7 +298,8 @@ pub fn facts(setup: &Setup) -> Facts {
     }
 }
 
-/// Simulates `/proc/stat` and `/proc/interrupts` at time `at`, with times in sampled ticks.
+/// Simulates `/proc/stat` and `/proc/interrupts` at time `at`. CPU times are counted in sampled
+/// ticks.
 fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) -> Counters {
     let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
     let time = |ticks: u64| {
@@ -309,7 +311,7 @@ fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) 
         let times = CpuTimes {
             user: time_in(report, Mode::User),
             system: time_in(report, Mode::Kernel),
-            // When a CPU leaves tickless idle, the kernel charges it for the ticks it skipped.
+            // When a CPU leaves tickless idle, the kernel adds the skipped ticks to its idle time.
             idle: time_in(report, Mode::Idle) + time(report.stopped),
             irq: time_in(report, Mode::Irq),
             softirq: time_in(report, Mode::Softirq),
@@ -332,7 +334,7 @@ fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) 
 
 /// Simulates the times in `/proc/PID/stat`, in units of 10 ms (`USER_HZ`).
 ///
-/// Up to 2.6.22, these times count the ticks that found the task running. Later kernels scale the
+/// Up to 2.6.22, these times count the ticks at which the task was running. Later kernels scale the
 /// sampled user and system times so that their sum is the scheduler's exact run time (`task_utime`,
 /// `fs/proc/array.c`; later `cputime_adjust`).
 fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i32, ProgramTime> {

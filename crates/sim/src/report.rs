@@ -1,17 +1,17 @@
-//! Results of a simulation, apart from its rows.
+//! The results of a simulation, except for its rows.
 
 use ticktax_model::{Histogram, Nanos};
 
 use crate::task::TaskReport;
 
-/// Kind of activity that a CPU spends time on.
+/// The kind of activity that a CPU spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Idle.
     Idle,
     /// User code.
     User,
-    /// Kernel code, on behalf of a program or in a kernel thread.
+    /// Kernel code, either on behalf of a program or in a kernel thread.
     Kernel,
     /// An interrupt handler.
     Irq,
@@ -39,17 +39,17 @@ pub struct CpuReport {
     pub samples: [u64; 5],
     /// Number of ticks skipped while the tick was stopped.
     pub stopped: u64,
-    /// Number of ticks lost because the previous one was still delayed when they became due.
+    /// Number of ticks lost because the previous tick was still pending when they were due.
     pub lost: u64,
-    /// Number of ticks still delayed at the end of the simulation: 0 or 1.
+    /// Number of ticks still pending at the end of the simulation: 0 or 1.
     pub pending: u64,
-    /// Number of ticks delayed by a handler or by masked interrupts.
+    /// Number of ticks that were delayed by a handler or by masked interrupts.
     pub late: u64,
-    /// Number of times that the CPU became idle.
+    /// Number of times that the CPU went idle.
     pub halts: u64,
-    /// Number of times that the timer was programmed, if it is not periodic.
+    /// Number of times that the timer was programmed, if it is not a periodic one.
     pub programs: u64,
-    /// Number of interrupts lost because the same source already had one pending.
+    /// Number of interrupts lost because an interrupt from the same source was already pending.
     pub merged: u64,
 }
 
@@ -70,40 +70,40 @@ impl CpuReport {
     }
 }
 
-/// Packet counts of one link.
+/// Packet counts for one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
     /// Number of packets that arrived.
     pub arrived: u64,
-    /// Number of packets dropped because the ring, the protocol queue or the socket buffer was
+    /// Number of packets dropped because the ring, the protocol queue, or the socket buffer was
     /// full.
     pub dropped: [u64; 3],
-    /// Number of packets left in these three queues at the end.
+    /// Number of packets that were left in each of these three queues at the end.
     pub queued: [u64; 3],
     /// Number of packets read by tasks.
     pub delivered: u64,
 }
 
-/// Results of a simulation.
+/// The results of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Simulated time.
     pub elapsed: Nanos,
-    /// Hash over every switch, wake-up and interrupt, with its time and CPU.
+    /// Hash of every switch, wake-up and interrupt, including its time and CPU.
     pub hash: u64,
-    /// Number of events that the engine processed individually.
+    /// Number of events that were processed individually.
     pub events: u64,
-    /// Number of ticks on all CPUs. Most of them needed no individual event.
+    /// Number of ticks on all CPUs. Most of them were not processed individually.
     pub ticks: u64,
-    /// Results by CPU.
+    /// Results for each CPU.
     pub cpus: Vec<CpuReport>,
-    /// Results by task.
+    /// Results for each task.
     pub tasks: Vec<TaskReport>,
-    /// Lateness histogram by task. Lateness runs from the intended end of a sleep, or the end of
+    /// Histogram of each task's lateness: the time from the intended end of a sleep, or the end of
     /// another wait, until the task runs. A sleep that ended too early counts as 0.
     pub lateness: Vec<Histogram>,
-    /// Results by link.
+    /// Results for each link.
     pub links: Vec<LinkReport>,
-    /// Tick period on the machine's clock, rounded down to whole ns.
+    /// Tick period by the machine's clock, rounded down to whole ns.
     pub tick: Nanos,
 }

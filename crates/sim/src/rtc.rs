@@ -1,37 +1,37 @@
 //! Predicts when Linux 2.4 sets the hardware clock (RTC), and the resulting error.
 //!
-//! While the system time is synchronised, Linux 2.4 checks two conditions at every tick. More than
-//! 660 s must have passed since it last set the hardware clock. The tick must fall within half a
-//! tick period of the middle of a second, because setting the hardware clock restarts its second
-//! (`do_timer_interrupt`, `arch/i386/kernel/time.c`).
+//! While the system time is synchronised, Linux 2.4 checks two conditions at every tick. First,
+//! more than 660 s must have passed since it last set the hardware clock. Second, the tick must be
+//! within half a tick period of the middle of a second, because setting the hardware clock restarts
+//! its second (`do_timer_interrupt`, `arch/i386/kernel/time.c`).
 
 use ticktax_model::Nanos;
 
 use crate::clock::Grid;
 
 const SECOND: i64 = 1_000_000_000;
-/// The clock is set again once more than this many seconds have passed.
+/// The clock is set again when more than this many seconds have passed.
 const WAIT: i64 = 660;
 
-/// One setting of the hardware clock.
+/// An occasion on which the hardware clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
     /// When the clock was set, in system time.
     pub at: Nanos,
-    /// Resulting error of the hardware clock; negative if it is behind.
+    /// The hardware clock's error after that. Negative if the clock is behind.
     pub error: Nanos,
 }
 
-/// Lists every setting of the hardware clock within `length` by a kernel with these ticks. The
-/// clock counts as last set in second 0.
+/// Lists every time within `length` that a kernel with these ticks sets the hardware clock. Assumes
+/// that the clock was last set in second 0.
 pub fn sets(ticks: &Grid, length: Nanos) -> Vec<Set> {
     let mut sets = Vec::new();
     let mut last = 0;
     loop {
-        // No earlier second satisfies the 660 s condition.
+        // This is the earliest second that satisfies the 660 s condition.
         let second = last + WAIT + 1;
         let Some(set) = set_in(ticks, second) else {
-            // No tick is close enough to the middle of this second, so try the next one.
+            // No tick is close enough to the middle of this second. Try the next one.
             last += 1;
             if Nanos::from_secs(last) > length {
                 return sets;
@@ -46,14 +46,15 @@ pub fn sets(ticks: &Grid, length: Nanos) -> Vec<Set> {
     }
 }
 
-/// Returns the setting of the clock in `second`, or `None` if no tick is close enough to its
-/// middle.
+/// Returns when and with what error the clock is set in `second`, or `None` if no tick is close
+/// enough to the middle of that second.
 fn set_in(ticks: &Grid, second: i64) -> Option<Set> {
     let middle = Nanos(second * SECOND + SECOND / 2);
     let half = Nanos(ticks.step().0 / 2);
     let at = ticks.at(ticks.first_from(middle - half));
     let off = at - middle;
-    // Setting the clock starts a hardware second now, when the system time reads half a second.
+    // The hardware clock starts a second when it is set, but the system time is then at half a
+    // second.
     (off <= half).then_some(Set { at, error: -off })
 }
 

@@ -42,10 +42,10 @@ pub struct ScenarioError {
     pub why: String,
 }
 
-/// Parses `text`, the contents of scenario `file`, and checks that it can be simulated.
+/// Parses `text`, the contents of the scenario `file`, and checks that it can be simulated.
 ///
 /// # Errors
-/// A line is invalid or the setup cannot be simulated. The error names the line.
+/// Returns an error that names the line if a line is invalid or the setup cannot be simulated.
 pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     let error = |byte: usize, why: &str| ScenarioError {
         file: file.to_owned(),
@@ -65,7 +65,7 @@ pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     Ok(setup)
 }
 
-/// The tables of a scenario, except those read as [`settings`].
+/// The tables of a scenario, apart from those that [`settings`] reads.
 #[derive(Deserialize)]
 struct Scenario {
     #[serde(default)]
@@ -200,7 +200,7 @@ struct GroupText {
     period: Time,
 }
 
-/// Byte offset of an error in the text, and the reason.
+/// The byte offset of an error, and its description.
 type Wrong = (usize, String);
 
 impl Scenario {
@@ -239,7 +239,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the byte offset of the name that `error` is about, if it is about a named part.
+    /// Returns the byte offset of the name that `error` refers to, if it refers to a named part.
     fn place_of(&self, error: &SetupError) -> Option<usize> {
         let tasks = self.task.iter().map(|task| ("task", &task.name));
         let interrupts = self

@@ -1,9 +1,9 @@
 //! Schedulers, one per file, and the traits that connect them to the engine.
 //!
 //! A policy implements [`RunQueue`], which orders the runnable tasks of one queue. `Queues`
-//! combines run queues into a machine, either one per CPU or one shared by all, and migrates tasks.
-//! To add a scheduler, write a file with a `RunQueue` and add it to [`Policy`]. Scenarios, `--vary`
-//! and the property tests then include it.
+//! combines run queues into a machine's scheduler and migrates tasks. It has one queue per CPU or
+//! one shared by all. To add a policy, write a file with a `RunQueue` and add it to [`Policy`].
+//! Scenarios, `--vary` and the property tests then include it.
 
 mod eevdf;
 mod fair;
@@ -26,26 +26,26 @@ use grouped::{Grouped, Places};
 pub use o1::O1;
 use queues::Queues;
 
-/// The scheduling policy for normal (not real-time) tasks.
+/// The scheduling policy for normal tasks, which are those that are not real-time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Linux 2.4: one queue for all CPUs; the task with the best `goodness()` runs.
+    /// Linux 2.4: one queue for all CPUs. The task with the best `goodness()` runs.
     Goodness,
-    /// Linux 2.4 with the proposed `timer_ticks` patch, which charges a slice when it is used up
-    /// instead of tick by tick.
+    /// Linux 2.4 with the proposed `timer_ticks` patch, which charges a slice when it has been used
+    /// up instead of at every tick.
     GoodnessSlices,
-    /// Linux 2.4's `goodness()` with one queue per CPU.
+    /// The `goodness()` of Linux 2.4, but with one queue per CPU.
     GoodnessPerCpu,
-    /// Approximately Linux 2.6.0 to 2.6.22: active and expired priority arrays.
+    /// Approximation of Linux 2.6.0 to 2.6.22: active and expired priority arrays.
     O1,
-    /// Approximately CFS, Linux 2.6.23 to 6.5: the task with the least virtual run time runs.
+    /// Approximation of CFS, Linux 2.6.23 to 6.5: the task with the least virtual run time runs.
     Fair,
-    /// Approximately EEVDF, Linux 6.6 and later: the eligible task with the earliest virtual
+    /// Approximation of EEVDF, Linux 6.6 and later: the eligible task with the earliest virtual
     /// deadline runs.
     Eevdf {
-        /// Slice of tasks that do not request one: run time until the deadline is renewed.
+        /// Run time until the deadline is renewed, for tasks that do not request a slice.
         slice: Nanos,
-        /// Whether a timer enforces slices (`HRTICK`) instead of the tick.
+        /// Whether slices are enforced by a timer (`HRTICK`) instead of the tick.
         hrtick: bool,
     },
 }
@@ -76,8 +76,8 @@ impl Policy {
         }
     }
 
-    /// Whether `/proc/PID/stat` shows times scaled to the scheduler's exact run time (`task_utime`,
-    /// `fs/proc/array.c`) instead of tick counts.
+    /// Whether `/proc/PID/stat` shows times that are scaled to the scheduler's exact run time
+    /// (`task_utime`, `fs/proc/array.c`) instead of tick counts.
     pub(crate) const fn scales_times(self) -> bool {
         match self {
             Self::Goodness | Self::GoodnessSlices | Self::GoodnessPerCpu | Self::O1 => false,
@@ -85,7 +85,7 @@ impl Policy {
         }
     }
 
-    /// Creates the machine's scheduler. `hz` is the tick rate.
+    /// Creates a machine's scheduler for the tick rate `hz`.
     pub(crate) fn build(self, cpus: usize, hz: i64, tasks: &[Attributes]) -> Box<dyn Scheduler> {
         let smp = cpus > 1;
         match self {
@@ -119,7 +119,7 @@ impl Policy {
     }
 }
 
-/// Why a task enters a run queue.
+/// Why a task is put into a run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The task woke up after sleeping or waiting for this long.
@@ -132,23 +132,23 @@ pub enum Arrival {
     Moved,
 }
 
-/// One run queue: a set of runnable tasks and the order in which they run.
+/// A run queue: a set of runnable tasks, and the order in which they run.
 ///
-/// A run queue has no clock. The engine calls it for everything that happens to its tasks, and
-/// reports run time through [`charge`](Self::charge) before asking for a decision. In all methods,
+/// A run queue has no clock. The engine calls it whenever something happens to its tasks, and
+/// reports run time through [`charge`](Self::charge) before it asks for a decision. In all methods,
 /// `tasks` is the policy's state of every task on the machine, indexed by [`TaskId`].
 pub trait RunQueue {
-    /// The policy's state of one task.
+    /// The state that the policy keeps for a task.
     type Entity;
 
     /// Creates the state of a new task.
     fn entity(&self, attributes: &Attributes) -> Self::Entity;
 
-    /// Enqueues a task.
+    /// Queues a task.
     fn put(&mut self, tasks: &mut [Self::Entity], task: TaskId, why: Arrival);
 
-    /// Removes and returns the task to run next on `cpu`. `prev` is the task that ran there until
-    /// now. If it is still runnable, it has already been [`put`](Self::put) back.
+    /// Removes and returns the task that will run next on `cpu`. `prev` is the task that ran there
+    /// until now. If it is still runnable, it has already been [`put`](Self::put) back.
     fn take(
         &mut self,
         tasks: &mut [Self::Entity],
@@ -156,7 +156,7 @@ pub trait RunQueue {
         prev: Option<TaskId>,
     ) -> Option<TaskId>;
 
-    /// Handles that `task`, which is running, blocks or exits.
+    /// Called when `task`, which is running, blocks or exits.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
     /// Removes and returns a queued task that is `movable`, so that another CPU can run it.
@@ -177,43 +177,43 @@ pub trait RunQueue {
     /// Adds `ran` to the run time of `task`.
     fn charge(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ran: Nanos) {}
 
-    /// Handles a tick that found `task` running. Returns whether another task should run now.
+    /// Handles a tick at which `task` was running. Returns whether another task should run now.
     fn tick(&mut self, tasks: &mut [Self::Entity], task: TaskId) -> bool;
 
-    /// Returns how many of the next ticks would only change counters, because [`tick`](Self::tick)
-    /// would return `false`. The engine handles those together through [`pass`](Self::pass).
+    /// Returns how many of the next ticks will only change counters: [`tick`](Self::tick) would
+    /// return `false` for them. The engine handles them together through [`pass`](Self::pass).
     fn quiet_ticks(&self, _tasks: &[Self::Entity], _task: TaskId) -> i64 {
         if self.is_empty() { i64::MAX } else { 0 }
     }
 
-    /// Handles `ticks` quiet ticks at once.
+    /// Handles `ticks` ticks that only change counters.
     fn pass(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ticks: i64) {}
 
     /// Whether `woken`, which was just queued, should preempt `running`.
     fn preempts(&self, tasks: &[Self::Entity], running: TaskId, woken: TaskId) -> bool;
 
-    /// Returns the run time after which the scheduler must be called for `task`, if it cannot wait
-    /// for the next tick.
+    /// If the scheduler must be called for `task` before the next tick, returns the run time after
+    /// which to call it.
     fn alarm(&self, _tasks: &[Self::Entity], _task: TaskId) -> Option<Nanos> {
         None
     }
 
-    /// Handles that `task`, which is not queued, moves from this queue to another.
+    /// Called when `task`, which is not queued, migrates from this queue to another.
     fn detach(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Handles that `task`, which is not queued, moves to this queue from another.
+    /// Called when `task`, which is not queued, migrates to this queue from another.
     fn attach(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 }
 
-/// The scheduler of a whole machine, as seen by the engine.
+/// A machine's scheduler, as seen by the engine.
 pub(crate) trait Scheduler {
-    /// Picks a CPU for `task`, which wakes up and last ran on CPU `last`. `running` returns the
-    /// task that runs on a given CPU.
+    /// Picks a CPU for `task`, which is being woken and last ran on CPU `last`. `running` returns
+    /// the task running on a given CPU.
     fn place(&self, task: TaskId, last: usize, running: &dyn Fn(usize) -> Option<TaskId>) -> usize;
-    /// Puts `task` into the queue of `cpu` after it slept for `slept`.
+    /// Puts `task` into the queue of `cpu` after a sleep of `slept`.
     fn wake(&mut self, cpu: usize, task: TaskId, slept: Nanos);
-    /// Picks the next task for `cpu`, after putting `prev` back into the queue if it is still
-    /// runnable. `back` is the reason for putting it back; `None` if it blocked or exited.
+    /// Picks the next task for `cpu`. If `prev` is still runnable, first puts it back into the
+    /// queue. `back` is the reason for putting it back, or `None` if it blocked or exited.
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, back: Option<Arrival>)
     -> Option<TaskId>;
     /// See [`RunQueue::charge`].

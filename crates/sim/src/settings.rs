@@ -1,7 +1,7 @@
 //! Settings of a simulated machine and its kernel: a table of names, values and descriptions.
 //!
-//! The table drives scenarios, the grids of `--vary`, the machine description in predictions, and
-//! the list in docs/reference/settings.md. A new setting only needs a new row.
+//! Scenarios, the grids of `--vary`, the machine description in predictions, and the list in
+//! docs/reference/settings.md all use this table. To add a setting, add a row.
 //!
 //! ```
 //! use ticktax_sim::{Machine, Policy, Setup, settings};
@@ -31,10 +31,10 @@ pub use value::{Kind, Value};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// Section of a scenario that a setting belongs to.
+/// The scenario section in which a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// The top of the file, for settings of the simulation.
+    /// The top of the file, for settings of the simulation itself.
     Run,
     /// `[machine]`.
     Machine,
@@ -59,12 +59,12 @@ impl Setting {
         self.name
     }
 
-    /// Returns the type of the setting's values.
+    /// Returns the kind of the setting's values.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Returns the scenario section that the setting belongs to.
+    /// Returns the scenario section in which the setting is written.
     pub const fn section(&self) -> Section {
         self.section
     }
@@ -74,14 +74,13 @@ impl Setting {
         self.help
     }
 
-    /// Returns the name of the property that this setting changes. It is the setting's own name, or
-    /// that of another setting if this one is an alias. A setup may contain only one setting per
-    /// property.
+    /// Returns the name of the property that this setting changes: its own name, or another
+    /// setting's name if this one is an alias. A setup may set each property only once.
     pub const fn sets(&self) -> &'static str {
         self.sets
     }
 
-    /// Returns the setting's index in the table. Settings are applied in this order, because later
+    /// Returns the setting's index in the table. Settings are applied in that order, because later
     /// ones may depend on earlier ones.
     pub fn rank(&self) -> usize {
         let place = table::ALL
@@ -93,21 +92,21 @@ impl Setting {
     /// Parses a value for this setting.
     ///
     /// # Errors
-    /// One line that describes the problem.
+    /// Returns a one-line description of the problem if the value is invalid.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         self.kind.parse(text)
     }
 
-    /// Returns the value in `setup`, or `None` if the setting does not apply there, such as `slice`
-    /// to a policy without slices.
+    /// Returns the setting's value in `setup`, or `None` if the setting does not apply there. For
+    /// example, `slice` does not apply to a policy without slices.
     pub fn get(&self, setup: &Setup) -> Option<Value> {
         (self.get)(setup)
     }
 
-    /// Changes the value in `setup`.
+    /// Changes the setting's value in `setup`.
     ///
     /// # Errors
-    /// One line that says why the setting does not apply.
+    /// Returns one line with the reason if the setting does not apply.
     pub fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
         (self.set)(setup, value)
     }
@@ -134,8 +133,8 @@ pub fn names() -> String {
     all().map(Setting::name).collect::<Vec<_>>().join(", ")
 }
 
-/// Describes `machine` by its settings, as users type them: `hz=250`. Most settings are included
-/// only if they differ from the default.
+/// Describes `machine` by its settings, as users type them: `hz=250`. Omits most settings that have
+/// their default value.
 pub fn told(machine: &Machine) -> Vec<String> {
     let setup = |machine| Setup::new(machine, Nanos::ZERO);
     let default = setup(Machine::new(1, machine.hz, Policy::Fair));
@@ -151,8 +150,8 @@ pub fn told(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-/// Returns all settings of `setup` by name, to be saved in its recording. [`machine`] turns them
-/// back into a machine.
+/// Returns all settings of `setup` by name, for storing in its recording. [`machine`] converts them
+/// back to a machine.
 pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
     let own = all().filter(|setting| setting.sets == setting.name);
     let mut recorded: BTreeMap<String, String> = own
@@ -167,11 +166,11 @@ pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
 }
 
 /// Reconstructs a machine from its [`recorded`] settings. With `tick = nohz-full`, all CPUs may
-/// stop their tick, because the list of CPUs is not a setting. The recording's header contains it
-/// ([`tick_mode`](ticktax_model::machine::Machine::tick_mode)).
+/// stop their ticks, because the list of CPUs is not a setting. That list is in the recording's
+/// header ([`tick_mode`](ticktax_model::machine::Machine::tick_mode)).
 ///
 /// # Errors
-/// One line that names the invalid or unknown setting.
+/// Returns one line that names the setting if a setting is invalid or unknown.
 pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     let is_known = |name: &str| name == PHASES || find(name).is_some();
     if let Some(name) = recorded.keys().find(|name| !is_known(name)) {
@@ -197,7 +196,7 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     Ok(setup.machine)
 }
 
-/// Returns the list of all settings for docs/reference/settings.md: a Markdown table.
+/// Returns the Markdown table of all settings for docs/reference/settings.md.
 pub fn markdown() -> String {
     let row = |setting: &Setting| {
         let required = if setting.is_required {

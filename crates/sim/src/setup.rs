@@ -1,4 +1,4 @@
-//! Description of a simulation: the machine, its tasks and its interrupt sources.
+//! Describes a simulation: the machine, its tasks and its interrupt sources.
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::TickMode;
@@ -11,13 +11,13 @@ use crate::task::{Class, Step, TaskSpec};
 use crate::timer::TimerRule;
 
 pub(crate) const MAX_TASKS: usize = 65_536;
-/// Number of locks. Programs refer to them by numbers from 0.
+/// Number of locks. Programs refer to locks by number, from 0.
 const MAX_LOCKS: usize = 4_096;
 
-/// CPU time that the kernel's own work takes. All costs may be zero.
+/// CPU time that the kernel spends on its own work. Any of these costs may be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Cost of a tick. It must be less than the tick period.
+    /// Cost of a tick, which must be less than the tick period.
     pub tick: Nanos,
     /// Cost of a high-resolution timer interrupt.
     pub timer: Nanos,
@@ -25,12 +25,12 @@ pub struct Costs {
     pub switch: Nanos,
 }
 
-/// A machine and its kernel.
+/// A machine with its kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Number of CPUs, 1 to 8192.
+    /// Number of CPUs, from 1 to 8192.
     pub cpus: usize,
-    /// Configured tick rate, in Hz.
+    /// Configured tick rate in Hz.
     pub hz: u64,
     /// The tick device.
     pub device: Device,
@@ -39,13 +39,13 @@ pub struct Machine {
     /// Delay of each CPU's tick behind the machine's tick grid. CPUs beyond the end of the list
     /// have no delay.
     pub phases: Vec<Nanos>,
-    /// When CPUs stop their tick.
+    /// When CPUs stop their ticks.
     pub tick: TickMode,
-    /// Mask level of the tick. Handlers at this level or above delay it.
+    /// Mask level of the tick. The tick is delayed by handlers at this level or above.
     pub tick_level: u8,
-    /// How the kernel rounds sleeps.
+    /// How the kernel rounds the end of a sleep.
     pub timers: TimerRule,
-    /// Timer slack of tasks, which applies to high-resolution timers; 50 µs in Linux.
+    /// Timer slack of tasks, which applies to high-resolution timers. It is 50 µs in Linux.
     pub slack: Nanos,
     /// The scheduler.
     pub policy: Policy,
@@ -76,16 +76,16 @@ impl Machine {
     }
 }
 
-/// Effect of an interrupt handler when it ends.
+/// Action of an interrupt handler when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
     Nothing,
-    /// Raises a softirq, which takes this long.
+    /// Raises a softirq that takes this long.
     Softirq(Law),
-    /// Signals a task, such as a threaded handler or a reader.
+    /// Signals a task, such as a threaded interrupt handler or a reader.
     Signal(crate::task::TaskId),
-    /// Moves the packets in this link's ring to its protocol queue.
+    /// Moves the packets in this link's ring to the protocol queue.
     Packets(usize),
 }
 
@@ -94,22 +94,22 @@ pub enum Then {
 pub struct Source {
     /// Name of the source.
     pub name: String,
-    /// The CPU that it interrupts.
+    /// The CPU that this source interrupts.
     pub cpu: usize,
-    /// Mask level of the handler. Handlers at this level or above delay it. Linux has a single
-    /// level; BSD has several.
+    /// Mask level of the handler. The handler is delayed by handlers at this level or above. Linux
+    /// has only one level, BSD has several.
     pub level: u8,
     /// Time of the first interrupt.
     pub start: Nanos,
-    /// Time from one interrupt to the next.
+    /// Interval between one interrupt and the next.
     pub interval: Law,
     /// Run time of the handler.
     pub cost: Law,
-    /// Effect of the handler when it ends.
+    /// Action of the handler when it ends.
     pub then: Then,
 }
 
-/// A receive path of packets: NIC ring, protocol queue, socket buffer. A packet that arrives at a
+/// A receive path for packets: NIC ring, protocol queue, socket buffer. A packet that arrives at a
 /// full queue is dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -135,7 +135,7 @@ pub struct Group {
 /// Everything needed to run a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Machine to simulate.
+    /// The machine to simulate.
     pub machine: Machine,
     /// Tasks, at most 65536.
     pub tasks: Vec<TaskSpec>,
@@ -143,11 +143,11 @@ pub struct Setup {
     pub sources: Vec<Source>,
     /// Receive paths of packets.
     pub links: Vec<Link>,
-    /// CPU quota groups.
+    /// Groups of tasks with a CPU quota.
     pub groups: Vec<Group>,
     /// Time to simulate.
     pub length: Nanos,
-    /// Seed of all random numbers.
+    /// Seed for all random numbers.
     pub seed: u64,
 }
 
@@ -155,14 +155,14 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct SetupError {
-    /// Part of the setup that is invalid.
+    /// The part of the setup that is invalid.
     pub what: String,
     /// Description of the problem.
     pub why: String,
 }
 
 impl Setup {
-    /// Creates a setup without tasks that simulates `machine` for `length`.
+    /// Creates a setup that simulates `machine` without tasks for `length`.
     pub fn new(machine: Machine, length: Nanos) -> Self {
         Self {
             machine,
@@ -175,10 +175,10 @@ impl Setup {
         }
     }
 
-    /// Checks whether the setup can be simulated.
+    /// Checks that the setup can be simulated.
     ///
     /// # Errors
-    /// The first invalid part, and the reason.
+    /// Returns an error with the first invalid part and the reason.
     pub fn check(&self) -> Result<(), SetupError> {
         self.check_machine()?;
         if self.tasks.len() > MAX_TASKS {

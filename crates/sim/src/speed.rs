@@ -4,20 +4,20 @@ use ticktax_model::Nanos;
 
 use crate::fixed::scale;
 
-/// Speed of a CPU relative to its maximum.
+/// A CPU's speed relative to its maximum.
 ///
 /// A lower frequency slows down instructions but not memory accesses. Clock modulation (T-states,
-/// `CLKMOD`) stops the clock for a number of eighths of the time, which slows down everything.
+/// `CLKMOD`) stops the clock for some eighths of the time, which slows down everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
     /// Frequency in thousandths of the maximum, above 0.
     pub frequency: i64,
-    /// Number of eighths of the time in which the clock runs, 1 to 8.
+    /// Number of eighths of the time in which the clock runs, from 1 to 8.
     pub duty: i64,
 }
 
 impl Speed {
-    /// Maximum speed.
+    /// The maximum speed.
     pub const FULL: Self = Self {
         frequency: 1000,
         duty: 8,
@@ -28,7 +28,7 @@ impl Speed {
         self.frequency > 0 && (1..=8).contains(&self.duty)
     }
 
-    /// Returns how long work takes at this speed, if at full speed it spends `compute` on
+    /// Returns how long work takes at this speed if, at full speed, it spends `compute` on
     /// instructions and `memory` on memory accesses.
     pub fn wall(&self, compute: Nanos, memory: Nanos) -> Nanos {
         if *self == Self::FULL {

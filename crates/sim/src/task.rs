@@ -1,4 +1,4 @@
-//! Tasks: the programs they execute, and their results.
+//! Tasks: their programs and their results.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -39,31 +39,32 @@ pub struct Attributes {
     pub nice: i8,
     /// CPU that the task is pinned to, if any.
     pub cpu: Option<usize>,
-    /// Process id. Tasks of one process share their memory.
+    /// Process ID. Tasks of the same process share their memory.
     pub process: u32,
-    /// Requested slice, for policies that support it.
+    /// Requested slice. Only some policies support it.
     pub slice: Option<Nanos>,
-    /// Autogroup, for policies that divide CPU time among groups first.
+    /// Autogroup. Only some policies divide CPU time among groups first.
     pub autogroup: Option<Autogroup>,
 }
 
 /// A step of a task's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Computes for this long, in CPU time at full speed; at least 1 ns.
+    /// Computes for this long, in CPU time at full speed. Takes at least 1 ns.
     Work(Law),
-    /// Works in the kernel, where other tasks cannot preempt it; at least 1 ns.
+    /// Works in the kernel, where no other task can preempt it. Takes at least 1 ns.
     Kernel(Law),
-    /// Works with interrupts masked; at least 1 ns.
+    /// Works with interrupts masked. Takes at least 1 ns.
     Masked(Law),
     /// Sleeps for this long in this system call.
     Sleep(Call, Law),
-    /// Sleeps until `time` after the last [`Step::Frame`], by a clock that counts whole units: the
-    /// sleep takes `time - int(elapsed / unit) · unit`. Does not sleep if that is not positive.
+    /// Sleeps until `time` after the last [`Step::Frame`]. The program's clock counts whole units,
+    /// so it sleeps for `time - int(elapsed / unit) · unit`. Does not sleep if that is not
+    /// positive.
     SleepRest {
         /// System call to sleep in.
         call: Call,
-        /// Intended time between two frames.
+        /// Intended interval between two frames.
         time: Nanos,
         /// Unit in which the program measures elapsed time.
         unit: Nanos,
@@ -71,7 +72,7 @@ pub enum Step {
     /// Sleeps in this system call until the next multiple of this time.
     SleepUntil(Call, Nanos),
     /// Polls the clock until the next multiple of this time. Interrupts and the CPU's speed do not
-    /// delay the end. If the task has been preempted at that time, the step ends when it runs
+    /// delay the end. If the task is preempted at that time, the step ends when the task runs
     /// again.
     SpinUntil(Nanos),
     /// Waits until the next frame is due according to `rule`. Continues immediately if that time
@@ -79,21 +80,23 @@ pub enum Step {
     Pace {
         /// Rule that determines when frames are due.
         rule: PaceRule,
-        /// Time between two frames.
+        /// Interval between two frames.
         period: Nanos,
         /// Unit of the sleep call. Sleeps are rounded up to whole units.
         unit: Nanos,
-        /// Time before the due time at which the task stops sleeping and polls the clock as in
-        /// [`Step::SpinUntil`]. With 0 it only sleeps; with `period` or more it only spins.
+        /// Time before the due time at which the task stops sleeping and starts polling the clock,
+        /// as in [`Step::SpinUntil`]. If it is 0, the task only sleeps. If it is at least `period`,
+        /// the task only spins.
         spin: Nanos,
     },
-    /// Delays the next wake-up by this long after the timer expires, as hypervisors and other
-    /// causes outside the modelled kernel do.
+    /// Adds this delay between the next timer expiry and the wake-up, like a hypervisor or another
+    /// cause outside the modelled kernel.
     Late(Law),
-    /// Waits for an external event, which occurs after this time and uses no timer of this kernel.
+    /// Waits for an external event, which occurs after this time without using a timer of this
+    /// kernel.
     Arrive(Law),
-    /// Works if a new period has started since this step last worked. This models a fixed-step
-    /// simulation within a faster loop. Periods missed entirely are counted and skipped.
+    /// Works if a new period has started since this step last worked, like a fixed-step simulation
+    /// within a faster loop. Periods that were missed completely are counted and skipped.
     Every {
         /// Length of the period.
         period: Nanos,
@@ -104,24 +107,25 @@ pub enum Step {
     Frame,
     /// Yields the CPU.
     Yield,
-    /// Acquires this lock. Waiters are served first come, first served.
+    /// Acquires this lock. Tasks that wait for a lock get it in the order in which they asked.
     Lock(usize),
     /// Releases this lock, and hands it to the first waiter.
     Unlock(usize),
-    /// Signals a task: ends its current [`Step::Wait`], or else its next.
+    /// Signals a task. The signal ends the task's current [`Step::Wait`], or otherwise its next
+    /// one.
     Signal(TaskId),
     /// Waits for a signal.
     Wait,
-    /// Takes a packet from this link's socket buffer, waiting for one if necessary, and then works
-    /// for this long.
+    /// Takes a packet from this link's socket buffer, after waiting for one if necessary. Then
+    /// works for this long.
     Receive(usize, Law),
     /// Exits.
     Exit,
 }
 
 impl Step {
-    /// Whether this step always lets time pass. A program without such a step could loop forever in
-    /// no time.
+    /// Whether this step always lets time pass. A program without such a step could loop forever
+    /// without advancing the time.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
@@ -137,7 +141,7 @@ impl Step {
         )
     }
 
-    /// Returns the distribution that the step draws a time from, if any.
+    /// Returns the distribution from which the step draws a time, if it draws one.
     pub(crate) fn law(&self) -> Option<&Law> {
         match self {
             Self::Work(law)
@@ -153,12 +157,12 @@ impl Step {
     }
 }
 
-/// How quickly a task reloads its memory into the cache after another task has run.
+/// How quickly a task reloads its data into the cache after another task has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Cost of reloading all of it.
+    /// Cost of reloading all the data.
     pub refill: Nanos,
-    /// CPU time in which the task touches a share of 1 - 1/e of its memory.
+    /// CPU time in which the task touches 1 - 1/e of its data.
     pub tau: Nanos,
 }
 
@@ -167,22 +171,22 @@ pub struct Footprint {
 pub struct TaskSpec {
     /// Name of the task.
     pub name: String,
-    /// Whether it is a kernel thread.
+    /// Whether the task is a kernel thread.
     pub kernel: bool,
     /// Attributes that affect scheduling.
     pub attributes: Attributes,
-    /// Time at which the task is created.
+    /// When the task is created.
     pub start: Nanos,
-    /// Steps, executed in an endless loop.
+    /// The steps, which are executed in an endless loop.
     pub program: Vec<Step>,
-    /// Index of its quota group in [`Setup::groups`](crate::Setup::groups), if any.
+    /// Index of the task's quota group in [`Setup::groups`](crate::Setup::groups), if it has one.
     pub group: Option<usize>,
-    /// Cache footprint; `None` if the task's cache use is not modelled.
+    /// Cache footprint, or `None` if the task's use of the cache is not modelled.
     pub footprint: Option<Footprint>,
 }
 
 impl TaskSpec {
-    /// Creates a task that starts at time 0, at nice 0 and not pinned to a CPU.
+    /// Creates a task that starts at time 0 with nice 0 and is not pinned to a CPU.
     pub fn new(name: &str, program: Vec<Step>) -> Self {
         Self {
             name: name.to_owned(),
@@ -243,16 +247,16 @@ pub(crate) enum State {
 pub struct TaskReport {
     /// Exact CPU time, excluding interrupts.
     pub ran: Nanos,
-    /// Number of ticks that found the task running.
+    /// Number of ticks at which the task was running.
     pub sampled: u64,
-    /// CPU time of completed work that the program requested. `ran` also includes context switches
-    /// and cache reloads.
+    /// CPU time of the completed work that the program requested. Unlike `ran`, excludes context
+    /// switches and cache reloads.
     pub work: Nanos,
     /// Number of completed work steps.
     pub bursts: u64,
     /// Number of times that the task started to run after another task or idle time.
     pub switches: u64,
-    /// Number of times that the task started to run with its memory evicted from the cache.
+    /// Number of times that the task started to run after its data had been evicted from the cache.
     pub refills: u64,
     /// Total cost of reloading the cache.
     pub refill_time: Nanos,
@@ -262,7 +266,7 @@ pub struct TaskReport {
     pub overshot: u64,
     /// Number of completed sleeps.
     pub sleeps: u64,
-    /// Smallest difference between the actual and the requested length of a sleep; negative if a
+    /// Smallest difference between the actual and the requested length of a sleep. Negative if a
     /// sleep ended too early.
     pub min_late: Option<Nanos>,
     /// Total wake-up latency.

@@ -1,4 +1,5 @@
-//! Computes when a sleep ends, for each system call and each way in which kernels implement timers.
+//! Computes when a sleep ends, depending on the system call and on how the kernel implements
+//! timers.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
@@ -9,14 +10,14 @@ use crate::clock::Grid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerRule {
     /// Linux 2.4: jiffies. Sleeps are rounded up to nominal ticks of exactly 1/HZ
-    /// (`timespec_to_jiffies`, `include/linux/time.h`), plus one for the current tick.
+    /// (`timespec_to_jiffies`, `include/linux/time.h`), plus one tick for the current one.
     NominalJiffies,
-    /// Linux 2.6 to 2.6.15: jiffies. Sleeps are rounded up to ticks of their real length
-    /// (`TICK_NSEC`), plus one.
+    /// Linux 2.6 to 2.6.15: jiffies. Sleeps are rounded up to ticks of actual length (`TICK_NSEC`),
+    /// plus one tick.
     Jiffies,
     /// hrtimers without a high-resolution device (2.6.16 and later, `highres=off`). A sleep ends at
     /// this CPU's first tick at or after the deadline (`hrtimer_run_queues`). If the tick is
-    /// stopped, the sleep ends at the first tick after its slack.
+    /// stopped, the sleep ends at the first tick after the end of its slack.
     FirstTick,
     /// hrtimers with a one-shot device. A sleep ends at its deadline, or within its slack.
     HighResolution,
@@ -42,15 +43,16 @@ impl TimerRule {
     }
 }
 
-/// The system call that a task sleeps in.
+/// The system call in which a task sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `nanosleep`: rounded up to ticks, plus one (`sys_nanosleep`).
+    /// `nanosleep`: rounded up to ticks, plus one tick (`sys_nanosleep`).
     Nanosleep,
-    /// `select`: rounded up to ticks without adding one, so it can return early by part of a tick
+    /// `select`: rounded up to ticks. No tick is added, so it can return early by part of a tick
     /// (2.4's `sys_select`).
     Select,
-    /// `poll`: whole milliseconds, rounded up to ticks, plus one (2.4's `sys_poll`).
+    /// `poll`: rounded up to whole milliseconds and then to ticks, plus one tick (2.4's
+    /// `sys_poll`).
     Poll,
 }
 
@@ -77,7 +79,7 @@ impl Call {
         }
     }
 
-    /// Rounds a time up to the unit of this call, as a program must to avoid waking early: ms for
+    /// Rounds a time up to this call's unit, as a program must to avoid waking early: ms for
     /// `poll`, µs for `select`. With high-resolution timers, this is the only rounding.
     fn in_its_unit(self, time: Nanos) -> Nanos {
         match self.method().unit().0 {
@@ -86,8 +88,8 @@ impl Call {
         }
     }
 
-    /// Returns the slack of a sleep of `time` in this call, by a task whose timer slack is `slack`.
-    /// `select` and `poll` allow at least 0.1 % of the time, up to 100 ms
+    /// Returns the slack of a sleep of `time` in this call. `slack` is the task's timer slack.
+    /// `select` and `poll` allow at least 0.1 % of the time, but at most 100 ms
     /// (`select_estimate_accuracy`, `fs/select.c`).
     fn slack(self, time: Nanos, slack: Nanos) -> Nanos {
         match self {
@@ -103,20 +105,20 @@ impl Call {
 /// When a sleep timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// At this tick number on the CPU's own grid.
+    /// At the tick with this number on the CPU's own grid.
     Tick(i64),
     /// At the CPU's first tick from `soonest` on, or at tick `latest` if the tick is stopped until
-    /// then. Before it stops the tick, the kernel looks for the end of the next timer's slack
+    /// then. Before the kernel stops the tick, it looks up the end of the next timer's slack
     /// (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls `hrtimer_get_next_event`).
     /// Every tick expires all timers whose slack has begun.
     TickWithin {
         /// Requested end of the sleep, where the slack begins.
         soonest: Nanos,
-        /// Number of the first tick after the slack.
+        /// Number of the first tick after the end of the slack.
         latest: i64,
     },
-    /// At `latest` by its own interrupt, or earlier, from `soonest` on, by a tick or another task's
-    /// timer. Every timer interrupt in Linux expires all timers whose slack has begun
+    /// At `latest` by its own interrupt, or at any time from `soonest` on by a tick or another
+    /// task's timer. In Linux, every timer interrupt expires all timers whose slack has begun
     /// (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
     Within {
         /// Requested end of the sleep, where the slack begins.
@@ -126,17 +128,17 @@ pub enum Due {
     },
 }
 
-/// Clock grids and settings that determine when a CPU's timers expire.
+/// The clock grids and settings that determine when a CPU's timers expire.
 #[derive(Clone, Copy, Debug)]
 pub struct Grids<'a> {
-    /// Ticks that increment `jiffies`.
+    /// The ticks that increment `jiffies`.
     pub jiffies: &'a Grid,
-    /// This CPU's ticks, which process its timers.
+    /// The CPU's own ticks, which process its timers.
     pub local: &'a Grid,
-    /// Configured tick rate, in Hz.
+    /// Configured tick rate in Hz.
     pub hz: i64,
-    /// Timer slack of tasks: how much a timer may be delayed so that it expires along with others
-    /// (`PR_SET_TIMERSLACK`). Jiffies timers have no slack.
+    /// Timer slack of tasks: how long a timer may be delayed so that it expires together with
+    /// others (`PR_SET_TIMERSLACK`). Jiffies timers have no slack.
     pub slack: Nanos,
 }
 
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn calls_round_differently() {
         let ticks_of = |rule, call| {
-            // The sleep starts just after the tenth tick. A tick at 100 Hz really lasts 10.00015
+            // The sleep starts just after the tenth tick. At 100 Hz, a tick actually takes 10.00015
             // ms.
             let end = end(
                 rule,
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Select), 1);
         assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Poll), 2);
         assert_eq!(ticks_of(TimerRule::FirstTick, Call::Nanosleep), 2);
-        // A tick at 1000 Hz lasts 0.99985 ms, so a sleep of 1 ms takes two ticks, plus one.
+        // At 1000 Hz, a tick takes 0.99985 ms, so a sleep of 1 ms takes two ticks plus one.
         let at_1000 = |rule| {
             let end = end(
                 rule,
@@ -260,11 +262,11 @@ mod tests {
         assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
         assert_eq!(fine(Call::Select), Nanos(3_201_500));
         assert_eq!(fine(Call::Poll), Nanos(4_000_500));
-        // `poll` rounds up to 4 ms, which costs a further tick if one lies between.
+        // `poll` rounds up to 4 ms. If a tick lies in between, the sleep takes one tick longer.
         let coarse = |call| end_of(TimerRule::FirstTick, call);
         assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
         assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
-        // For a sleep of 1 s, 0.1 % exceeds the task's slack of 50 µs.
+        // For a sleep of 1 s, 0.1 % is more than the task's slack of 50 µs.
         let late = |rule, call| with_slack(rule, call, Nanos::from_secs(1), Nanos(50_000));
         let fine = |call| late(TimerRule::HighResolution, call) - Nanos(1_000_000_500);
         assert_eq!(fine(Call::Nanosleep), Nanos(50_000));
@@ -278,7 +280,7 @@ mod tests {
             )
         };
         assert_eq!(coarse(3_940_000), Nanos(4_000_000));
-        // The requested end is before a tick, but the end of the slack is after it.
+        // The sleep should end before a tick, but its slack ends after the tick.
         assert_eq!(coarse(3_960_000), Nanos(8_000_000));
     }
 
@@ -304,8 +306,8 @@ mod tests {
             rule in rules(), hz in 19_u64..2_000, now in 0_i64..1 << 40, time in 0_i64..1 << 33,
             phase in 0_i64..1_000_000
         ) {
-            // Rounding to the device's clock can make a real tick shorter than a nominal one, by up
-            // to 1 µs per tick of the sleep.
+            // Rounding to the device's clock can make an actual tick shorter than a nominal one, by
+            // up to 1 µs per tick of the sleep.
             let end = end(rule, Call::Nanosleep, Nanos(now), Nanos(time), hz, Nanos(phase));
             let ticks = 1 + time * i64::try_from(hz).unwrap() / 1_000_000_000;
             let short = if rule == TimerRule::NominalJiffies { ticks } else { 0 };

@@ -1,4 +1,4 @@
-//! Helpers that the fuzz targets share.
+//! Helpers shared by the fuzz targets.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
-/// Lets the Parquet library panic on damaged bytes. Its panics are caught and turned into errors,
-/// but libFuzzer's panic hook would abort first.
+/// Keeps libFuzzer from aborting when the Parquet library panics on damaged bytes. These panics are
+/// caught and turned into errors, but libFuzzer's panic hook would abort before that.
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -19,11 +19,11 @@ pub fn allow_caught_panics() {
     }));
 }
 
-/// Separates the files in an input that contains several.
+/// Separates the files in an input that contains several of them.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// System files that the target `proc` replaces. The first byte of each part of its input selects
-/// one of them.
+/// System files that the target `proc` replaces. The first byte of each part of the input selects
+/// one of these files.
 pub const MACHINE_FILES: &[&str] = &[
     "proc/1/autogroup",
     "proc/1/cgroup",
@@ -64,7 +64,7 @@ pub const MACHINE_FILES: &[&str] = &[
 /// Creates a directory for the files that a target reads, in memory if possible.
 ///
 /// # Panics
-/// The directory cannot be created.
+/// Panics if the directory cannot be created.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() {
@@ -78,7 +78,7 @@ pub fn scratch() -> TempDir {
 /// Writes a file from a target's input.
 ///
 /// # Panics
-/// The file cannot be written.
+/// Panics if the file cannot be written.
 pub fn put(folder: &Path, name: &str, contents: &[u8]) -> PathBuf {
     let path = folder.join(name);
     if let Some(parent) = path.parent() {
@@ -88,7 +88,7 @@ pub fn put(folder: &Path, name: &str, contents: &[u8]) -> PathBuf {
     path
 }
 
-/// Renders a document in every format, both as the first screen and in full.
+/// Renders a document in every format, both as a first screen and in full.
 pub fn write_down(document: &Document) {
     for format in Format::all(document.kind()) {
         for view in [View::default(), View::Full] {

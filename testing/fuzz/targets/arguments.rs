@@ -1,4 +1,4 @@
-//! Parses arguments that users type: times, CPU lists, policies, triggers, rates, conditions.
+//! Parses the arguments that users type: times, CPU lists, policies, triggers, rates, conditions.
 
 #![no_main]
 

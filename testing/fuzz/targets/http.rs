@@ -1,5 +1,5 @@
-//! Feeds the agent the first bytes of a connection, all at once and one by one. Tests an agent that
-//! accepts any `Host` and one that accepts only loopback names.
+//! Sends the first bytes of a connection to the agent, both all at once and one by one. Tests one
+//! agent that accepts any `Host`, and one that accepts only loopback names.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
-//! Reads the journal of changed settings, as `undo` does. The target adds the checksums of the
-//! lines.
+//! Reads the journal of changed settings, as `undo` does. The target itself adds the lines'
+//! checksums.
 //!
-//! Undoing writes settings, so the target must not run as root. Files are written below a temporary
-//! directory, but thread policies are set on the machine itself.
+//! Undoing writes settings, so this target must not run as root. Files are written below a
+//! temporary directory, but thread policies are set on the machine itself.
 
 #![no_main]
 
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let journal = put(folder, "knobs.journal", &journal);
     undo(folder, &journal);
-    // The second call must find nothing to do, or the same damage.
+    // The second call must find either nothing to do or the same damage.
     undo(folder, &journal);
 });
 

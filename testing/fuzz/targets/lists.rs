@@ -1,4 +1,4 @@
-//! Reads two lists of numbers, as `compare` does: text, CSV, TSV or a hyperfine export.
+//! Reads two lists of numbers, as `compare` does, from text, CSV, TSV or a hyperfine export.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Reads system files below `/proc` and `/sys`. Programs choose parts of their text, such as names,
-//! cgroups and mount points.
+//! Reads system files below `/proc` and `/sys`. Parts of their text are chosen by programs, such as
+//! names, cgroups and mount points.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Parses a user's scenario. Only validates it, because it could ask for any amount of work.
+//! Parses a user's scenario. Only validates it, because it could request any amount of work.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
-//! Creates a cgroup with a CPU quota for one disturbance and removes it afterwards.
+//! Creates a cgroup with a CPU quota for a disturbance, and removes it afterwards.
 //!
-//! A group's name contains the PID of its creator, so that a later run can remove the group if the
-//! creator was killed.
+//! A group's name contains its creator's PID. If the creator is killed, a later run can therefore
+//! remove the group.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use ticktax_model::Nanos;
 use crate::clock;
 use crate::error::InjectError;
 
-/// Prefix of each group's name. Its creator's PID follows.
+/// Prefix of each group's name. The creator's PID follows it.
 const PREFIX: &str = "ticktax-inject-";
 
-/// Cgroup version of a hierarchy.
+/// The cgroup version that a hierarchy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
@@ -30,12 +30,14 @@ struct Hierarchy {
     root: PathBuf,
 }
 
-/// A group of processes that share a CPU quota. Dropping it removes the group, which must be empty.
+/// A group of processes that share a CPU quota. Dropping this removes the group, which must be
+/// empty.
 #[derive(Debug)]
 pub(crate) struct Group {
     path: PathBuf,
     version: Version,
-    /// The file in which the `cpu` controller was enabled for this group, to be disabled again.
+    /// The file in which the `cpu` controller was enabled for this group. It must be disabled
+    /// again.
     switched_on: Option<PathBuf>,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct Stat {
 }
 
 impl Group {
-    /// Creates the group of this process, with `quota` in each `period`.
+    /// Creates this process's group, with `quota` per `period`.
     pub(crate) fn make(quota: Nanos, period: Nanos) -> Result<Self, InjectError> {
         remove_stale();
         let hierarchy = hierarchies()
@@ -74,7 +76,8 @@ impl Group {
         if let Err(error) = made {
             let hint = "end the other throttle of this process first, or allow cgroups";
             let failed = InjectError::io(format!("make {}", group.path.display()), &error, hint);
-            // If a group with this name already exists, keep it, but disable the controller again.
+            // If a group with this name already exists, keep the group but disable the controller
+            // again.
             group.switch_off();
             std::mem::forget(group);
             return Err(failed);
@@ -95,7 +98,7 @@ impl Group {
         self.write("cgroup.procs", &process.to_string())
     }
 
-    /// The group's throttling so far.
+    /// The group's throttling statistics so far.
     pub(crate) fn stat(&self) -> Result<Stat, InjectError> {
         let file = self.path.join("cpu.stat");
         let text = fs::read_to_string(&file).map_err(|e| {
@@ -108,7 +111,7 @@ impl Group {
         Ok(parse_stat(&text))
     }
 
-    /// The group's directory, for display.
+    /// The group's directory, as shown in messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -124,8 +127,7 @@ impl Group {
 
     fn switch_off(&self) {
         if let Some(file) = &self.switched_on {
-            // Fails only if another process has started to use the controller, which then stays
-            // enabled.
+            // This fails only if another process now uses the controller, which then stays enabled.
             let _ = fs::write(file, "-cpu");
         }
     }
@@ -134,7 +136,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // The kernel may take a moment to release a process that was just reaped. If it takes
-        // longer, the next run removes the group.
+        // longer than this, the next run will remove the group.
         let patience = clock::now() + Nanos::from_millis(500);
         while let Err(error) = fs::remove_dir(&self.path) {
             if error.kind() != io::ErrorKind::ResourceBusy || clock::now() > patience {
@@ -146,8 +148,8 @@ impl Drop for Group {
     }
 }
 
-/// Removes the groups of processes that have exited. Returns how many. The kernel refuses to remove
-/// groups that still contain processes.
+/// Removes the groups of processes that have exited, and returns their number. The kernel refuses
+/// to remove a group that still contains processes.
 pub(crate) fn remove_stale() -> usize {
     hierarchies()
         .iter()
@@ -164,7 +166,7 @@ pub(crate) fn remove_stale() -> usize {
         .count()
 }
 
-/// PID in the name of a group that an injector created, or `None` for other groups.
+/// The PID in a group's name if an injector created the group, otherwise `None`.
 fn maker(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
@@ -204,7 +206,7 @@ fn mounted(mounts: &str) -> Vec<Hierarchy> {
 }
 
 /// Enables the `cpu` controller for groups below the root if necessary. Returns the file that was
-/// changed.
+/// changed, if any.
 fn switch_on(hierarchy: &Hierarchy) -> Result<Option<PathBuf>, InjectError> {
     let file = hierarchy.root.join("cgroup.subtree_control");
     if hierarchy.version == Version::V1
@@ -223,7 +225,7 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|other| other == word)
 }
 
-/// Parses `cpu.stat`, whose units depend on the cgroup version.
+/// Parses `cpu.stat`. Its units depend on the cgroup version.
 fn parse_stat(text: &str) -> Stat {
     let mut stat = Stat::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {

@@ -1,10 +1,10 @@
-//! Clocks: `CLOCK_MONOTONIC` for recordings, and CPU clocks of threads and processes.
+//! Clocks: `CLOCK_MONOTONIC` for recordings, and the CPU clocks of threads and processes.
 
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use ticktax_model::Nanos;
 
-/// `CLOCK_MONOTONIC`.
+/// The time by `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
 }
@@ -14,7 +14,7 @@ pub(crate) fn thread_cpu() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of a process, if it still exists.
+/// CPU time of a process, or `None` if it no longer exists.
 pub(crate) fn process_cpu(pid: Pid) -> Option<Nanos> {
     let clock = ClockId::pid_cpu_clock_id(pid).ok()?;
     clock_gettime(clock).ok().map(nanos)
@@ -32,7 +32,7 @@ pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
 }
 
 fn read(clock: ClockId) -> Nanos {
-    // These two clocks exist on every Linux. A reading of 0 would be noticed at once.
+    // Both clocks exist on every Linux, and a reading of 0 would be noticed immediately.
     clock_gettime(clock).map(nanos).unwrap_or_default()
 }
 

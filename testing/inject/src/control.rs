@@ -1,4 +1,4 @@
-//! Runs a schedule in real time, until it ends or another thread stops it.
+//! Runs a schedule in real time until it ends or another thread stops it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::error::InjectError;
 use crate::plan::Plan;
 use crate::truth::{Event, EventLog, Truth};
 
-/// Handle to stop a disturbance early, from any thread.
+/// A handle that can stop a disturbance early, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<Stop>);
 
 #[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
-    /// Becomes readable when a stop is requested, and stays readable.
+    /// Becomes readable when a stop is requested, and remains readable.
     wake: EventFd,
 }
 
@@ -38,14 +38,15 @@ impl Stopper {
         })))
     }
 
-    /// Stops the disturbance once its current event is over.
+    /// Stops the disturbance as soon as its current event is over.
     pub fn stop(&self) {
         self.0.asked.store(true, Ordering::Release);
-        // Ignore errors: they mean that the counter is full, so all waiters are already awake.
+        // Ignore errors: the write fails only if the counter is full, and then all waiters are
+        // awake.
         let _ = self.0.wake.write(1);
     }
 
-    /// Whether a stop was requested.
+    /// Whether a stop has been requested.
     pub fn stopped(&self) -> bool {
         self.0.asked.load(Ordering::Acquire)
     }
@@ -60,7 +61,7 @@ pub(crate) enum Arm {
     Always,
 }
 
-/// Events and CPU time of a schedule that was run.
+/// The events of a schedule that was run, and the CPU time that they took.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) start: Nanos,
@@ -68,7 +69,8 @@ pub(crate) struct Walk {
     pub(crate) stopped: bool,
     pub(crate) planned: u64,
     pub(crate) log: EventLog,
-    /// Total CPU time of the scheduling thread, including the cost of sleeping and waking up.
+    /// Total CPU time of the thread that ran the schedule, including the cost of sleeping and
+    /// waking up.
     pub(crate) thread_cpu: Nanos,
 }
 
@@ -77,8 +79,8 @@ pub(crate) struct Walk {
 pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
-    /// Has neither slack nor rounding. `clock_nanosleep` cannot be stopped, and the kernel rounds
-    /// up the timeouts of `poll`.
+    /// A timerfd has neither slack nor rounding. In contrast, `clock_nanosleep` cannot be stopped,
+    /// and the kernel rounds up the timeouts of `poll`.
     timer: TimerFd,
 }
 
@@ -97,7 +99,8 @@ impl Control {
     /// Reports that the disturbance starts now. Returns the start time.
     pub(crate) fn begin(&self) -> Nanos {
         let start = clock::now();
-        // Ignore errors: the parent may be gone, and then it stops the disturbance in another way.
+        // Ignore errors: they mean that the parent is gone. It then stops the disturbance in
+        // another way.
         let _ = self.started.send(start);
         start
     }
@@ -115,7 +118,7 @@ impl Control {
         }
     }
 
-    /// Sets the timer to `time`, even if that has passed, and waits for it to expire. Returns
+    /// Sets the timer to `time`, even if that has passed, and waits until it expires. Returns
     /// `false` if a stop was requested.
     fn expire_at(&self, time: Nanos) -> Result<bool, InjectError> {
         let failed = |e| InjectError::system("wait on a timer", e, "allow timerfd and poll");
@@ -140,7 +143,7 @@ impl Control {
         Ok(!self.stopped())
     }
 
-    /// Runs the schedule of `plan` on the calling thread. Calls `act` for each event, with its due
+    /// Runs the schedule in `plan` on the calling thread. Calls `act` for each event with its due
     /// time and planned length.
     pub(crate) fn walk(
         &self,
@@ -162,7 +165,8 @@ impl Control {
         for event in plan.schedule.events(plan.duration) {
             let due = first + event.at;
             if clock::now() >= end {
-                // Too late to run, but the event was due before the end.
+                // It is too late to run this event, but it was due before the end, so count it as
+                // planned.
                 planned += 1;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Reads the kernel's own counters: interrupts, softirqs, and run times of kernel threads.
+//! Reads the kernel's own counters: interrupts, softirqs, and the run times of kernel threads.
 
 use std::fs;
 
@@ -16,9 +16,9 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Watches a row of `/proc/interrupts`, given by its name, such as `CAL`, or by the description
-    /// after its counts. On arm64, inter-processor interrupts are named by numbers that differ
-    /// between kernels.
+    /// Watches a row of `/proc/interrupts`. `row` is the row's name, such as `CAL`, or the
+    /// description after its counts. On arm64, inter-processor interrupts are named by numbers that
+    /// differ between kernels.
     pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/interrupts", row, cpu)
     }
@@ -37,7 +37,7 @@ impl Watched {
         }
     }
 
-    /// How much the counter rose. `None` if the kernel lacks it.
+    /// The counter's rise so far, or `None` if the kernel does not have the counter.
     pub(crate) fn end(&self) -> Option<Count> {
         let after = read(self.file, self.row, self.cpu)?;
         let value = after.wrapping_sub(self.before?);
@@ -52,8 +52,8 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cell(&fs::read_to_string(file).ok()?, row, cpu)
 }
 
-/// Finds the cell for `row` and `cpu` in a table whose first line names the online CPUs. `row` is a
-/// name or the description after the counts.
+/// Finds the cell for `row` and `cpu` in a table whose first line names the online CPUs. `row` is
+/// the name of a row, or the description after its counts.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -82,7 +82,7 @@ pub fn kernel_thread(comm: &str) -> Option<i32> {
         })
 }
 
-/// A thread's total run time and number of on-CPU periods, from its `schedstat`.
+/// A thread's total run time and its number of on-CPU periods, from `schedstat`.
 pub fn run_time(pid: i32) -> Option<(Nanos, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut words = text.split_whitespace();

@@ -1,4 +1,4 @@
-//! Errors of disturbances, with messages for the user.
+//! Errors of disturbances. Their messages are for the user.
 
 use std::io;
 
@@ -7,26 +7,27 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::schedule::ScheduleError;
 
-/// Reason why a disturbance fails.
+/// Why a disturbance failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InjectError {
-    /// The kind requires root, but the process is not root.
+    /// The kind of disturbance requires root, but the process is not root.
     #[error("`{kind}` needs root, to {why}: run it as root, or choose a kind that needs none")]
     NeedsRoot {
         /// The requested kind.
         kind: &'static str,
-        /// The operation that needs root.
+        /// The operation that requires root.
         why: &'static str,
     },
-    /// The CPU does not exist, or this process must not run on it.
+    /// The CPU does not exist, or this process is not allowed to run on it.
     #[error("CPU {cpu} does not exist or this process may not run there: choose one of {allowed}")]
     NoSuchCpu {
         /// The requested CPU.
         cpu: Cpu,
-        /// The CPUs on which this process may run.
+        /// The CPUs on which this process is allowed to run.
         allowed: CpuList,
     },
-    /// The kind disturbs one CPU from another, but this process may run on only one.
+    /// The kind disturbs a CPU from another one, but this process is allowed to run on only one
+    /// CPU.
     #[error(
         "`{kind}` disturbs a CPU from another one, and this process may only run on CPU {cpu}: \
          allow it a second CPU"
@@ -34,7 +35,7 @@ pub enum InjectError {
     NeedsSecondCpu {
         /// The requested kind.
         kind: &'static str,
-        /// The only CPU on which this process may run.
+        /// The only CPU on which this process is allowed to run.
         cpu: Cpu,
     },
     /// The schedule is invalid.
@@ -45,13 +46,13 @@ pub enum InjectError {
     Refused {
         /// The requested kind.
         kind: &'static str,
-        /// The unsupported part of the plan, with a remedy.
+        /// The part of the plan that is not supported, with a remedy.
         why: String,
     },
-    /// The system refused a request by the injector.
+    /// The system refused a request from the injector.
     #[error("cannot {tried}: {why}; {hint}")]
     System {
-        /// The operation that the injector tried.
+        /// The operation that was tried.
         tried: String,
         /// The system's description of the error.
         why: String,

@@ -1,12 +1,12 @@
-//! Causes disturbances of known size and time, to test what ticktax reports about them.
+//! Causes disturbances of known size and time, in order to test what ticktax reports about them.
 //!
 //! A [`Plan`] describes a disturbance: the [`Disturbance`] itself, the CPU, the [`Schedule`] and
 //! the duration. [`run`] performs it. [`spawn`] does so in the background, so that the machine can
-//! be observed at the same time. The result is a [`Truth`]: when the events happened and how much
-//! CPU time they took, as far as the injector can know, and how that was measured.
+//! be observed at the same time. The result is a [`Truth`]: when the events happened, how much CPU
+//! time they took as far as the injector can know, and how that was measured.
 //!
-//! All changes that a disturbance makes to the machine, such as a cgroup, a network namespace or
-//! thread priorities, are undone when it ends, even if it fails. This library prints nothing.
+//! A disturbance may change the machine, for example its cgroups, network namespaces or thread
+//! priorities. All changes are undone when it ends, even if it fails. This library prints nothing.
 
 pub mod error;
 pub mod plan;
@@ -36,13 +36,13 @@ pub use truth::{Count, Event, Measured, Truth};
 
 use control::Control;
 
-/// Runs one disturbance and waits for it to end.
+/// Runs one disturbance and waits until it ends.
 pub fn run(plan: &Plan) -> Result<Truth, InjectError> {
     spawn(plan)?.finish()
 }
 
-/// Starts a disturbance. Returns once it is prepared, which includes the control time that some
-/// kinds measure first.
+/// Starts a disturbance. Returns when it is prepared. For some kinds, preparation includes a
+/// control interval that is measured first.
 pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     plan.check()?;
     let stopper = Stopper::new()?;
@@ -53,7 +53,7 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
         .name(plan.disturbance.comm().to_owned())
         .spawn(move || kinds::run(&plan, &control))
         .map_err(|e| InjectError::io("start a thread", &e, "raise the limit of threads"))?;
-    // Fails if the disturbance failed before it started, because that drops the sender.
+    // If the disturbance failed before it started, it dropped the sender, so this fails.
     let began = started.recv();
     let mut running = Running {
         start: Nanos::ZERO,
@@ -67,12 +67,12 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     Err(running.join().err().unwrap_or(InjectError::Panicked))
 }
 
-/// CPUs that this process may disturb.
+/// The CPUs that this process can disturb.
 pub fn allowed_cpus() -> Result<ticktax_model::CpuList, InjectError> {
     place::allowed_cpus()
 }
 
-/// Removes cgroups that killed injectors left behind. Returns how many.
+/// Removes cgroups that killed injectors left behind, and returns their number.
 pub fn remove_stale_groups() -> usize {
     cgroup::remove_stale()
 }
@@ -91,7 +91,7 @@ impl Running {
         self.start
     }
 
-    /// Returns a handle that any thread can use to stop the disturbance early.
+    /// A handle with which any thread can stop the disturbance early.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
@@ -102,7 +102,7 @@ impl Running {
         self.join()
     }
 
-    /// Waits for the disturbance to end and returns the truth about it.
+    /// Waits until the disturbance ends and returns the truth about it.
     pub fn finish(mut self) -> Result<Truth, InjectError> {
         self.join()
     }
@@ -125,7 +125,7 @@ impl Drop for Running {
     }
 }
 
-/// The CPU to disturb by default: the last permitted one, because the first is usually the busiest.
+/// The CPU to disturb by default: the last allowed one, because the first is usually the busiest.
 pub fn default_cpu() -> Result<Cpu, InjectError> {
     place::allowed_cpus().map(|cpus| cpus.iter().last().unwrap_or(Cpu(0)))
 }

@@ -38,9 +38,9 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the disturbance. Signals that would kill the process stop it in an orderly way instead.
+/// Runs the disturbance. Signals that would kill the process stop the disturbance cleanly instead.
 fn inject(args: &Args) -> Result<Truth, InjectError> {
-    // Block the signals before any thread starts, so that all threads inherit the mask.
+    // Block the signals before starting any thread, so that all threads inherit the mask.
     let ending: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
         .into_iter()
         .collect();
@@ -57,7 +57,7 @@ fn inject(args: &Args) -> Result<Truth, InjectError> {
     running.finish()
 }
 
-/// Starts a thread that stops the disturbance whenever one of `signals` arrives.
+/// Starts a thread that stops the disturbance when one of `signals` arrives.
 fn stop_upon(signals: SigSet, stopper: Stopper) {
     std::thread::spawn(move || {
         while signals.wait().is_ok() {

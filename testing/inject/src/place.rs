@@ -6,10 +6,10 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::error::InjectError;
 
-/// The calling thread, for scheduler system calls.
+/// Stands for the calling thread in scheduler system calls.
 pub(crate) const SELF: Pid = Pid::from_raw(0);
 
-/// CPUs that the calling thread may run on.
+/// The CPUs on which the calling thread is allowed to run.
 pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
     let set = sched_getaffinity(SELF).map_err(|e| {
         InjectError::system("ask which CPUs are allowed", e, "allow sched_getaffinity")
@@ -21,7 +21,7 @@ pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
         .collect())
 }
 
-/// Checks that threads of this process may run on `cpu`.
+/// Checks that threads of this process are allowed to run on `cpu`.
 pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     let allowed = allowed_cpus()?;
     if allowed.contains(cpu) {
@@ -31,7 +31,7 @@ pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     }
 }
 
-/// Finds another CPU from which to disturb `cpu`.
+/// Finds a different CPU, from which `cpu` can be disturbed.
 pub(crate) fn other_than(cpu: Cpu, kind: &'static str) -> Result<Cpu, InjectError> {
     let other = allowed_cpus()?.iter().find(|other| *other != cpu);
     other.ok_or(InjectError::NeedsSecondCpu { kind, cpu })

@@ -1,4 +1,4 @@
-//! The kinds of disturbance, and plans for running them.
+//! The kinds of disturbances, and plans for running them.
 
 use std::path::PathBuf;
 
@@ -16,19 +16,19 @@ pub struct Plan {
     pub disturbance: Disturbance,
     /// The CPU to disturb.
     pub cpu: Cpu,
-    /// The times of the events.
+    /// When the events happen.
     pub schedule: Schedule,
     /// Duration of the disturbance.
     pub duration: Nanos,
 }
 
-/// The kinds of disturbance.
+/// The kinds of disturbances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturbance {
     /// A `SCHED_FIFO` thread that spins.
     Fifo {
-        /// Real-time priority, 1 to 99.
+        /// Real-time priority, from 1 to 99.
         priority: i32,
     },
     /// `membarrier` calls from another CPU. Each call sends a function-call interrupt.
@@ -40,7 +40,7 @@ pub enum Disturbance {
     },
     /// `NET_RX` softirqs from UDP packets over the loopback device of a private network namespace.
     Softirq {
-        /// Number of packets per event, 1 to 1024.
+        /// Number of packets per event, from 1 to 1024.
         packets: u32,
     },
     /// One long `NET_RX` softirq, in which many sockets inspect a packet on a private loopback
@@ -48,12 +48,12 @@ pub enum Disturbance {
     Filter,
     /// Expiries of a high-resolution timer.
     Timer,
-    /// A CPU-bound process throttled by CFS bandwidth control.
+    /// A CPU-bound process that is throttled by CFS bandwidth control.
     Throttle {
         /// CPU time that the process may use in each period of the schedule.
         quota: Nanos,
     },
-    /// A thread that is blocked in the kernel, immune to signals, and uses no CPU time.
+    /// A thread that is blocked in the kernel. It is immune to signals and uses no CPU time.
     Block,
     /// Stop-class work: moves a running thread to another CPU and back.
     Stop,
@@ -61,23 +61,23 @@ pub enum Disturbance {
     Itimer,
     /// Writeback of a file's dirty pages.
     Writeback {
-        /// Directory for the file, which must not be on a tmpfs.
+        /// Directory for the file. It must not be on a tmpfs.
         dir: PathBuf,
         /// Number of bytes to dirty per event.
         bytes: u32,
-        /// Whether to call `fsync`, which also commits the file system's journal, instead of only
-        /// writing the pages.
+        /// Whether to call `fsync`, which also commits the file system's journal. Otherwise, only
+        /// the pages are written.
         fsync: bool,
     },
-    /// A program that works in one part of each kernel tick. The schedule's period is the length of
-    /// a tick.
+    /// A program that works in only one part of each kernel tick. The schedule's period is the
+    /// length of a tick.
     Dodge {
         /// The part of each tick in which the program works.
         window: Window,
     },
     /// Interrupts from the CPU's performance counter.
     Overflow {
-        /// Number of cycles between interrupts, at least 10 000.
+        /// Number of cycles between two interrupts, at least 10 000.
         cycles: u64,
     },
     /// Interrupts that the CPU sends to itself.
@@ -86,33 +86,33 @@ pub enum Disturbance {
     None,
 }
 
-/// A part of each tick period. Its bounds are fractions of the tick's length, counted from the
-/// tick. Negative values are before the tick.
+/// A part of each tick period. Its bounds are fractions of the tick's length, relative to the tick.
+/// Negative values are before the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Start, greater than -1.
+    /// Start, which must be greater than -1.
     pub from: f64,
-    /// End, less than 1 and after `from`.
+    /// End, which must be less than 1 and after `from`.
     pub to: f64,
 }
 
 impl Window {
-    /// Between two ticks, far from either. Samples never find the program running, although it runs
-    /// for 60 % of the time.
+    /// Between two ticks and far from both. Samples never find the program running, although it
+    /// runs 60 % of the time.
     pub const BETWEEN: Self = Self { from: 0.2, to: 0.8 };
-    /// Around each tick. Samples always find the program running, although it runs for only 10 % of
-    /// the time.
+    /// Around each tick. Samples always find the program running, although it runs only 10 % of the
+    /// time.
     pub const AROUND: Self = Self {
         from: -0.07,
         to: 0.03,
     };
 
-    /// Start relative to a tick, for ticks of length `tick`.
+    /// Start of the window relative to a tick, for ticks of length `tick`.
     pub fn begin(self, tick: Nanos) -> Nanos {
         share(tick, self.from)
     }
 
-    /// End relative to a tick, for ticks of length `tick`.
+    /// End of the window relative to a tick, for ticks of length `tick`.
     pub fn end(self, tick: Nanos) -> Nanos {
         share(tick, self.to)
     }
@@ -149,7 +149,7 @@ impl Disturbance {
         }
     }
 
-    /// Name of the thread that causes the events, as shown by the kernel.
+    /// Name of the thread that causes the events, as the kernel shows it.
     pub fn comm(&self) -> &'static str {
         match self {
             Self::Fifo { .. } => "ttx-inj-fifo",
@@ -170,7 +170,7 @@ impl Disturbance {
         }
     }
 
-    /// Why the disturbance needs root. `None` if it does not.
+    /// Why the disturbance requires root, or `None` if it does not.
     pub fn needs_root(&self) -> Option<&'static str> {
         match self {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
@@ -269,7 +269,7 @@ impl Plan {
         place::check(self.cpu)
     }
 
-    /// Checks the period and quota against the limits of CFS bandwidth control.
+    /// Checks the period and the quota against the limits of CFS bandwidth control.
     fn check_throttle(&self, quota: Nanos) -> Result<(), InjectError> {
         let refused = |why| {
             Err(InjectError::Refused {
@@ -293,12 +293,12 @@ impl Plan {
     }
 }
 
-/// Minimum interval between samples, because faster ones might be throttled. The default of
+/// Minimum interval between samples. If they come faster, they might be throttled: by default,
 /// `perf_event_max_sample_rate` is 100 000 per second.
 const SHORTEST_SAMPLING: Nanos = Nanos::from_micros(100);
 
-/// Maximum share of the CPU for `fifo`. It stays below the kernel's real-time limit of 95 %
-/// (`sched_rt_runtime_us`), which would throttle the thread itself.
+/// Maximum share of the CPU for `fifo`. It is below the kernel's real-time limit of 95 %
+/// (`sched_rt_runtime_us`), which would throttle the thread.
 const MAX_FIFO_LOAD: f64 = 0.9;
 
 #[cfg(test)]

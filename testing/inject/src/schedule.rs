@@ -1,4 +1,4 @@
-//! Schedules of disturbances, which depend only on a few numbers and a seed.
+//! Schedules of disturbances. They depend only on a few numbers and a seed.
 //!
 //! Equal [`Schedule`]s always produce the same events, so a failed test can be repeated with the
 //! same truth.
@@ -10,18 +10,18 @@ use ticktax_model::Nanos;
 /// When a disturbance's events happen: a period, and deviations from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Interval between the starts of two bursts, or the mean interval if `random`.
+    /// Interval between the starts of successive bursts, or its mean if `random`.
     pub period: Nanos,
-    /// Length of an event, for kinds whose length can be configured.
+    /// Length of an event, for kinds in which it can be chosen.
     pub length: Nanos,
-    /// Each burst is delayed by a random time, drawn uniformly from 0 to this. Delays do not
-    /// accumulate.
+    /// Maximum random delay of each burst. Delays are uniformly distributed from 0 to this, and do
+    /// not accumulate.
     pub jitter: Nanos,
-    /// Share of bursts that are skipped, from 0 (included) to 1 (excluded).
+    /// Share of bursts to skip, from 0 (inclusive) to 1 (exclusive).
     pub missing: f64,
     /// Number of events per burst.
     pub burst: u32,
-    /// Interval between the starts of two events in a burst.
+    /// Interval between the starts of successive events in a burst.
     pub spacing: Nanos,
     /// Whether bursts arrive at random (Poisson) instead of periodically.
     pub random: bool,
@@ -44,7 +44,7 @@ impl Default for Schedule {
     }
 }
 
-/// Reason why a schedule is invalid.
+/// Why a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScheduleError {
     /// The period is too short for an event.
@@ -58,7 +58,7 @@ pub enum ScheduleError {
         /// The parameter's value.
         value: Nanos,
     },
-    /// The share of missing events is below 0, or is 1 or more.
+    /// The share of missing events is not between 0 (inclusive) and 1 (exclusive).
     #[error("a share of {0} of events missing is not possible: give one from 0 to below 1")]
     Missing(f64),
     /// A burst has no events.
@@ -70,7 +70,7 @@ pub enum ScheduleError {
          longer period, or a smaller burst, spacing or jitter"
     )]
     Overlap {
-        /// Maximum length of a burst, counted from when it is due.
+        /// Maximum length of a burst, from the time at which it is due.
         burst: Nanos,
         /// The schedule's period.
         period: Nanos,
@@ -87,7 +87,7 @@ pub struct Planned {
 }
 
 impl Schedule {
-    /// Creates a strictly periodic schedule of events with this `length`.
+    /// Creates a strictly periodic schedule of events that take `length`.
     pub fn every(period: Nanos, length: Nanos) -> Self {
         Self {
             period,
@@ -96,13 +96,13 @@ impl Schedule {
         }
     }
 
-    /// Whether the schedule is strictly periodic, without jitter, missing events, bursts or random
-    /// arrivals.
+    /// Whether the schedule is strictly periodic: no jitter, no missing events, no bursts, and no
+    /// random arrivals.
     pub fn is_plain(&self) -> bool {
         self.jitter == Nanos::ZERO && self.missing == 0.0 && self.burst == 1 && !self.random
     }
 
-    /// Average share of time that the events take.
+    /// Share of the time that the events take on average.
     pub fn load(&self) -> f64 {
         let burst = self.length.share_of(self.period) * f64::from(self.burst);
         burst * (1.0 - self.missing)
@@ -142,7 +142,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Iterates over the events due within `duration`, in time order. Does not allocate.
+    /// Iterates over the events that are due within `duration`, in time order. Does not allocate.
     pub fn events(&self, duration: Nanos) -> Events {
         Events {
             schedule: *self,
@@ -169,7 +169,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// When the next burst is due, even if it will be skipped.
+    /// When the next burst is due. This includes bursts that will be skipped.
     fn beat(&mut self) -> Nanos {
         let period = self.schedule.period;
         if self.schedule.random {
@@ -194,7 +194,7 @@ impl Iterator for Events {
             if beat >= self.duration {
                 return None;
             }
-            // Always draw both numbers, so that skipped bursts do not change the times of other
+            // Always draw both numbers, so that skipping a burst does not change the times of other
             // events.
             let (chance, late) = (self.random.unit(), self.random.unit());
             if chance >= self.schedule.missing {
@@ -208,7 +208,7 @@ impl Iterator for Events {
             .0
             .saturating_mul(i64::from(self.done_of_burst));
         self.done_of_burst += 1;
-        // Bursts can overlap if they are random, but time must not go backwards.
+        // If bursts are random, they can overlap, but time must not go backwards.
         self.latest = Nanos(self.burst_at.0.saturating_add(offset)).max(self.latest);
         (self.latest < self.duration).then_some(Planned {
             at: self.latest,
@@ -217,7 +217,7 @@ impl Iterator for Events {
     }
 }
 
-/// `time × factor`, rounded to nanoseconds.
+/// `time × factor`, rounded to whole nanoseconds.
 fn scaled(time: Nanos, factor: f64) -> Nanos {
     #[expect(
         clippy::cast_possible_truncation,
@@ -312,7 +312,7 @@ mod tests {
         let gaps: Vec<f64> = at.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e5).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Waits in a Poisson process are exponential, so their standard deviation equals their
+        // The waits of a Poisson process are exponential, so their standard deviation equals their
         // mean.
         assert!(
             (variance.sqrt() / mean - 1.0).abs() < 0.05,

@@ -1,4 +1,4 @@
-//! A thread that spins on the disturbed CPU and records the times when it did not run.
+//! A thread that spins on the disturbed CPU and records when it did not run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use crate::truth::Event;
 /// Name of the spinning thread.
 pub(crate) const COMM: &str = "ttx-inj-target";
 
-/// Minimum time between two clock readings that counts as a gap.
+/// Minimum interval between two clock readings that counts as a gap.
 const SHORTEST: Nanos = Nanos::from_micros(1);
 
-/// A period in which the spinning thread did not run.
+/// An interval in which the spinning thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) start: Nanos,
@@ -31,11 +31,11 @@ pub(crate) struct Gap {
 #[derive(Debug)]
 pub(crate) struct Gaps {
     pub(crate) kept: Vec<Gap>,
-    /// Whether there were more gaps than room for them.
+    /// Whether there were more gaps than there was room for.
     pub(crate) overflowed: bool,
 }
 
-/// A spinning thread, which stops when finished or dropped.
+/// A spinning thread. It stops when it is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     tid: Pid,
@@ -44,17 +44,17 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    /// Starts to spin on `cpu`, with room for `room` gaps.
+    /// Starts spinning on `cpu`, with room for `room` gaps.
     pub(crate) fn start(cpu: Cpu, room: usize) -> Result<Self, InjectError> {
         let quit = Arc::new(AtomicBool::new(false));
         let (tell, placed_thread) = mpsc::channel();
         let its_quit = Arc::clone(&quit);
         let spin = move || {
             let placed = place::pin(place::SELF, cpu);
-            // Interrupts aimed at this thread do not arrive while it waits for the CPU. Without
-            // root, the priority stays unchanged.
+            // Interrupts aimed at this thread do not arrive while it waits for the CPU, so raise
+            // its priority. Without root, the priority does not change.
             let _ = sys::favour_self();
-            // Nonzero values make sure that the pages are already mapped.
+            // Nonzero values make sure that the pages are mapped from the start.
             let mut gaps = vec![
                 Gap {
                     start: Nanos(1),
@@ -63,7 +63,7 @@ impl Spinner {
                 room
             ];
             let failed = placed.is_err();
-            // Cannot fail: the receiver waits for this message.
+            // Cannot fail, because the receiver is waiting for this message.
             let _ = tell.send(placed.map(|()| gettid()));
             let used = if failed {
                 0
@@ -109,7 +109,7 @@ impl Drop for Spinner {
     }
 }
 
-/// Spins until `quit` is set. Returns how many gaps were recorded.
+/// Spins until `quit` is set. Returns the number of gaps recorded.
 fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     let mut used = 0;
     let mut last = clock::now();
@@ -121,7 +121,7 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
                 end: time,
             };
             used += 1;
-            // Time spent recording is not a gap.
+            // The time spent on recording is not a gap.
             last = clock::now();
         } else {
             last = time;
@@ -130,15 +130,15 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     used
 }
 
-/// Total time of gaps within `window`. Gaps that cross its edges count only in part.
+/// Total time of the gaps within `window`. Only the part of a gap that lies inside counts.
 pub(crate) fn lost_within(gaps: &[Gap], window: (Nanos, Nanos)) -> Nanos {
     gaps.iter()
         .map(|gap| Nanos::overlap((gap.start, gap.end), window))
         .sum()
 }
 
-/// Time lost to each call, for calls that lost any: the gaps that started during the call. `calls`
-/// and `gaps` must be in time order.
+/// Time lost during each call, except for calls during which none was lost: the total of the gaps
+/// that started during the call. `calls` and `gaps` must be in time order.
 pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
     let mut gaps = gaps.iter().peekable();
     let lost_to = |call: &Event| {

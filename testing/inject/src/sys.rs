@@ -16,15 +16,15 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use ticktax_model::{Cpu, Nanos};
 
-/// Smallest page size of any supported machine. If pages are larger, touching them more than once
-/// does no harm.
+/// Smallest page size of all supported machines. If pages are larger, touching a page more than
+/// once does no harm.
 const PAGE: usize = 4096;
 
-/// Makes the calling thread `SCHED_FIFO`. Threads that it starts do not inherit the policy.
+/// Makes the calling thread `SCHED_FIFO`. Threads that it starts will not inherit the policy.
 pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // musl's `sched_setscheduler` does nothing, so make the system call. The kernel's `struct
-    // sched_param` consists of this number.
+    // musl's `sched_setscheduler` does nothing, so make the system call directly. The kernel's
+    // `struct sched_param` consists of just this number.
     let param: libc::c_int = priority;
     // SAFETY: `param` is a complete sched_param and outlives the call. 0 means the caller.
     let result =
@@ -32,7 +32,7 @@ pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Gives the calling thread priority over ordinary threads (nice -20). Requires root.
+/// Gives the calling thread precedence over ordinary threads (nice -20). Requires root.
 pub(crate) fn favour_self() -> nix::Result<()> {
     // SAFETY: setpriority takes three integers. PRIO_PROCESS and 0 mean the calling thread.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
@@ -44,8 +44,8 @@ pub(crate) fn membarrier_register() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// Issues a memory barrier on every CPU that runs a thread of this process, by sending each an
-/// interrupt.
+/// Issues a memory barrier on every CPU that is running a thread of this process, by sending each
+/// one an interrupt.
 pub(crate) fn membarrier() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
 }
@@ -87,7 +87,7 @@ pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
 }
 
 /// Attaches a filter that inspects each packet in `steps` slow steps and then drops it. Each step
-/// locates the end of the packet's headers.
+/// finds the end of the packet's headers.
 pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap_or(0),
@@ -118,7 +118,8 @@ pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Writes a file's dirty pages and waits for them, without the file system's journal.
+/// Writes the dirty pages of a file and waits for them, without involving the file system's
+/// journal.
 pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -128,13 +129,13 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// A perf event that counts on one CPU until it is dropped.
+/// A perf event that counts on one CPU until this is dropped.
 #[derive(Debug)]
 struct CpuEvent(File);
 
 impl CpuEvent {
-    /// Opens an event. `attr` is a `struct perf_event_attr`, version 5 (`<linux/perf_event.h>`), as
-    /// 64-bit words. Its size is filled in here.
+    /// Opens an event. `attr` is version 5 of `struct perf_event_attr` (`<linux/perf_event.h>`), as
+    /// 64-bit words. This function fills in its size.
     fn open(cpu: Cpu, mut attr: [u64; 14]) -> nix::Result<Self> {
         let size = size_of_val(&attr) as u64;
         attr[0] |= second_half(size);
@@ -178,13 +179,13 @@ const fn second_half(number: u64) -> u64 {
     }
 }
 
-/// Counts a CPU's cycles until it is dropped, with an interrupt after every `cycles` of them.
+/// Counts a CPU's cycles until this is dropped, with an interrupt after every `cycles` of them.
 #[derive(Debug)]
 pub(crate) struct CycleCounter(CpuEvent);
 
 impl CycleCounter {
     pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
-        // A hardware event that counts cycles, with this period and all options off.
+        // A hardware event that counts cycles, with this period and with all options off.
         let mut attr = [0; 14];
         attr[2] = cycles;
         CpuEvent::open(cpu, attr).map(Self)
@@ -201,8 +202,8 @@ impl CycleCounter {
     }
 }
 
-/// A clock that takes periodic samples on one CPU until it is dropped. Each sample wakes the reader
-/// with an interrupt that the CPU sends to itself (`irq_work`).
+/// A clock that takes periodic samples on one CPU until this is dropped. At each sample, the CPU
+/// sends itself an interrupt (`irq_work`) that wakes the reader.
 #[derive(Debug)]
 pub(crate) struct SampledClock {
     samples: Mapping,
@@ -210,10 +211,11 @@ pub(crate) struct SampledClock {
 }
 
 impl SampledClock {
-    /// Size of a sample that contains only an address, including the record's header (`struct
-    /// perf_event_header`).
+    /// Size of a sample, including the record's header (`struct perf_event_header`). The sample
+    /// contains only an address.
     const SAMPLE: u64 = 16;
-    /// Offset of `data_head`, the number of bytes written so far, in `struct perf_event_mmap_page`.
+    /// Offset of `data_head` in `struct perf_event_mmap_page`. It is the number of bytes written so
+    /// far.
     const HEAD: usize = 1024;
 
     pub(crate) fn start(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
@@ -232,8 +234,8 @@ impl SampledClock {
         let page = page
             .and_then(|size| usize::try_from(size).ok())
             .ok_or(Errno::EINVAL)?;
-        // A control page and a data page. The mapping is read-only, so the kernel overwrites old
-        // data.
+        // A control page and a data page. Because the mapping is read-only, the kernel overwrites
+        // old data.
         let samples = Mapping::of_file(&event.0, 2 * page)?;
         Ok(Self {
             samples,
@@ -310,7 +312,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Integers that a process shares with its child.
+/// Integers that a process shares with its child process.
 #[derive(Debug)]
 pub(crate) struct SharedWords(Mapping);
 
@@ -345,9 +347,9 @@ impl SharedWords {
 pub(crate) struct Child(Pid);
 
 impl Child {
-    /// Runs `body` in a child process, which exits afterwards. If the parent has several threads,
-    /// `body` must not allocate, lock or print, because another thread might have held a lock when
-    /// the process was forked.
+    /// Runs `body` in a child process, which then exits. If the parent has several threads, `body`
+    /// must not allocate, lock or print, because another thread might have held a lock at the time
+    /// of the fork.
     pub(crate) fn fork(body: impl FnOnce()) -> nix::Result<Self> {
         // SAFETY: the child only runs `body`, which follows the rule above, and _exit.
         match unsafe { fork() }? {
@@ -368,13 +370,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The child has not been reaped, so its PID cannot have been reused.
+        // The child has not been reaped yet, so its PID cannot have been reused.
         let _ = kill(self.0, Signal::SIGKILL);
         while waitpid(self.0, None) == Err(Errno::EINTR) {}
     }
 }
 
-/// Blocks this thread, uninterruptibly, while a child process sleeps for `length`.
+/// Blocks this thread uninterruptibly while a child process sleeps for `length`.
 pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     let request = libc::timespec {
         tv_sec: length.0 / 1_000_000_000,
@@ -399,7 +401,7 @@ pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     Ok(())
 }
 
-/// Exits the process when dropped, even after a panic, without running the parent's exit handlers.
+/// Exits the process when dropped, even after a panic. Does not run the parent's exit handlers.
 struct ExitOnDrop;
 
 impl Drop for ExitOnDrop {
@@ -409,19 +411,19 @@ impl Drop for ExitOnDrop {
     }
 }
 
-/// Number of `SIGALRM`s received by this process.
+/// Number of `SIGALRM`s that this process has received.
 static ALARMS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count_alarm(_: libc::c_int) {
     ALARMS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Number of `SIGALRM`s received by this process since [`handle_alarms`] was called.
+/// Number of `SIGALRM`s that this process has received since [`handle_alarms`] was called.
 pub(crate) fn alarms() -> u64 {
     ALARMS.load(Ordering::Relaxed)
 }
 
-/// Starts to count the `SIGALRM`s of this process. This cannot be undone, so call it only in a
+/// Starts counting the `SIGALRM`s of this process. This cannot be undone, so call it only in a
 /// child process.
 pub(crate) fn handle_alarms() -> nix::Result<()> {
     let handler = SigHandler::Handler(count_alarm);
@@ -432,7 +434,7 @@ pub(crate) fn handle_alarms() -> nix::Result<()> {
 
 /// Arms a timer that sends this process a `SIGALRM` after `wait`, which must be at least 1 µs.
 pub(crate) fn set_alarm(wait: Nanos) -> nix::Result<()> {
-    // Round up, because an alarm may be late but not early.
+    // Round up: the alarm may be late, but not early.
     let micros = ((wait.0 + 999) / 1_000).max(1);
     let zero = libc::timeval {
         tv_sec: 0,

@@ -1,9 +1,9 @@
-//! The truth about a disturbance, as far as the injector knows it.
+//! The truth about a disturbance, as far as the injector can know it.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::{Cpu, Nanos, Span};
 
-/// The truth about a disturbance. All times are on `CLOCK_MONOTONIC`.
+/// The truth about a disturbance. All times are from `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     /// Name of the disturbance's kind.
@@ -24,26 +24,27 @@ pub struct Truth {
     pub stopped: bool,
     /// Number of events that were due before the end.
     pub planned: u64,
-    /// Number of events completed, less than `planned` if the injector could not keep up.
+    /// Number of events that were completed. It is less than `planned` if the injector could not
+    /// keep up.
     pub events: u64,
-    /// CPU time that the disturbance took on the CPU, if the injector can know it.
+    /// CPU time that the disturbance took on the disturbed CPU, if the injector can know it.
     pub injected: Option<Measured>,
-    /// The same time as measured by other methods, and related times.
+    /// The same time measured by other methods, and related times.
     pub measured: Vec<Measured>,
-    /// Account in which the disturbance should appear, as named by the kernel.
+    /// The account in which the disturbance should appear, under the kernel's name for it.
     pub account: String,
-    /// Other accounts that the disturbance affects.
+    /// Other accounts that the disturbance also affects.
     pub also: Vec<String>,
-    /// The kernel's counts on that CPU during the disturbance, from any cause.
+    /// The kernel's counts for that CPU during the disturbance. They include other causes.
     pub counts: Vec<Count>,
-    /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are gaps noticed by the
-    /// throttled process.
+    /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are the gaps that the
+    /// throttled process noticed.
     pub log: Vec<Event>,
     /// Number of events that did not fit into the log.
     pub log_left_out: u64,
 }
 
-/// A time and how it was measured.
+/// A time, and how it was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// The time.
@@ -52,7 +53,7 @@ pub struct Measured {
     pub method: String,
 }
 
-/// A counter of the kernel and how much it rose.
+/// A kernel counter, and how much it rose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Name of the counter.
@@ -68,21 +69,22 @@ pub struct Event {
     pub due: Nanos,
     /// When the event actually started.
     pub start: Nanos,
-    /// Elapsed time, or 0 for instantaneous events (`timer`, `itimer`).
+    /// Elapsed time, or 0 for events without duration (`timer`, `itimer`).
     pub length: Nanos,
-    /// CPU time that the event's thread used for it, if measured.
+    /// CPU time that the event's thread spent on it, if measured.
     pub cpu_time: Option<Nanos>,
 }
 
 impl Truth {
-    /// Time between the start of the disturbance and the earliest event.
+    /// Time from the start of the disturbance to the earliest event.
     pub const LEAD: Nanos = Nanos::from_millis(1);
     /// Maximum number of events in the log.
     pub const MAX_LOGGED: usize = 100_000;
 
-    /// Whether `reported` is a plausible throttled time, within 5 %. The cgroup's clock stops as
-    /// soon as quota is available again, but the process notices only when it runs again, which
-    /// takes longer if other threads run first.
+    /// Whether `reported` is a plausible throttled time, within 5 %.
+    ///
+    /// The cgroup's clock stops as soon as quota is available again. The process notices only when
+    /// it runs again, which takes longer if other threads run first.
     pub fn allows_throttled(&self, reported: Nanos) -> bool {
         let least = self
             .injected
@@ -116,7 +118,7 @@ impl Truth {
         stretches.into_iter().map(within).sum()
     }
 
-    /// Looks up a count of the kernel by name.
+    /// Looks up how much the kernel counter called `name` rose.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts
             .iter()
@@ -134,7 +136,8 @@ impl Measured {
     }
 }
 
-/// Collects events: the total of all, and a list of the first ones. Does not allocate after `new`.
+/// Collects events: a total over all events, and a list of the first ones. Does not allocate after
+/// `new`.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Vec<Event>,
@@ -144,10 +147,10 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// Reserves room for `expected` events, but at most for as many as a truth lists.
+    /// Reserves room for `expected` events, limited to the number that a truth lists.
     pub(crate) fn new(expected: usize) -> Self {
         let mut kept = Vec::with_capacity(expected.min(Truth::MAX_LOGGED));
-        // Touch the memory now, so that no page faults occur during the disturbance.
+        // Touch the memory now, so that it causes no page faults during the disturbance.
         kept.resize(
             kept.capacity().min(Truth::MAX_LOGGED),
             Event {
@@ -177,7 +180,7 @@ impl EventLog {
         &self.kept
     }
 
-    /// Returns the list of events and the number that did not fit.
+    /// Returns the list of events, and the number of events that did not fit.
     pub(crate) fn into_list(self) -> (Vec<Event>, u64) {
         let left_out = self.happened - self.kept.len() as u64;
         (self.kept, left_out)

@@ -1,4 +1,4 @@
-//! Runs each kind briefly. Tests that need root are named `root::…` and are ignored for other
+//! Runs each kind briefly. Tests that require root are named `root::…`, and are ignored for other
 //! users. No test depends on timing.
 
 use std::error::Error;
@@ -12,7 +12,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // The tests would disturb each other, and a process has only one group for throttling.
+    // Tests that run at the same time would disturb each other. Also, a process has only one group
+    // for throttling.
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let mut trials: Vec<Trial> = kinds()
@@ -71,8 +72,8 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Softirq { packets: 8 },
         Disturbance::Filter,
         Disturbance::Timer,
-        // A tenth of each period. The quota must be less than the process's share of a CPU it
-        // shares with several others, or nothing would be throttled.
+        // The quota is a tenth of each period. It must be less than the CPU time that the process
+        // gets if it shares the CPU with several others. Otherwise it would not be throttled.
         Disturbance::Throttle {
             quota: Nanos::from_millis(2),
         },
@@ -101,7 +102,7 @@ fn plan(kind: Disturbance) -> Result<Plan, InjectError> {
         .duration(duration))
 }
 
-/// Checks properties that every kind's truth must have.
+/// Checks the properties that every kind's truth must have.
 fn one_kind(kind: Disturbance) -> Outcome {
     let second_cpu = matches!(
         kind,
@@ -161,7 +162,7 @@ fn busy() -> Result<Running, Box<dyn Error>> {
     Ok(ticktax_inject::spawn(&plan.duration(ms(10_000)))?)
 }
 
-/// Checks that times measured in two ways agree.
+/// Checks that times measured in two ways are consistent.
 fn sums_agree(truth: &Truth) -> Outcome {
     let listed: Nanos = truth.log.iter().filter_map(|event| event.cpu_time).sum();
     match truth.kind.as_str() {
@@ -228,7 +229,7 @@ fn stopped_early() -> Outcome {
             "it went on to its end",
         )?;
     }
-    // Dropping a disturbance must stop it too, or the test would hang.
+    // Dropping a disturbance must stop it, too. Otherwise the test would hang.
     drop(ticktax_inject::spawn(
         &plan(Disturbance::None)?.duration(Nanos::from_secs(3600)),
     )?);
@@ -286,7 +287,7 @@ fn stale_group_removed() -> Outcome {
     let running = ticktax_inject::spawn(&plan(kind)?.duration(Nanos::from_secs(60)))?;
     let parent = own_group().and_then(|group| group.parent().map(Path::to_path_buf));
     running.stop()?;
-    // No process can have a PID above the kernel's maximum.
+    // This is above the kernel's maximum PID, so no process can have it.
     let stale = parent
         .ok_or("there is no group while it runs")?
         .join("ticktax-inject-99999999");
@@ -298,7 +299,7 @@ fn stale_group_removed() -> Outcome {
     check(!stale.exists(), "the stale group is still there")
 }
 
-/// The cgroup created by this process, in any hierarchy that has the `cpu` controller.
+/// The cgroup created by this process, in any of the hierarchies with the `cpu` controller.
 fn own_group() -> Option<PathBuf> {
     let name = format!("ticktax-inject-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

@@ -1,4 +1,4 @@
-//! Tests pages that compare third-party tools with an audit.
+//! Tests the page that compares third-party tools with an audit.
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::Machine;

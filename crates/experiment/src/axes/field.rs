@@ -1,4 +1,4 @@
-//! Scenario parameters that can be varied: one table per kind of object.
+//! Tables of the scenario parameters that can be varied, one per kind of object.
 
 use ticktax_sim::settings::{self, Kind, Setting, Value};
 use ticktax_sim::{Group, Link, Setup, Source, Then};
@@ -26,7 +26,7 @@ impl<T> std::fmt::Debug for Row<T> {
     }
 }
 
-/// Kind of parameters that take any non-negative integer.
+/// The kind of a parameter that takes any non-negative integer.
 pub(super) const COUNT: Kind = Kind::COUNT;
 
 pub(super) const fn row<T>(

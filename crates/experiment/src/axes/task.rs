@@ -161,8 +161,8 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 impl TaskField {
-    /// Resolves parameter `field` of task `name`. Repeated steps are numbered: `work.2` is the
-    /// second.
+    /// Resolves parameter `field` of the task called `name`. Repeated steps are numbered: `work.2`
+    /// is the second `work` step.
     pub(super) fn find(name: &str, field: &str, setup: &Setup) -> Result<Self, String> {
         if field == "count" {
             return Ok(Self::Count);
@@ -212,15 +212,15 @@ impl TaskField {
 
     pub(super) fn kind(&self) -> Kind {
         match self {
-            // A larger count is probably a typo, and the simulation would practically never finish.
+            // A larger count is probably a typo, and the simulation would take practically forever.
             Self::Count => Kind::Integer(1, 1_000_000),
             Self::Own(row) => row.kind,
             Self::Step(_, row) => row.kind,
         }
     }
 
-    /// Identifies the property that the parameter sets. `fifo` and `round_robin` both set the
-    /// class.
+    /// Identifies the property that the parameter sets. `fifo` and `round_robin` set the same one:
+    /// the class.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Count => "count".to_owned(),
@@ -254,8 +254,8 @@ impl TaskField {
     }
 }
 
-/// Moves the mean of `law` to `value` without changing its spread. An exponential law has no
-/// separate spread.
+/// Sets the mean of `law` to `value` and keeps its spread. An exponential law has no separate
+/// spread.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     let mean = value.duration();
     *law = match *law {
@@ -279,7 +279,7 @@ pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
 }
 
 /// Changes the number of tasks called `name` to `count`, which is at least 1, by removing the last
-/// tasks or copying the last one. Signals to a removed task go to the first one instead.
+/// ones or copying the last one. Signals to a removed task are redirected to the first one.
 fn recount(setup: &mut Setup, name: &str, count: usize) {
     let Some(first) = setup.tasks.iter().position(|task| task.name == name) else {
         return;

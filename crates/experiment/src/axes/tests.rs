@@ -1,4 +1,4 @@
-//! Setting a parameter with an axis must have the same effect as editing the scenario.
+//! Tests that setting a parameter through an axis has the same effect as editing the scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ quota = "20ms"
 period = "100ms"
 "#;
 
-/// An axis with one value, the scenario text that it changes, and the replacement.
+/// An axis with one value, the scenario text that it stands for, and that text's replacement.
 const WRITTEN: &[(&str, &str, &str)] = &[
     ("cpus=4", "cpus = 2", "cpus = 4"),
     (
@@ -295,7 +295,7 @@ fn an_axis_equals_an_edit_of_the_scenario() {
     }
 }
 
-/// Parses a scenario that contains only these settings, each one line of TOML.
+/// Parses a scenario that contains only the settings in `lines`, each as one line of TOML.
 fn settings_alone(lines: &BTreeMap<&str, String>) -> Setup {
     let section_text = |section| {
         let is_there = move |name: &str| settings::find(name).unwrap().section() == section;

@@ -7,7 +7,7 @@ use ticktax_sim::settings::{Kind, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     One(Value),
-    /// First value, step, number of values, and whether they are times.
+    /// First value, step, number of values, and whether the values are times.
     Range {
         first: i64,
         step: i64,

@@ -1,4 +1,4 @@
-//! `every-30.999-seconds`: a kernel loop over all vnodes blocks the CPU, and packets are lost.
+//! `every-30.999-seconds`: a kernel loop over all vnodes blocks the CPU, so packets are lost.
 
 use ticktax_model::Nanos;
 use ticktax_sim::cache::{Cache, Layout};
@@ -26,8 +26,8 @@ fn l2(kilobytes: u64) -> Cache {
 
 const LINE: u64 = 64;
 
-/// Published memory accesses per item, in the order of the walk: the object (0 is the vnode, 1 the
-/// inode) and the offset within it.
+/// Published memory accesses for each item, in the order in which the walk makes them: the object
+/// (0 for the vnode, 1 for the inode) and the offset within it.
 const TOUCHES: [(usize, u64); 8] = [
     (0, 0x90),
     (0, 0x1c),
@@ -62,8 +62,8 @@ fn packed() -> Layout {
     }
 }
 
-/// Number of full-latency misses per item if a fetched line also brings in the next one. Counts the
-/// first access to each line, unless the line follows the one accessed just before.
+/// Number of full-latency misses per item, if fetching a line also fetches the next one. Counts the
+/// first access to each line, except a line that directly follows the one accessed just before.
 fn apart(touches: &[(usize, u64)]) -> usize {
     let lines: Vec<(usize, u64)> = touches
         .iter()
@@ -119,8 +119,8 @@ impl Case for Walk {
     }
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
-        // A 2.2 GHz laptop throttled to 150 MHz. The memory-bound share of the walk is unknown, so
-        // compute both extremes.
+        // A 2.2 GHz laptop throttled to 150 MHz. It is unknown which share of the walk is
+        // memory-bound, so compute both extremes.
         let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
         let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
         let ms = |duty, compute, memory| {
@@ -169,14 +169,14 @@ impl Case for Walk {
     }
 }
 
-/// Time per item in ns, for a row labelled `host, k`.
+/// Time per item in ns, for a row labelled `HOST, MISSES`.
 fn by_misses(at: &str, values: &Values) -> Option<f64> {
     let (host, misses) = at.split_once(", ")?;
     Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
 }
 
-/// Time per item in ns, for a row labelled `host, N items, SIZE`. Each access hits the cache level
-/// that holds its line.
+/// Time per item in ns, for a row labelled `HOST, N items, SIZE`. Each access hits the level of the
+/// cache that contains its line.
 fn by_levels(at: &str, values: &Values) -> Option<f64> {
     let mut parts = at.split(", ");
     let host = parts.next()?;
@@ -192,7 +192,7 @@ fn by_levels(at: &str, values: &Values) -> Option<f64> {
     Some(lines * first + (TOUCHES.len() as f64 - lines) * latency("l1"))
 }
 
-/// Seconds between two syncer passes over a mount. The syncer advances to the next slot, works on
+/// Seconds between two syncer passes over a mount. The syncer advances to the next slot, processes
 /// the previous one, and requeues the mount `delay` slots after the new slot.
 fn slots(delay: u32) -> u32 {
     const WHEEL: u32 = 32;
@@ -208,7 +208,8 @@ fn slots(delay: u32) -> u32 {
     seen[seen.len() - 1] - seen[seen.len() - 2]
 }
 
-/// Packets lost in one stall, given the receiver's buffer size, for a row labelled `kpps, ms`.
+/// Packets lost in one stall, for a row labelled `kpps, ms`. `values` gives the receiver's buffer
+/// size.
 fn lost(at: &str, values: &Values) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,5 +1,4 @@
-//! `frame-rate-vs-hz`: a frame loop whose sleeps end on ticks, and CPU accounting that samples at
-//! ticks.
+//! `frame-rate-vs-hz`: a frame loop's sleeps end on ticks, and its CPU time is sampled at ticks.
 
 mod kernels;
 
@@ -21,13 +20,13 @@ pub(super) const CASE: FrameRate = FrameRate;
 
 pub(super) struct FrameRate;
 
-/// Simulated seconds per row. The frame rate is then accurate to ±0.01.
+/// Simulated seconds per row, enough for a frame rate that is accurate to ±0.01.
 const LENGTH: i64 = 120;
-/// Simulated seconds for fits and sweeps. The frame rate is then accurate to ±0.05.
+/// Simulated seconds in fits and sweeps, enough for a frame rate that is accurate to ±0.05.
 const SAMPLE: i64 = 20;
 /// True CPU share of a loaded server: the midpoint of the published 50 to 70 %.
 const LOADED: f64 = 0.6;
-/// Label of the row for the server's previous kernel.
+/// Label of the row that was measured with the server's previous kernel.
 const KERNEL_24: &str = "100, kernel 2.4";
 
 impl Case for FrameRate {
@@ -109,15 +108,15 @@ impl Case for FrameRate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rate {
-    /// Linux 2.6 with this tick rate.
+    /// Linux 2.6 with the given tick rate.
     Of(u64),
-    /// Linux 2.4 with 100 Hz.
+    /// Linux 2.4, which ticks at 100 Hz.
     Kernel24,
 }
 
 impl Rate {
-    /// Parses a modelled row: `1000`, or the row of Linux 2.4. The source's other servers are not
-    /// modelled.
+    /// Parses the label of a modelled row: a rate such as `1000`, or [`KERNEL_24`]. The other
+    /// servers in the source are not modelled.
     fn from_row(at: &str) -> Option<Self> {
         if at == KERNEL_24 {
             return Some(Self::Kernel24);
@@ -192,13 +191,14 @@ fn server(rate: Rate, values: &Values, length: i64) -> Report {
     run(&setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// Adds a 1 ns step. A loop whose sleep can be zero needs a step that always takes time.
+/// Appends a 1 ns step to `program`. A loop whose sleep can be zero needs a step that always takes
+/// time.
 fn program_with_an_end(mut program: Vec<Step>) -> Vec<Step> {
     program.push(Step::Work(Law::Fixed(Nanos(1))));
     program
 }
 
-/// CPU time that tick sampling would account, in seconds: a whole number of ticks.
+/// CPU time that tick sampling would charge, in seconds. It is a whole number of ticks.
 fn sampled(report: &Report, hz: u64) -> f64 {
     let tick = Device::Pit
         .grid(hz, Nanos::ZERO, 0)
@@ -210,7 +210,7 @@ fn share(time: Nanos, length: i64) -> f64 {
     time.as_secs_f64() / length as f64 * 100.0
 }
 
-/// Sampled CPU share when the same work starts at random phases of the tick.
+/// Sampled CPU share if the same work starts at random phases of the tick.
 fn unaligned(hz: u64, values: &Values) -> f64 {
     let mut machine = Machine::new(1, hz, Policy::O1);
     machine.device = Device::Pit;
@@ -234,7 +234,7 @@ struct Score {
     model: f64,
     /// Error of a straight line.
     line: f64,
-    /// The model's individual errors when fitted to the file's own calibration rows.
+    /// The model's error on each row when it is fitted to the file's own calibration rows.
     single: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `idle-cost-vs-hz`: how much an idle guest's ticks and wake-ups cost its host.
+//! `idle-cost-vs-hz`: what the ticks and wake-ups of an idle guest cost its host.
 
 mod kernels;
 
@@ -21,8 +21,8 @@ pub(super) struct IdleCost;
 
 /// Simulated seconds per tick rate.
 const LENGTH: i64 = 2_000;
-/// Number of programs that wake up independently. The more programs there are, the better their
-/// wake-ups approximate a Poisson process, even with widely spaced ticks.
+/// Number of programs that wake up independently. With more programs, the wake-ups are closer to a
+/// Poisson process, even if ticks are far apart.
 const PROGRAMS: u32 = 40;
 
 /// Simulation results for one tick rate and one wake-up rate.
@@ -30,9 +30,9 @@ const PROGRAMS: u32 = 40;
 pub(super) struct Counts {
     /// Ticks per second.
     ticks: f64,
-    /// Ticks per second that wake a program.
+    /// Ticks per second that wake at least one program.
     pub(super) woken: f64,
-    /// Delay from the end of a sleep until its program runs, in ms: median (±11 %) and maximum.
+    /// Delay in ms from the end of a sleep until the program runs: median (±11 %) and maximum.
     delay: (f64, f64),
 }
 
@@ -120,7 +120,7 @@ impl Case for IdleCost {
     }
 }
 
-/// Reports which of the two models is closer on the rows that neither was fitted to.
+/// Reports which model is closer to the rows that neither model was fitted to.
 fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     let off = |at: &str, series: &str| {
         let value = *modelled.get(&(series.to_owned(), at.to_owned()))?;
@@ -142,7 +142,7 @@ fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     parts.join("; ")
 }
 
-/// The straight line through the calibration rows: MHz at 0 Hz, and MHz per Hz.
+/// The straight line through the calibration rows: MHz at 0 Hz, and MHz per Hz of tick rate.
 fn straight(file: &CaseFile) -> (f64, f64) {
     let series = file.series("host, straight line");
     let rows = series.map_or(&[][..], |series| &series.rows);
@@ -154,10 +154,10 @@ fn straight(file: &CaseFile) -> (f64, f64) {
     line(&points)
 }
 
-/// Finds the range of wake-up rates, from 1 to 200 per second, that satisfy both rows.
+/// Finds the range of wake-up rates, from 1 to 200 per second, with which both rows are reproduced.
 ///
-/// Uses the published formula instead of the simulator. Its two constants are fitted by least
-/// squares for each wake-up rate.
+/// Uses the published formula instead of the simulator. The formula's two constants are fitted by
+/// least squares at each wake-up rate.
 fn passes(file: &CaseFile) -> String {
     let Some(series) = file.series("host, batching") else {
         return String::new();
@@ -211,7 +211,7 @@ fn plane(points: &[((f64, f64), f64)]) -> (f64, f64) {
 /// Published cost of the tickless kernel, in MHz.
 const NOHZ_MHZ: f64 = 70.0;
 
-/// Programs that sleep and together wake up `wakeups` times per second.
+/// Programs that only sleep, and together wake up `wakeups` times per second.
 fn programs(wakeups: f64) -> Vec<TaskSpec> {
     let each = super::millis(1e3 * f64::from(PROGRAMS) / wakeups);
     let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(each));

@@ -1,4 +1,5 @@
-//! `silent-rtc`: the kernel sets the hardware clock, which disturbs measurements of clock drift.
+//! `silent-rtc`: the kernel sets the hardware clock, which spoils measurements of the clock's
+//! drift.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Device, Law, Stream, rtc};
@@ -29,7 +30,7 @@ impl Case for Rtc {
         let read = values.get("read");
         let sets = errors(100);
         let set = worst(&sets);
-        // Reads happen at a practically random phase.
+        // A read happens at an effectively random phase.
         let deviation_of_read = read / 3_f64.sqrt();
         let deviation_of_set_and_read = deviation(&sets).hypot(deviation_of_read);
         let day = 86_400.0;
@@ -74,7 +75,7 @@ impl Case for Rtc {
     }
 }
 
-/// Errors of the first clock setting after boot, in seconds, for boots at random tick phases.
+/// Errors in seconds of the first clock setting after boot, for boots at random tick phases.
 fn errors(hz: u64) -> Vec<f64> {
     let mut stream = Stream::new(1, hz);
     let tick = 1_000_000_000 / i64::try_from(hz).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! `slice-vs-cache`: two CPU hogs share a cache with each other and with a task that wakes up
+//! `slice-vs-cache`: two CPU hogs compete for a cache with each other and with a task that wakes up
 //! often.
 
 use ticktax_model::recording::{Row, RowSink};
@@ -21,9 +21,9 @@ pub(super) struct Slices;
 
 /// Simulated seconds.
 const LENGTH: i64 = 60;
-/// Simulated seconds per evaluation during the fit.
+/// Simulated seconds per evaluation in the fit.
 const GAIN_LENGTH: i64 = 20;
-/// Number of CPUs of the machine that did the published kernel builds.
+/// Number of CPUs of the machine on which the published kernel builds ran.
 const BUILD_CPUS: usize = 8;
 
 impl Case for Slices {
@@ -160,13 +160,13 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Simulates two hogs at 100 Hz with an interactive task that needs only part of the CPU.
+/// Simulates two hogs at 100 Hz, plus an interactive task that needs only part of the CPU.
 fn interactive(which: &str, values: &Values) -> Report {
     simulate(&setup(policy(which), 100, 200.0, values))
 }
 
-/// Percentage points of CPU time that `timer_ticks` saves: cost of refills under 2.4, minus the
-/// cost under `timer_ticks`.
+/// CPU time that `timer_ticks` saves, in percentage points: what refills cost under 2.4, minus what
+/// they cost under `timer_ticks`.
 fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     let refilling = |policy| {
         let mut setup = machine(policy);
@@ -238,7 +238,7 @@ fn simulate(setup: &Setup) -> Report {
     run(setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// Rate at which the cache passes from one hog to the other, per second.
+/// Number of times per second that one hog evicts the other's data from the cache.
 fn hog_switches(report: &Report) -> f64 {
     let refills: u64 = report.tasks.iter().map(|task| task.refills).sum();
     refills as f64 / LENGTH as f64
@@ -266,8 +266,8 @@ impl RowSink for Pattern {
     }
 }
 
-/// The tasks that ran, in order, during slightly more than two slices of each hog. The interactive
-/// task wakes up three times per tick.
+/// The names of the tasks that ran, in order, during slightly more than two slices of each hog. The
+/// interactive task wakes up three times per tick.
 fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     let mut setup = setup(policy, 100, 300.0, values);
     setup.sources[0].interval = Law::Fixed(millis(10.0 / 3.0));
@@ -288,7 +288,7 @@ fn pattern(policy: Policy, values: &Values) -> String {
     shown.join(" ").trim_end_matches(" |").to_owned()
 }
 
-/// Which hog each tick interrupted, in tick order.
+/// The hog that each tick interrupted, in tick order.
 fn slices(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split(|name| name == "|");

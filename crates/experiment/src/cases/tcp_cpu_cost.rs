@@ -21,23 +21,23 @@ pub(super) struct Tcp;
 /// The series that a measurement on this machine extends.
 const CYCLES: &str = "cycles per byte";
 
-/// Overhead per frame in bytes: preamble and gap, Ethernet header and checksum, IP header, TCP
-/// header.
+/// Overhead per frame in bytes: preamble and inter-frame gap, Ethernet header and checksum, IP
+/// header, TCP header.
 const AROUND: f64 = 20.0 + 18.0 + 20.0 + 20.0;
 /// Payload bytes of a full frame. Timestamps take `STAMPS` of them.
 const FULL: f64 = 1460.0;
 const STAMPS: f64 = 12.0;
-/// Number of interrupt lines. With this many, two events rarely share a pending bit.
+/// Number of interrupt lines. With this many, an event rarely finds its line already pending.
 const LINES: usize = 60;
 /// Simulated seconds: enough for 4000 samples, which are accurate to ±2 %.
 const LENGTH: i64 = 40;
 /// Duration of an interrupt in the series `idle`, in ms.
 const EACH: f64 = 0.1;
-/// Level of the clock interrupt. The other interrupts have level 2, so they delay only the masked
-/// clock interrupt.
+/// Interrupt level of the sampling clock if it can be masked. The other interrupts have level 2, so
+/// they delay only a masked clock.
 const MASKED: u8 = 1;
 const UNMASKED: u8 = 3;
-/// Duration of the transfer measured on this machine.
+/// Duration of the transfer that is measured on this machine.
 const HERE: Nanos = Nanos::from_secs(1);
 
 impl Case for Tcp {
@@ -85,8 +85,8 @@ impl Case for Tcp {
     }
 }
 
-/// Cycles per byte in measured traffic, counted with the CPU's cycle counter. Separates sending
-/// from receiving where the accounts do.
+/// CPU cycles per byte in measured traffic, by the CPU's cycle counter. Lists sending and receiving
+/// separately if the accounts do.
 fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
     if statement.spec.protocol != Protocol::Tcp {
         return Err("the recording is of UDP, but the case needs TCP: leave out --udp".to_owned());
@@ -209,8 +209,8 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
             soaker.attributes.nice = 19;
             setup.tasks.push(soaker);
             let report = simulate(&setup);
-            // The soaker delays the process. Time the process then needs is not counted as the
-            // soaker's.
+            // The soaker delays the process. The time that the process then takes is not charged to
+            // the soaker.
             Some(report.tasks[1].ran.share_of(report.elapsed) * 100.0)
         }
         ("interrupts as sampled, masked", at) => Some(share(&profile(at, MASKED)?) * 100.0),
@@ -226,7 +226,7 @@ fn pair(at: &str) -> Option<(f64, f64)> {
     Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
-/// Idle share of a machine with interrupts and a process, in %: sampled and true.
+/// Idle share of a machine with interrupts and a process, in %: as sampled, and the true one.
 fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     let report = simulate(&busy(tick_level, values));
     let cpu = &report.cpus[0];
@@ -235,11 +235,11 @@ fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     (samples * 100.0, really * 100.0)
 }
 
-/// A machine whose interrupts and process take the shares of CPU time in `values`.
+/// A machine on which interrupts and a process take the shares of CPU time given in `values`.
 fn busy(tick_level: u8, values: &Values) -> Setup {
     let mut setup = machine(values.get("irq"), EACH, tick_level);
     let (share, burst) = (values.get("process"), 2.0);
-    // Interrupts lengthen a burst's elapsed time.
+    // Interrupts lengthen a burst, so it takes more elapsed time than CPU time.
     let left = 1.0 - values.get("irq");
     let sleep = (burst / share - burst / left).max(0.1);
     setup.tasks.push(TaskSpec::new(
@@ -253,8 +253,8 @@ fn busy(tick_level: u8, values: &Values) -> Setup {
     setup
 }
 
-/// Simulates a machine for a row labelled `share, ms`: interrupts take `share` of its time, `ms`
-/// each on average. The sampling clock interrupts at `tick_level`. Events that find their line
+/// Simulates a machine for a row labelled `share, ms`: interrupts take `share` of the CPU time,
+/// each `ms` on average. The sampling clock interrupts at `tick_level`. Events that find their line
 /// already pending are lost, so the offered rate is raised until the share is right.
 fn profile(at: &str, tick_level: u8) -> Option<Report> {
     let (share, ms) = pair(at)?;
@@ -313,7 +313,8 @@ mod tests {
 
     use super::cycles_per_byte;
 
-    /// One second of TCP traffic that moves 1 GB. At 2 GHz, 1 s of CPU time is 2 cycles per byte.
+    /// One second of TCP traffic that transfers 1 GB. At 2 GHz, 1 s of CPU time is 2 cycles per
+    /// byte.
     fn traffic() -> NetStatement {
         let account = |account, ms| TrafficTime {
             account,

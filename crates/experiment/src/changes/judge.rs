@@ -12,23 +12,23 @@ use crate::statistics::{student_quantile, variance, welch};
 /// Minimum number of blocks per side. With fewer, the estimated spread would be a guess.
 const FEWEST: usize = 5;
 
-/// Judges several differences together.
+/// Judges a family of differences together.
 pub(super) struct Judge {
-    /// Two-sided significance level of each difference.
+    /// Two-sided significance level for each single difference.
     each: f64,
 }
 
 impl Judge {
-    /// Creates a judge for `members` differences. `family` is the accepted probability that any of
-    /// them is a false positive.
+    /// Creates a judge for `members` differences. `family` is the accepted probability of at least
+    /// one false positive among them.
     pub(super) fn new(family: f64, members: usize) -> Self {
         Self {
             each: family / members.max(1) as f64,
         }
     }
 
-    /// Compares a figure on both sides and judges the difference by its values in each side's
-    /// blocks.
+    /// Compares a figure between the two sides. Judges the difference from the figure's values in
+    /// each side's blocks.
     pub(super) fn change(
         &self,
         first: Option<f64>,
@@ -47,7 +47,7 @@ impl Judge {
         let Some((error, freedom)) = spread(&a, &b) else {
             return change;
         };
-        // Two constant lists have no spread, so any difference between them counts as certain.
+        // Two constant lists have no spread, so any difference between them is certain.
         let quantile = |alpha: f64| student_quantile(1.0 - alpha / 2.0, freedom);
         let margin = error * quantile(0.05);
         Change {
@@ -92,10 +92,10 @@ pub(super) fn programs(statement: &Statement) -> Programs {
         .collect()
 }
 
-/// Lists periodic sources that appeared, disappeared or changed their period, most expensive first,
-/// and counts those that did not change.
+/// Lists periodic sources that appeared, disappeared or changed their period, most expensive first.
+/// Also counts the unchanged ones.
 ///
-/// Off-CPU sources are excluded: they use no CPU time, and the thread's own source shows the same
+/// Excludes off-CPU sources: they use no CPU time, and the thread's on-CPU source shows the same
 /// period.
 pub(super) fn beats(
     a: Option<(&BeatStatement, &Programs)>,
@@ -106,7 +106,7 @@ pub(super) fn beats(
     };
     let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
         let is_comparable = |beat: &&BeatLine| !beat.own && beat.kind != BeatKind::OffCpu;
-        // Samples for drawing are not compared: the statement itself has them.
+        // Ignore the samples kept for plots. They are already in each side's own statement.
         let others = statement
             .beats
             .iter()
@@ -135,8 +135,8 @@ pub(super) fn beats(
     }
     let mut changes = Vec::new();
     for first in unmatched {
-        // A source on both sides with different periods changed its period. In a different process,
-        // it is a different source.
+        // If a source exists on both sides with different periods, its period changed. In a
+        // different process, it counts as a different source.
         let moved = |second: &OfProgram| same_source(&first, second) && first.1.pid == second.1.pid;
         let place = seconds.iter().position(moved);
         changes.push(BeatChange {
@@ -154,20 +154,20 @@ pub(super) fn beats(
     (changes, kept)
 }
 
-/// A periodic source, with the name of its process's program if known.
+/// A periodic source, with the name of the program whose process it belongs to, if known.
 type OfProgram = (Option<String>, BeatLine);
 
 fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
     programs.get(&beat.pid?).cloned()
 }
 
-/// Whether both sources belong to the same program's thread or to the same kernel work.
+/// Whether both sources are the same program's thread, or the same kernel work.
 fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
     a.name == b.name && a.kind == b.kind && program == other
 }
 
-/// Whether the periods' intervals overlap or the periods differ by less than 0.1 %, as they may
-/// when two machines' clocks differ.
+/// Whether the periods' confidence intervals overlap, or the periods differ by less than 0.1 %. Two
+/// machines' clocks may differ by that much.
 fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
     let overlap = a.rhythm.low <= b.rhythm.high && b.rhythm.low <= a.rhythm.high;
     overlap || (a.rhythm.period - b.rhythm.period).abs() < 1e-3 * a.rhythm.period

@@ -15,9 +15,10 @@ use ticktax_store::recording::{RecordingError, RecordingReader};
 use crate::measures;
 use crate::text::read_document;
 
-/// Number of blocks that a recording is cut into.
+/// Number of blocks into which a recording is cut.
 const BLOCKS: usize = 20;
-/// Minimum length of a block. An interval that spans blocks is counted in only one of them.
+/// Minimum length of a block. Blocks must be long because an interval that spans several is counted
+/// in only one.
 const SHORTEST: Nanos = Nanos::from_millis(100);
 
 /// Reason why two files cannot be compared.
@@ -47,20 +48,21 @@ type Shares = BTreeMap<Key, f64>;
 pub(super) struct Side {
     /// The file as named on the command line.
     pub(super) file: String,
-    /// The statement computed or read from it.
+    /// The statement, either computed from the file or read from it.
     pub(super) statement: Statement,
     /// Elapsed time.
     pub(super) wall: Nanos,
-    /// Share of total CPU time, and intervals per second, per account.
+    /// For each account, its share of total CPU time and its number of intervals per second.
     pub(super) sums: BTreeMap<Key, (f64, f64)>,
     /// Share of total CPU time per account in each block.
     pub(super) blocks: Option<Vec<Shares>>,
-    /// Run-queue wait of the program's threads per second, in each block.
+    /// Run-queue wait of the watched program's threads per second, in each block.
     pub(super) waited: Option<Vec<f64>>,
 }
 
 impl Side {
-    /// Loads `path`. A file whose name ends in `json` is a statement, any other a recording.
+    /// Loads `path`. A file whose name ends in `json` is read as a statement, any other as a
+    /// recording.
     pub(super) fn read(path: &Path, threads: usize) -> Result<Self, CompareError> {
         let ending = path.extension();
         if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
@@ -108,7 +110,8 @@ impl Side {
         }
     }
 
-    /// Shares of account `key` in each block. `None` if the account is not booked row by row.
+    /// Shares of account `key`, one per block. Returns `None` if the account is not booked row by
+    /// row.
     pub(super) fn shares(&self, key: &Key) -> Option<Vec<f64>> {
         let blocks = self.blocks.as_ref()?;
         let by_row = !key.0.is_moved_by_gaps();
@@ -116,7 +119,7 @@ impl Side {
         by_row.then(|| blocks.iter().map(share).collect())
     }
 
-    /// A figure of the watched program.
+    /// A figure for the watched program.
     pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
         measures::of_program(&self.statement, self.wall, measure)
     }
@@ -129,7 +132,7 @@ fn wrong(path: &Path, why: &str) -> CompareError {
     }
 }
 
-/// Share of total CPU time and intervals per second, by account.
+/// For each account, its share of total CPU time and its number of intervals per second.
 fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     let mut sums: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
     let seconds = wall.as_secs_f64();
@@ -155,7 +158,7 @@ struct Blocks {
     ends: Vec<BTreeMap<Key, Nanos>>,
     /// Run-queue wait in each block.
     waited: Vec<Nanos>,
-    /// Whether any row was the sum over a window. Sums cannot be assigned to blocks.
+    /// Whether any row was the sum over a window. Such a row cannot be assigned to a block.
     summed: bool,
 }
 
@@ -206,8 +209,8 @@ impl Blocks {
         self.ledger.row(sources, row);
     }
 
-    /// Each account's share of CPU time, and run-queue wait per second, in each block. `None` if
-    /// any row was the sum over a window.
+    /// In each block, every account's share of CPU time, and run-queue wait per second. Returns
+    /// `None` if any row was the sum over a window.
     fn shares(self, cpus: usize) -> (Option<Vec<Shares>>, Option<Vec<f64>>) {
         if self.summed || self.ends.is_empty() {
             return (None, None);

@@ -1,4 +1,4 @@
-//! Tests comparisons of handmade statements and samples.
+//! Tests comparisons of hand-written statements and samples.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::{Lengths, Nanos};
@@ -7,7 +7,7 @@ use ticktax_sim::{Law, Stream};
 use super::judge::{Judge, Programs, beats};
 use crate::statistics::mean;
 
-/// Twenty blocks in which an account takes `mean` ms on average.
+/// Twenty blocks in which an account takes `mean` ms on average, ± 5 ms.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
@@ -37,7 +37,8 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
         );
         covered += u32::from(low <= 0.0 && 0.0 <= high);
     }
-    // 5 % of 2,000 is 100, ± 10. For 40 comparisons, the level is 0.125 %: 2.5 ± 1.6.
+    // Expected false positives: 5 % of 2,000 is 100 ± 10. For a family of 40, the level is 0.125 %,
+    // and 2.5 ± 1.6 are expected.
     assert!((70..=130).contains(&false_one), "{false_one}");
     assert!(false_many <= 9, "{false_many}");
     assert_eq!(covered, 2_000 - false_one);
@@ -52,7 +53,7 @@ fn changes_beyond_the_spread_are_certain() {
     assert_eq!(change.certain, Some(true));
     let difference = change.difference().unwrap();
     assert!((0.025..0.035).contains(&difference), "{difference}");
-    // Too few blocks leave the verdict open.
+    // With too few blocks, the verdict must stay open.
     let open = judge.change(Some(0.1), Some(0.9), Some(a[..4].to_vec()), Some(a));
     assert_eq!((open.certain, open.difference_low), (None, None));
 }
@@ -82,7 +83,7 @@ fn beats_appear_disappear_move_and_stay() {
         beat("mixer", 10e6, 0.002),
     ]);
     let second = with(vec![
-        // The other machine's clock is slightly faster.
+        // The other machine's clock is slightly fast.
         beat("tick", 4e6 * 1.000_05, 0.001),
         beat("mixer", 20e6, 0.002),
         beat("poller", 50e6, 0.003),
@@ -104,7 +105,7 @@ fn beats_appear_disappear_move_and_stay() {
             (name_of("mixer"), name_of("mixer"))
         ]
     );
-    // If one side was not searched for periodic sources, none can appear or disappear.
+    // If one side was not searched for periodic sources, none may be reported as new or gone.
     assert_eq!(beats(Some((&first, &programs)), None), (Vec::new(), 0));
 }
 
@@ -130,9 +131,9 @@ fn another_process_is_another_beat_and_sleep_is_ignored() {
         let (changes, kept) = beats(Some((&first, &before)), Some((&with(second), &programs)));
         (changes.len(), kept)
     };
-    // After a restart, the same program keeps its periodic source.
+    // A program that was restarted must keep its periodic source.
     assert_eq!(compare(vec![other(10e6), asleep], &server), (0, 1));
-    // A longer period in another process: one source disappeared and one appeared.
+    // A longer period in another process must count as one source gone and one new.
     assert_eq!(compare(vec![other(20e6)], &server), (2, 0));
     assert_eq!(compare(vec![other(10e6)], &game), (2, 0));
 }

@@ -1,4 +1,4 @@
-//! Checks case files beyond their syntax.
+//! Checks of a case file that go beyond its syntax.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use super::{CaseFile, Parameter, Published, Series};
 /// Maximum number of rows in a file. Each row needs its own model run.
 const MAX_ROWS: usize = 1_000;
 
-/// A problem, with text fragments that locate it. Each fragment is searched for after the one
-/// before.
+/// A problem, with text fragments that locate it. Each fragment is searched for after the previous
+/// one.
 pub(super) struct Fault {
     places: Vec<String>,
     pub(super) why: String,
@@ -31,7 +31,7 @@ impl Fault {
 }
 
 impl CaseFile {
-    /// Checks everything that serde cannot.
+    /// Checks everything that serde cannot check.
     pub(super) fn check(&self) -> Result<(), Fault> {
         for (name, parameter) in &self.parameters {
             self.check_parameter(name, parameter).map_err(|why| {

@@ -1,4 +1,4 @@
-//! Checks whether an experiment can separate the effects of its switches.
+//! Checks whether an experiment can separate its switches' effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct Design {
 }
 
 impl Design {
-    /// Maximum number of switches. All combinations are enumerated, so there cannot be many.
+    /// Maximum number of switches. The limit is low because all combinations are enumerated.
     const MAX: usize = 8;
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -40,8 +40,8 @@ impl Design {
         }
     }
 
-    /// Names of the effects that occur in `setting`. Each bit, in switch order, is 1 if the switch
-    /// is on.
+    /// Names of the effects that occur in `setting`, which has one bit per switch, in order: 1 for
+    /// on.
     fn effects_of(&self, setting: u32) -> Vec<&str> {
         let on = |switch: &String| {
             let place = self.switches.iter().position(|name| name == switch);
@@ -54,20 +54,20 @@ impl Design {
         effects.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// All settings, and for each the index of the first setting with the same effects.
+    /// All settings, and for each one the index of the first setting with the same effects.
     fn same(&self) -> (Factorial, Vec<usize>) {
         let factorial = Factorial::new(vec![2; self.switches.len()]);
         let same = same(&factorial.cells(), |cell| self.effects_of(bits(cell)));
         (factorial, same)
     }
 
-    /// Finds which effects an experiment with all settings can estimate.
+    /// Determines which effects can be estimated by an experiment that runs all settings.
     pub fn estimable(&self) -> DesignCheck {
         let (factorial, same) = self.same();
         factorial.check(&same).0
     }
 
-    /// Sets of effects that occur together, and how many settings produce each.
+    /// Sets of effects that occur together, each with the number of settings that produce it.
     pub fn cells(&self) -> Vec<(Vec<&str>, usize)> {
         let (factorial, same) = self.same();
         let settings = factorial.cells();
@@ -80,7 +80,8 @@ impl Design {
         cells
     }
 
-    /// Switches that have no effect while all others are off, so testing them alone shows nothing.
+    /// Switches that have no effect while all others are off. Testing them alone would show
+    /// nothing.
     pub fn alone_without_effect(&self) -> Vec<&str> {
         let none = self.effects_of(0);
         let alone = self.switches.iter().enumerate();
@@ -89,7 +90,7 @@ impl Design {
     }
 }
 
-/// Encodes a setting as bits in switch order, 1 for on.
+/// Encodes a setting with one bit per switch, in order: 1 for on.
 fn bits(setting: &[usize]) -> u32 {
     let on = setting.iter().enumerate().filter(|(_, value)| **value == 1);
     on.map(|(place, _)| 1 << place).sum()

@@ -1,8 +1,8 @@
-//! Arithmetic on published numbers in case files.
+//! Arithmetic on the published numbers in case files.
 
 use serde::Deserialize;
 
-/// A formula and its value, or two formulas for the ends of a range.
+/// One formula and its value, or two formulas that give the ends of a range.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Derived {
@@ -10,7 +10,7 @@ pub struct Derived {
     range: [f64; 2],
 }
 
-/// How the file writes it: one formula, or two.
+/// The formula as written in the file: one, or one for each end.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {
@@ -19,12 +19,12 @@ enum Text {
 }
 
 impl Derived {
-    /// The formula, or the formulas for both ends.
+    /// The formula, or the two formulas for the ends.
     pub fn formula(&self) -> &[String] {
         &self.formula
     }
 
-    /// The resulting range. A single formula makes both ends equal.
+    /// The resulting range. A single formula gives a range with two equal ends.
     pub fn range(&self) -> [f64; 2] {
         self.range
     }
@@ -54,7 +54,8 @@ impl TryFrom<Text> for Derived {
     }
 }
 
-/// Evaluates a formula with numbers, `+ - * / ^`, parentheses, and functions such as `sqrt`.
+/// Evaluates a formula, which may contain numbers, `+ - * / ^`, parentheses, and functions such as
+/// `sqrt`.
 fn value(formula: &str) -> Result<f64, String> {
     let value = exmex::eval_str::<f64>(formula)
         .map_err(|error| format!("derived: `{formula}` is not a formula: {}", error.msg()))?;

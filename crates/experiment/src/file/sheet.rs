@@ -17,7 +17,7 @@ impl CaseFile {
         }
     }
 
-    /// The remarks on the source and on what the model does not reproduce.
+    /// The remarks on the source, and on results that the model does not reproduce.
     pub fn notes(&self) -> CaseNotes {
         CaseNotes {
             not_reproduced: self.not_reproduced.clone(),
@@ -51,8 +51,8 @@ impl CaseFile {
                 .map_or_else(Vec::new, |derived| derived.formula().to_vec()),
             fit: row.fit,
         };
-        // Rows without a quote or target are filled in only by the model, so they are not from the
-        // source.
+        // Skip rows without a quote or target. Only the model fills them in, so they are not from
+        // the source.
         let is_from_source = |row: &&Published| row.quote.is_some() || row.target().is_some();
         let series = self.series.iter().map(|series| PublishedSeries {
             name: series.name.clone(),

@@ -133,12 +133,12 @@ fn a_design_shows_which_settings_are_the_same() {
     let design = CaseFile::parse("x.toml", &text).unwrap().design.unwrap();
     let check = design.estimable();
     assert_eq!((check.cells, check.different), (8, 4));
-    // Three main effects and three interactions.
+    // There are three main effects and three interactions.
     assert_eq!((check.effects, check.rank), (6, 3));
     assert_eq!(design.alone_without_effect(), ["a", "b", "c"]);
 }
 
-/// The published design has three switches, which the authors always set together.
+/// The published design has three switches, which its authors always set together.
 #[test]
 fn the_tcp_switches_make_four_cells() {
     let case = crate::cases::find("tcp-cpu-cost").unwrap();

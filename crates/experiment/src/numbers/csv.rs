@@ -50,7 +50,7 @@ impl Table<'_> {
             .from_reader(self.text.as_bytes())
     }
 
-    /// Calls `with` for every row except the header, until it returns `false`.
+    /// Calls `with` for each row after the header until it returns `false`.
     fn each_row(
         &self,
         has_names: bool,
@@ -67,7 +67,7 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Index of the only column whose fields are all numbers.
+    /// Index of the only column in which all fields are numbers.
     fn only_column(&self, has_names: bool, names: &[String]) -> Result<usize, Problem> {
         let mut numeric = vec![true; names.len()];
         self.each_row(has_names, |row| {
@@ -79,7 +79,7 @@ impl Table<'_> {
         let mut places = (0..names.len()).filter(|&column| numeric[column]);
         match (places.next(), places.next()) {
             (Some(only), None) => Ok(only),
-            // Reading the only column will report which field is invalid.
+            // Reading this column will report the invalid field.
             _ if names.len() == 1 => Ok(0),
             _ => {
                 let all = listed(names);

@@ -1,4 +1,4 @@
-//! Reads files from `hyperfine --export-json`, which contain the time of every run in seconds.
+//! Reads the output of `hyperfine --export-json`, which contains the time of each run in seconds.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -7,7 +7,7 @@ use ticktax_model::trial::{Better, Unit};
 
 use super::{Found, Problem, listed, place};
 
-/// Fields that distinguish an export from a ticktax document.
+/// The fields that distinguish a hyperfine export from a ticktax document.
 #[derive(Deserialize)]
 struct Export {
     results: Option<Value>,
@@ -19,19 +19,20 @@ struct Timed {
     command: String,
     #[serde(default)]
     times: Option<Vec<f64>>,
-    /// `null` for a run that was killed by a signal.
+    /// Exit codes of the runs. `null` for a run that was killed by a signal.
     #[serde(default)]
     exit_codes: Vec<Option<i32>>,
 }
 
-/// Returns the results of an export, or `None` if the text is something else.
+/// Returns the results in an export, or `None` if `text` is not an export.
 pub(super) fn results(text: &str) -> Option<Value> {
     let export: Export = serde_json::from_str(text).ok()?;
     let results = export.results.filter(Value::is_array);
     results.filter(|_| export.document.is_none())
 }
 
-/// Reads the times of the chosen result, or of the only one if none was chosen. Skips failed runs.
+/// Reads the run times of the chosen result, or of the only one if none was chosen. Skips failed
+/// runs.
 pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Problem> {
     let results = Vec::<Timed>::deserialize(results)
         .map_err(|error| Problem::Content(format!("not a hyperfine export: {error}")))?;

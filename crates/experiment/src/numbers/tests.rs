@@ -1,4 +1,4 @@
-//! Tests valid and invalid files.
+//! Tests reading and comparing valid and invalid files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -136,7 +136,7 @@ fn invalid_lists_are_reported_with_line_and_reason() {
     assert!(error.to_string().contains("no such file"), "{error}");
 }
 
-/// Shells pass `<(sort -n times)` as a pipe.
+/// A pipe must be read completely, because shells pass `<(sort -n times)` as one.
 #[test]
 fn a_pipe_is_read_completely() {
     let pipe = |text: &str| {

@@ -1,4 +1,5 @@
-//! Estimates what a user's case will cost, to refuse it at once instead of running for hours.
+//! Estimates the cost of a user's case, so that a case that would run for hours is rejected
+//! immediately.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +10,15 @@ use super::{OwnCase, OwnCaseError};
 use crate::file::Parameter;
 use crate::fit;
 
-/// Maximum number of simulated events, which take about a minute.
+/// Maximum number of events to simulate. They take about a minute.
 const MAX_EVENTS: u64 = 200_000_000;
-/// Fixed cost of each simulation, expressed in events.
+/// Fixed cost of each simulation, as a number of events.
 const OF_EACH_RUN: u64 = 500;
 
 /// The operation whose cost is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Report the case, including the sensitivity to its parameters.
+    /// Report on the case, including its sensitivity to the parameters.
     Run,
     /// Fit its constants to the calibration rows.
     Fit,
@@ -28,7 +29,7 @@ impl OwnCase {
     /// constants and extrapolates.
     ///
     /// # Errors
-    /// The operation would simulate more than 200 million events.
+    /// Returns an error if the operation would simulate more than 200 million events.
     pub fn check_effort(&self, asked: Asked) -> Result<(), OwnCaseError> {
         let (all, calibrating) = self.events()?;
         let steps = |parameter: &Parameter| parameter.fit.map(|range| values_of(range, parameter));
@@ -38,7 +39,7 @@ impl OwnCase {
                 let refitted = refitted.filter_map(|name| self.file.parameters.get(name));
                 let runs = fit::max_runs(refitted.filter_map(steps));
                 let point = all.saturating_add(calibrating.saturating_mul(runs));
-                // The value in the file is tried in addition to the alternatives.
+                // The analysis also tries the file's own value.
                 let points = if parameter.others.is_empty() {
                     0
                 } else {
@@ -105,8 +106,8 @@ impl OwnCase {
     }
 }
 
-/// Runs a simulation. Returns `None` if it would exceed `max_events`, which a run of a hundredth of
-/// its length detects within a second.
+/// Runs a simulation. Returns `None` if it would exceed `max_events`. To find out within a second,
+/// first simulates a hundredth of its length.
 fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     const PARTS: u16 = 100;
     let length = Nanos(setup.length.0 / i64::from(PARTS));

@@ -1,4 +1,4 @@
-//! Implements [`Performer`] on the local machine and runs each program on its own thread.
+//! Implements [`Performer`] on this machine, and runs each program on its own thread.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,14 +13,15 @@ use ticktax_sim::{Call, TaskSpec};
 
 use super::{Performer, replay};
 
-/// Default seed of scenarios, so that the threads and the simulator draw the same values.
+/// The default seed of scenarios. The threads must draw the same values as the simulator.
 const SEED: u64 = 1;
 
-/// Performs `tasks` on real threads for `length`, or just waits if there are none. Returns the
+/// Performs `tasks` on real threads for `length`. Only waits if there are no tasks. Returns the
 /// header of a recording without rows.
 ///
 /// # Errors
-/// A program has a step that only the simulator supports, or the kernel refuses to sleep.
+/// Returns an error if a program has a step that only the simulator supports, or if the kernel
+/// refuses to sleep.
 pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, String> {
     let proc = Proc::default();
     let machine = proc.machine();
@@ -49,7 +50,7 @@ fn unix_time() -> i64 {
     })
 }
 
-/// Performs each task on its own thread and waits for all of them.
+/// Performs each task on its own thread, and waits for all threads.
 fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, String> {
     thread::scope(|scope| {
         let threads: Vec<_> = tasks

@@ -1,7 +1,7 @@
-//! Least-squares solutions, and linear dependence between columns.
+//! Solves least-squares problems, and finds linear dependencies between columns.
 
-/// Coefficients of the linear combination of `columns` that is closest to `target`. `None` if the
-/// columns are linearly dependent or there are more columns than entries.
+/// Coefficients of the linear combination of `columns` that is closest to `target`. Returns `None`
+/// if the columns are linearly dependent, or if there are more columns than entries.
 pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     // Modified Gram–Schmidt.
     let mut basis: Vec<Vec<f64>> = Vec::new();
@@ -37,7 +37,7 @@ pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     Some(coefficients)
 }
 
-/// Residual of `target` after subtracting `columns` multiplied by `coefficients`.
+/// Residual: `target` minus the sum of `columns` weighted by `coefficients`.
 pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Vec<f64> {
     let mut left = target.to_vec();
     for (column, &often) in columns.iter().zip(coefficients) {
@@ -46,9 +46,11 @@ pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Ve
     left
 }
 
-/// For each column, `None` if it is linearly independent of the columns before it, or else the
-/// indices and coefficients of the independent columns that it combines. A column counts as
-/// dependent if its residual is no longer than its entry in `slack`.
+/// Determines which columns depend linearly on earlier ones.
+///
+/// The result is `None` for a column that is independent of those before it. For any other column,
+/// it lists the index and coefficient of each independent column that it combines. A column counts
+/// as dependent if its residual is no longer than its entry in `slack`.
 pub fn dependencies(columns: &[Vec<f64>], slack: &[f64]) -> Vec<Option<Vec<(usize, f64)>>> {
     let mut independent: Vec<usize> = Vec::new();
     let mut result = Vec::new();

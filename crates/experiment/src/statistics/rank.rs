@@ -1,17 +1,17 @@
-//! Rank tests use only the order of values, so a single outlier cannot decide the result.
+//! Rank tests. They use only the order of the values, so a single outlier cannot decide the result.
 
 use statrs::function::erf::erfc;
 use statrs::function::factorial::ln_factorial;
 
 use super::student::student_chance;
 
-/// Largest product of the total size and the smaller sample's size for which choices are counted
-/// exactly. It limits the work to 32 million additions.
+/// Maximum product of the combined size and the smaller sample's size for exact counting. It limits
+/// the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// Maximum number of differences for which signs are counted exactly.
+/// Maximum number of differences for exact counting.
 const SIGNED: usize = 200;
 
-/// Twice the rank of each value, with the lowest rank being 1. Equal values share their mean rank.
+/// Twice the rank of each value, where ranks start at 1. Equal values share their mean rank.
 fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
@@ -26,12 +26,12 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947). Returns 1 if either sample
-/// is empty.
+/// Two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947), or 1 if either sample is
+/// empty.
 ///
-/// Counts every way to draw the smaller sample while the product of its size and the total size is
-/// at most 4,000. The test is then exact, even with ties. Larger samples use the normal
-/// approximation, corrected for ties and continuity (Lehmann 1975, 1.4).
+/// Counts every way to draw the smaller sample if its size times the combined size is at most
+/// 4,000. The test is then exact, even with ties. For larger samples, uses the normal approximation
+/// with corrections for ties and continuity (Lehmann 1975, 1.4).
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let all: Vec<f64> = few.iter().chain(many).copied().collect();
@@ -49,12 +49,12 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// Fraction of all ways to choose `few` ranks whose sum is at least `off` away from `middle`.
+/// Fraction of all choices of `few` ranks whose sum differs from `middle` by at least `off`.
 fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f64 {
     let mut largest = ranks.to_vec();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     let most: usize = largest[..few].iter().sum();
-    // ways[j][s] is the number of ways to choose j of the ranks seen so far with sum s.
+    // ways[j][s] is the number of ways to choose j of the ranks seen so far so that their sum is s.
     let mut ways = vec![vec![0.0_f64; most + 1]; few + 1];
     ways[0][0] = 1.0;
     for &rank in ranks {
@@ -77,7 +77,7 @@ fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f
 
 fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     let n = ranks.len() as f64;
-    // Variance of doubled ranks drawn without replacement, which accounts for ties.
+    // Variance of the sum of doubled ranks drawn without replacement, which accounts for ties.
     let squares: f64 = ranks
         .iter()
         .map(|&rank| (rank as f64 - (n + 1.0)).powi(2))
@@ -90,9 +90,9 @@ fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
 /// Two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 are ranked but count
 /// for neither side (Pratt 1959).
 ///
-/// If a coin toss decided the order within each pair, each sign could equally have been the
-/// opposite. The test is then exact, even if the machine changed between pairs. Up to 200
-/// differences, it counts all combinations of signs. Beyond that, it uses the normal approximation.
+/// If a coin toss decided the order within each pair, each sign was as likely as its opposite. The
+/// test is then exact, even if the machine changed between pairs. Counts all combinations of signs
+/// for up to 200 differences, and uses the normal approximation for more.
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let sizes: Vec<f64> = differences
         .iter()
@@ -115,7 +115,7 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
         let squares: f64 = signed().map(|(_, &rank)| (rank as f64).powi(2)).sum();
         return two_sided(off as f64 - 2.0, squares);
     }
-    // chances[s] is the probability that the positive ranks seen so far add up to s.
+    // chances[s] is the probability that the positive ranks among those seen so far have the sum s.
     let mut chances = vec![0.0_f64; total + 1];
     chances[0] = 1.0;
     let mut highest = 0;
@@ -138,7 +138,8 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     as_far.min(1.0)
 }
 
-/// Probability that a normal variable with mean 0 and this variance is at least `off` away from 0.
+/// Probability that a normal variable with mean 0 and the given variance is at least `off` away
+/// from 0.
 fn two_sided(off: f64, variance: f64) -> f64 {
     if variance <= 0.0 {
         return 1.0;
@@ -146,11 +147,11 @@ fn two_sided(off: f64, variance: f64) -> f64 {
     erfc(off.max(0.0) / (2.0 * variance).sqrt()).min(1.0)
 }
 
-/// Rank correlation of two lists (Spearman 1904), with its two-sided p-value.
+/// Rank correlation of two lists (Spearman 1904) with its two-sided p-value.
 ///
-/// The p-value comes from Student's t distribution, but is never below 2/n!, the probability that a
-/// random order is perfectly correlated. Returns `None` for fewer than four pairs or a constant
-/// list.
+/// The p-value comes from Student's t distribution. It is at least 2/n!, the probability that a
+/// random order is perfectly correlated. Returns `None` for fewer than four pairs, or if a list is
+/// constant.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let n = a.len().min(b.len());
     if n < 4 {
@@ -172,8 +173,8 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     Some((rho, student_chance(t, freedom).max(least)))
 }
 
-/// Two-sided p-value of Fisher's exact test for two success rates (Fisher 1935). Each argument is a
-/// number of successes and a number of trials.
+/// Two-sided p-value of Fisher's exact test for two success rates (Fisher 1935). Each argument
+/// contains the number of successes and the number of trials.
 pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     let ln_choose = |n: u64, k: u64| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
     let (successes, trials) = (a.0 + b.0, a.1 + b.1);
@@ -188,8 +189,8 @@ pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     as_rare.map(f64::exp).sum::<f64>().min(1.0)
 }
 
-/// Corrects p-values for multiple tests (Holm 1979), so that even the smallest one is valid. `None`
-/// entries do not count as tests.
+/// Corrects p-values for multiple testing (Holm 1979), so that even the smallest one is valid.
+/// `None` entries do not count as tests.
 pub fn holm(chances: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = chances
         .iter()
@@ -206,8 +207,9 @@ pub fn holm(chances: &[Option<f64>]) -> Vec<Option<f64>> {
     corrected
 }
 
-/// Probability that exchangeable values come in this order, if it is monotonic. The order among
-/// equal values does not matter. `None` if the values are not monotonic, or all equal.
+/// If the values are monotonic, the probability that exchangeable values come in this order. The
+/// order among equal values does not matter. Returns `None` if the values are not monotonic, or if
+/// all are equal.
 pub fn sorted_by_chance(values: &[f64]) -> Option<f64> {
     let ascends = values.is_sorted();
     let descends = values.is_sorted_by(|a, b| a >= b);
@@ -240,7 +242,7 @@ mod tests {
         assert!(near(mann_whitney(&[1.0; 9], &[1.0; 7]), 1.0));
     }
 
-    /// Enumerates every choice, as the test is defined.
+    /// Computes the p-value by the test's definition: enumerates every choice.
     fn by_definition(a: &[f64], b: &[f64]) -> f64 {
         let all: Vec<f64> = a.iter().chain(b).copied().collect();
         let ranks = doubled_ranks(&all);
@@ -270,7 +272,7 @@ mod tests {
 
     #[test]
     fn exact_and_normal_p_values_agree() {
-        // Sizes too large for bit sets, and sizes too large for exact counting.
+        // Some of these sizes are too large for bit sets, others for exact counting.
         let row = |n: usize, from: f64| -> Vec<f64> {
             (0..n).map(|i| from + ((i * 37) % n) as f64).collect()
         };
@@ -296,7 +298,8 @@ mod tests {
 
     #[test]
     fn signed_rank_p_values_are_exact() {
-        // Only equal signs: 2 of 2^n. Wilcoxon's table has 0.0488 for n = 10 and W = 8.
+        // If all signs are equal, the p-value is 2/2^n. Wilcoxon's table has 0.0488 for n = 10 and
+        // W = 8.
         assert!(near(
             signed_rank(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
             2.0 / 64.0
@@ -307,7 +310,7 @@ mod tests {
         assert!(near(signed_rank(&[]), 1.0));
         assert!(near(signed_rank(&[0.0; 8]), 1.0));
         assert!(near(signed_rank(&[0.0, 0.0, 1.0]), 1.0));
-        // Just below and just above the limit for exact counting.
+        // The sizes are just below and just above the limit for exact counting.
         let row = |n: i32| -> Vec<f64> {
             (0..n)
                 .map(|i| f64::from((i * 71) % n) - 0.44 * f64::from(n))
@@ -325,7 +328,7 @@ mod tests {
         assert!(near(rho, -1.0) && near(chance, 2.0 / 40_320.0), "{chance}");
         assert_eq!(spearman(&rising, &[3.0; 8]), None);
         assert_eq!(spearman(&rising[..3], &falling), None);
-        // Fisher's tea experiment: 3 of 4 right.
+        // Fisher's tea experiment, in which 3 of 4 cups were identified correctly.
         assert!((fisher_exact((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!(near(fisher_exact((5, 5), (5, 5)), 1.0));
         assert!(fisher_exact((20, 20), (0, 20)) < 1e-9);

@@ -1,10 +1,10 @@
 //! Bootstrap confidence intervals.
 //!
 //! Plain percentile intervals are too narrow for small samples, because they ignore that the spread
-//! is only an estimate. Each resample is therefore scaled by its own spread, as in Student's t
-//! (percentile-t, Efron 1981). The interval is symmetric around the estimate (Hall 1988): with
-//! separate ends, 8 % of the intervals missed the truth for heavy-tailed values. The benchmark
-//! `trial_benchmark` measures how often these intervals miss.
+//! is only an estimate. Each resample is therefore divided by its own spread, as in Student's t
+//! (percentile-t, Efron 1981). The interval is symmetric around the estimate (Hall 1988). With
+//! separately computed ends, 8 % of the intervals missed the truth for heavy-tailed values. The
+//! benchmark `trial_benchmark` measures how often these intervals miss it.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
@@ -16,10 +16,10 @@ use super::student::{student_quantile, variance, welch};
 const DRAWS: usize = 2_000;
 /// Above this many values, Student's interval is equivalent and faster to compute.
 const MANY: usize = 500;
-/// Below this many values, resamples often have almost no spread. The interval would then be wider
-/// than Student's but cover the truth no more often.
+/// Below this many values, many resamples have almost no spread. The interval would then be wider
+/// than Student's without covering the truth more often.
 const FEW: usize = 8;
-/// The seed is fixed so that equal samples have equal intervals.
+/// A fixed seed, so that equal samples have equal intervals.
 const SEED: u64 = 0x5eed;
 
 struct Places(Stream);
@@ -29,7 +29,7 @@ impl Places {
         Self(Stream::new(SEED, 0))
     }
 
-    /// Fills `into` with a resample of `values`: same size, drawn with replacement.
+    /// Fills `into` with a resample of `values`: drawn with replacement, and of the same size.
     fn sample(&mut self, values: &[f64], into: &mut Vec<f64>) {
         let size = i64::try_from(values.len()).unwrap_or(i64::MAX);
         let law = Law::Uniform(Nanos(0), Nanos(size));
@@ -60,14 +60,14 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     }))
 }
 
-/// 95 % confidence interval of the change from the mean of `a` to the mean of `b`, as the logarithm
-/// of their ratio or as their difference. `None` if a list has fewer than two values.
+/// 95 % confidence interval for the change from the mean of `a` to the mean of `b`. The change is
+/// the logarithm of their ratio if `as_ratio`, otherwise their difference. Returns `None` if a list
+/// has fewer than two values.
 pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)> {
     if a.len().min(b.len()) < 2 {
         return None;
     }
-    // By the delta method, the standard error of log(mean) is the relative standard error of the
-    // mean.
+    // By the delta method, the standard error of log(mean) is the mean's relative standard error.
     let change = |a: &[f64], b: &[f64]| {
         let ((ma, va), (mb, vb)) = ((mean(a), variance(a)), (mean(b), variance(b)));
         let (centre, va, vb) = if as_ratio {
@@ -99,8 +99,8 @@ fn by_student((centre, error): (f64, f64), freedom: f64) -> (f64, f64) {
     (centre - margin, centre + margin)
 }
 
-/// Interval from the distribution of resamples. Each call of `again` draws one and returns its mean
-/// and standard error.
+/// Interval from the distribution of resamples. Each call to `again` draws a resample and returns
+/// its mean and standard error.
 fn studentised(
     (centre, error): (f64, f64),
     freedom: f64,
@@ -109,8 +109,8 @@ fn studentised(
     let mut off: Vec<f64> = (0..DRAWS)
         .map(|_| again())
         .map(|(drawn, error)| ((drawn - centre) / error).abs())
-        // A constant resample at the centre carries no information. One elsewhere is infinitely far
-        // off.
+        // A constant resample at the centre carries no information. A constant resample elsewhere
+        // is infinitely far off.
         .filter(|off| !off.is_nan())
         .collect();
     off.sort_by(f64::total_cmp);
@@ -122,7 +122,7 @@ fn studentised(
     (centre - margin, centre + margin)
 }
 
-/// Quantile `share` of a sorted list.
+/// The `share`-quantile of `sorted`, without interpolation.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     #[expect(
@@ -134,8 +134,8 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[place]
 }
 
-/// 95 % interval of the ratio of two means, minus 1: the percentiles of `draws` bootstrap
-/// resamples. Equal samples have equal intervals.
+/// 95 % confidence interval for the ratio of two means, minus 1, from the percentiles of `draws`
+/// bootstrap resamples. Equal samples have equal intervals.
 pub fn ratio_interval(a: &[f64], b: &[f64], draws: u32) -> (f64, f64) {
     let (mut places, mut sample) = (Places::new(), Vec::new());
     let mut again = |values: &[f64]| {
@@ -157,13 +157,12 @@ mod tests {
         let (low, high) = mean_interval(&values).unwrap();
         assert!((low + high - 10.5).abs() < 1e-9, "{low} {high}");
         assert_eq!(mean_interval(&values), Some((low, high)));
-        // The outlier makes it slightly wider than Student's: 2.36 · 1.77 / √8 = 1.48.
+        // The outlier must make it slightly wider than Student's: 2.36 · 1.77 / √8 = 1.48.
         assert!((1.48..2.5).contains(&(high - 5.25)), "{high}");
         assert_eq!(mean_interval(&[1.0]), None);
         assert_eq!(mean_interval(&[2.0; 6]), Some((2.0, 2.0)));
         assert_eq!(mean_interval(&[2.0; 9]), Some((2.0, 2.0)));
-        // A third of the resamples have no spread, so it falls back to Student's interval: 2.26 ·
-        // 0.1.
+        // A third of the resamples have no spread, so Student's interval must be used: 2.26 · 0.1.
         let mut one = [0.0; 10];
         one[4] = 1.0;
         let (low, high) = mean_interval(&one).unwrap();

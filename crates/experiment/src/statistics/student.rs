@@ -4,7 +4,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::mean;
 
-/// Quantile of Student's t at probability `p`, or 1.96 if the distribution cannot be created.
+/// The `p`-quantile of Student's t, or 1.96 if the distribution cannot be created.
 pub fn student_quantile(p: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |law| law.inverse_cdf(p))
 }
@@ -25,8 +25,8 @@ pub fn variance(values: &[f64]) -> f64 {
     squares / (values.len() - 1) as f64
 }
 
-/// Standard error of the difference between two means, with its degrees of freedom (Welch and
-/// Satterthwaite). Each argument is a variance and a number of values.
+/// Standard error of the difference between two means, and its degrees of freedom (Welch and
+/// Satterthwaite). Each argument contains a variance and a number of values.
 pub fn welch(a: (f64, usize), b: (f64, usize)) -> (f64, f64) {
     let squared_error = |(variance, n): (f64, usize)| (variance / n as f64, n as f64);
     let ((va, na), (vb, nb)) = (squared_error(a), squared_error(b));

@@ -1,8 +1,8 @@
 //! A sweep's journal: one line per finished point, kept until the results are complete.
 //!
 //! The first line identifies the sweep. Every other line records a point. After a kill or a crash,
-//! a line that is truncated or does not match its checksum is ignored, and its point runs again.
-//! Lines are flushed to disk about once per second, which limits what a power failure can destroy.
+//! a line that is truncated or has the wrong checksum is ignored, and its point is run again. Lines
+//! are flushed to disk about once per second, which limits how much a power failure can destroy.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::TryLockError;
@@ -21,7 +21,7 @@ use super::{SweepError, journal_of};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) point: usize,
-    /// The point's results. Empty if it failed.
+    /// The point's results, or empty if the point failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cells: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub(super) struct Journal {
     folder: Folder,
     name: OsString,
     file: LockedFile,
-    /// Offset and length of each point's line, if it has one.
+    /// For each point with a line, the line's offset and length.
     places: Vec<Option<(u64, usize)>>,
     end: u64,
     done: usize,
@@ -104,7 +104,7 @@ impl Journal {
             .map_err(|error| self.error("write", &error))
     }
 
-    /// Reads the record of `point`. Returns `None` if the point is not finished.
+    /// Reads the record of `point`. Returns `None` if the point has not finished.
     pub(super) fn get(&self, point: usize) -> Result<Option<Record>, SweepError> {
         let Some(&Some((begin, length))) = self.places.get(point) else {
             return Ok(None);
@@ -123,7 +123,8 @@ impl Journal {
             })
     }
 
-    /// Removes the journal once the results are complete or there was nothing to do.
+    /// Removes the journal, either because the results are complete or because there was nothing to
+    /// do.
     pub(super) fn remove(self) -> Result<(), SweepError> {
         let removed = self.folder.remove(&self.name);
         removed.map_err(|error| self.error("remove", &error))
@@ -135,7 +136,7 @@ impl Journal {
             .seek(SeekFrom::Start(self.end))
             .and_then(|_| self.file.write_all(line));
         if let Err(error) = written {
-            // Discards the partially written line.
+            // Discard the partially written line.
             let _ = self.file.set_len(self.end);
             return Err(self.error("write", &error));
         }
@@ -149,15 +150,16 @@ impl Journal {
         *place = Some((begin, length));
     }
 
-    /// Reads the first line and checks that it identifies this sweep. Returns `false` if it is not
-    /// written yet.
+    /// Reads the first line and checks that it identifies this sweep. Returns `false` if that line
+    /// has not been written yet.
     fn read_head(&mut self, ours: &Identity) -> Result<bool, SweepError> {
         let mut first = Vec::new();
         BufReader::new(&*self.file)
             .read_until(b'\n', &mut first)
             .map_err(|error| self.error("read", &error))?;
         if !first.ends_with(b"\n") && line(ours).starts_with(&first) {
-            // The file is empty, or its writer was killed while writing the first line.
+            // The file is empty, or the process that created it was killed while writing the first
+            // line.
             return Ok(false);
         }
         let other = |what: String| {
@@ -176,7 +178,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reads all points and truncates an incomplete last line.
+    /// Reads all points, and cuts off an incomplete last line.
     fn read_points(&mut self, plan: &Plan) -> Result<(), SweepError> {
         let outcomes = &plan.columns()[plan.before_outcomes()..];
         let fits = |record: &Record| {
@@ -227,7 +229,7 @@ impl Journal {
     }
 }
 
-/// Opens or creates the journal, and locks it. Refuses symbolic links and files of other users,
+/// Opens or creates the journal and locks it. Refuses symbolic links and other users' files,
 /// because the journal is truncated and its lines become results.
 fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockError> {
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -235,7 +237,7 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
     loop {
         let file = folder.write(name, true, 0o644);
         let file = LockedFile::lock(file.map_err(TryLockError::Error)?)?;
-        // The previous owner of the lock might have removed the file.
+        // The lock's previous owner might have removed the file.
         let ours = file.metadata().map_err(TryLockError::Error)?;
         match folder.read(name).and_then(|there| there.metadata()) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
@@ -249,7 +251,7 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
     }
 }
 
-/// Describes how another sweep's identity differs from ours.
+/// Describes how another sweep's identity differs from ours. `None` if it does not.
 pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
     if theirs.sweep != ours.sweep || theirs.ticktax != ours.ticktax {
         return Some(format!(

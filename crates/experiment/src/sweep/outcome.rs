@@ -5,7 +5,7 @@ use ticktax_model::table::{Cell, Column, Values};
 use ticktax_model::{Histogram, Nanos};
 use ticktax_sim::{Mode, Report, Setup, Step, TaskReport};
 
-/// Columns for the machine, summed over all CPUs.
+/// Columns that describe the machine, summed over all CPUs.
 const MACHINE: [(&str, Values); 13] = [
     ("elapsed_ns", Values::Integers),
     ("busy_ns", Values::Integers),
@@ -22,7 +22,7 @@ const MACHINE: [(&str, Values); 13] = [
     ("trace", Values::Texts),
 ];
 
-/// Columns for each task name, combined over all tasks with that name.
+/// Columns that describe a task name, combined over all tasks with that name.
 const TASK: [(&str, Values); 16] = [
     ("work_ns", Values::Integers),
     ("ran_ns", Values::Integers),
@@ -42,7 +42,7 @@ const TASK: [(&str, Values); 16] = [
     ("late_max_ns", Values::Integers),
 ];
 
-/// Result columns for this scenario, which are the same at all points of a grid.
+/// Result columns for this scenario. They are the same at all points of a grid.
 pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     let column = |name: String, values: Values| Column { name, values };
     let machine = MACHINE.map(|(name, values)| column(name.to_owned(), values));
@@ -55,7 +55,7 @@ pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     machine.into_iter().chain(tasks).chain(dropped).collect()
 }
 
-/// Unique task names in scenario order. No axis adds or removes a name.
+/// Task names in scenario order, without duplicates. No axis adds or removes a name.
 fn names(setup: &Setup) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for task in &setup.tasks {
@@ -66,7 +66,7 @@ fn names(setup: &Setup) -> Vec<&str> {
     names
 }
 
-/// Values of `report`, in the order of [`columns`].
+/// Values from `report`, in the order of [`columns`].
 pub(crate) fn cells(setup: &Setup, report: &Report) -> Vec<Cell> {
     let mut cells = machine(setup, report);
     for name in names(setup) {
@@ -120,7 +120,7 @@ fn task(name: &str, setup: &Setup, report: &Report) -> Vec<Cell> {
     }
     let worst = reports().map(|task| task.worst_lateness).max();
     let worst = worst.unwrap_or_default();
-    // A quantile is the midpoint of a bucket, which can exceed the maximum.
+    // A quantile is the midpoint of a bucket, so it can exceed the maximum.
     let late = |q: f64| {
         let quantile = lateness.quantile(q);
         quantile
@@ -178,7 +178,7 @@ fn count(count: u64) -> Cell {
     Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// Creates a cell. It is empty if the value is not finite, such as a share of zero time.
+/// Creates a cell, which is empty if the value is not finite, such as a share of zero time.
 fn real(value: f64) -> Cell {
     if value.is_finite() {
         Cell::Real(value)

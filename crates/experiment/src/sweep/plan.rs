@@ -8,10 +8,10 @@ use super::outcome;
 use crate::axes::{Axis, AxisError, Grid, Kind, Value};
 use crate::vary::Vary;
 
-/// Version of the file formats of results and journals.
+/// Version of the results and journal formats.
 const FORMAT: u32 = 1;
 
-/// Reason why a sweep cannot be planned.
+/// Why a sweep cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The scenario is invalid.
@@ -23,14 +23,14 @@ pub enum PlanError {
     /// The column does not exist or is not numeric.
     #[error("no numeric column `{column}`; choose from {known}")]
     Column {
-        /// Requested name.
+        /// The requested name.
         column: String,
-        /// Available names.
+        /// The available names.
         known: String,
     },
 }
 
-/// Identifies a sweep. Only sweeps with equal identities can share results and journals.
+/// Identifies a sweep. Results and journals can be shared only by sweeps with equal identities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) sweep: u32,
@@ -39,7 +39,7 @@ pub(super) struct Identity {
     pub(super) scenario: String,
 }
 
-/// A grid over a scenario, with the columns of the results.
+/// A grid over a scenario, together with the columns of the results.
 #[derive(Clone, Debug)]
 pub struct Plan {
     file: String,
@@ -50,10 +50,10 @@ pub struct Plan {
 
 impl Plan {
     /// Plans a sweep of the scenario `text`, which was read from `file`. `repeat` is the number of
-    /// seeds to run at each point, starting with the scenario's own.
+    /// seeds to run at each point, starting with the scenario's own seed.
     ///
     /// # Errors
-    /// The scenario is invalid, or an axis does not fit it.
+    /// Returns an error if the scenario is invalid, or if an axis does not fit it.
     pub fn new(
         file: &str,
         text: &str,
@@ -97,7 +97,7 @@ impl Plan {
         &self.file
     }
 
-    /// The grid whose points are run.
+    /// The grid of points to run.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
@@ -110,7 +110,7 @@ impl Plan {
     /// Checks that `column` exists and is numeric, so that points can be ranked by it.
     ///
     /// # Errors
-    /// [`PlanError::Column`].
+    /// Returns [`PlanError::Column`] if it does not.
     pub fn require_numbers(&self, column: &str) -> Result<(), PlanError> {
         let numbers = self.columns.iter();
         let numbers = numbers.filter(|column| column.values != Values::Texts);
@@ -144,7 +144,7 @@ impl Plan {
         ]
     }
 
-    /// Makes a point's row of the results.
+    /// Creates a point's row of the results.
     pub(super) fn row(&self, point: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
         let number = i64::try_from(point).unwrap_or(i64::MAX);
         let mut row = vec![Cell::Integer(number)];

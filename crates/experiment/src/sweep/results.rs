@@ -1,4 +1,4 @@
-//! Reads results back to report failures and extreme values.
+//! Reads the results back, to report failures and extreme values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,11 +24,11 @@ pub(super) struct Found {
     pub(super) failed: u64,
     /// The first failed points.
     pub(super) failures: Vec<PointFailure>,
-    /// The points with the highest and lowest values of a column.
+    /// The points at which a column has its highest and lowest values.
     pub(super) ranking: Option<Ranking>,
 }
 
-/// Statistics about one run of a sweep.
+/// Statistics of one run of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// Number of points that were already finished.
@@ -44,7 +44,7 @@ pub struct Ran {
 /// Summarizes complete results. If `column` is given, lists its highest and lowest values.
 ///
 /// # Errors
-/// The results cannot be read.
+/// Returns an error if the results cannot be read.
 pub fn statement(
     plan: &Plan,
     results: &Path,
@@ -89,7 +89,7 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
     journal::difference(&theirs, ours).map(|what| format!("contains the results of a sweep {what}"))
 }
 
-/// Reads a sweep's results, and ranks the points by `column` if it is given.
+/// Reads a sweep's results. If `column` is given, ranks the points by it.
 pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
     let mut found = Found::default();
     let Some(table) = TableReader::open(results)? else {
@@ -121,7 +121,7 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
         order.extend(value.map(|value| (value, point)));
         point += 1;
     })?;
-    // Points with equal values are in grid order, at both ends.
+    // List points with equal values in grid order, at both ends of the ranking.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranking = |column: &str| {
         let ranked = |&(value, point): &(f64, usize)| RankedPoint {

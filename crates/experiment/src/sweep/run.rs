@@ -21,12 +21,12 @@ use super::results;
 
 /// Maximum interval between calls to the caller's `watch` function.
 const WATCH: Duration = Duration::from_millis(100);
-/// Maximum time between two flushes of the journal.
+/// Maximum interval between flushes of the journal.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Rows per row group. The writer keeps one group in memory.
+/// Number of rows per row group. The writer keeps one group in memory.
 const GROUP: usize = 4096;
 
-/// Simulates one point.
+/// A function that simulates one point.
 pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
 
 /// Result of [`begin`].
@@ -67,8 +67,8 @@ pub struct Sweep {
 /// Starts a sweep that writes to `results`, or resumes it.
 ///
 /// # Errors
-/// Another process is writing the results, the results or their journal belong to another sweep, or
-/// the location is not writable. On error, nothing is left behind.
+/// Returns an error if another process is writing the results, if the results or their journal
+/// belong to another sweep, or if the location is not writable. On error, no files are left behind.
 pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
     let create = |why: &str| {
         Err(SweepError::Create {
@@ -93,8 +93,8 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
             error.why
         )),
         Ok(Some(None)) => {
-            // Writing the results and removing the journal are separate steps. A process killed in
-            // between leaves the journal behind.
+            // Writing the results and removing the journal are separate steps. A process that was
+            // killed in between left the journal behind.
             if super::journal_of(results).exists() {
                 Journal::open(results, &plan)?.remove()?;
             }
@@ -132,11 +132,12 @@ impl Sweep {
 
     /// Runs the unfinished points on `jobs` threads (at least one).
     ///
-    /// `watch` receives the progress at least ten times per second and returns whether to continue.
-    /// A point that is invalid or panics is recorded with its error and counts as finished.
+    /// Calls `watch` with the progress at least ten times per second. It returns whether to
+    /// continue. A point that is invalid or panics is recorded with its error and counts as
+    /// finished.
     ///
     /// # Errors
-    /// The journal cannot be written.
+    /// Returns an error if the journal cannot be written.
     pub fn run(
         &mut self,
         jobs: usize,
@@ -166,7 +167,7 @@ impl Sweep {
             match thread::Builder::new().spawn(worker) {
                 Ok(worker) => workers.push(worker),
                 Err(error) if workers.is_empty() => return Err(SweepError::Thread(error.kind())),
-                // The remaining threads take over this one's share.
+                // The other threads take over this one's share.
                 Err(_) => break,
             }
         }
@@ -174,7 +175,7 @@ impl Sweep {
         let ended = self.collect(&finished, watch);
         next.store(todo.len(), Ordering::Relaxed);
         drop(finished);
-        // After a stop, threads are in the middle of a point, so do not wait for them.
+        // After a stop, the threads are in the middle of a point, so do not wait for them.
         if matches!(ended, Ok(Ended::Complete(_))) {
             for worker in workers {
                 let _ = worker.join();
@@ -209,7 +210,7 @@ impl Sweep {
                     return Ok(Ended::Complete(progress));
                 }
             }
-            // Also flush if the clock was set back.
+            // If the clock was set back, flush as well.
             if flushed.elapsed().map_or(true, |passed| passed >= FLUSH) {
                 self.journal.sync()?;
                 flushed = SystemTime::now();
@@ -222,10 +223,10 @@ impl Sweep {
         }
     }
 
-    /// Writes the results in point order and removes the journal.
+    /// Writes the results in point order, then removes the journal.
     ///
     /// # Errors
-    /// The journal cannot be read, or the results cannot be written.
+    /// Returns an error if the journal cannot be read, or if the results cannot be written.
     pub fn finish(self) -> Result<(), SweepError> {
         let plan = &self.plan;
         let mut table = TableWriter::create(&self.results, plan.columns(), &plan.metadata())?;
@@ -249,7 +250,7 @@ impl Sweep {
     }
 }
 
-/// Worker thread: runs points until none are left or the receiver is gone.
+/// Body of a worker thread: runs points until none are left or the receiver is gone.
 fn work(
     plan: &Plan,
     todo: &[usize],

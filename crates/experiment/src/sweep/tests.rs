@@ -27,7 +27,7 @@ count = 2
 program = [{ work = "exp 5ms" }]
 "#;
 
-/// 12 points. Points with `slice` fail.
+/// A grid of 12 points.
 const AXES: [&str; 3] = [
     "hz=100,250,1000",
     "task.game.work=1ms,4ms",
@@ -67,7 +67,7 @@ fn rows(results: &Path) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Stops a sweep after a few points. Returns how many are finished.
+/// Stops a sweep after a few points. Returns how many points are finished.
 fn part(plan: Plan, results: &Path) -> usize {
     let mut sweep = ready(plan, results);
     let ended = sweep.run(2, &mut |progress| progress.done < 5).unwrap();
@@ -131,7 +131,7 @@ fn check(plan: &Plan, row: &[Cell], point: usize, report: &Report) {
     assert_eq!(cell("point"), &integer(i64::try_from(point).unwrap()));
     assert_eq!(cell("trace"), &text(format!("{:016x}", report.hash)));
     assert_eq!(cell("error"), &Cell::Nothing);
-    // Two CPUs ran for 300 ms each.
+    // Two CPUs were observed for 300 ms each.
     let (Cell::Integer(busy), Cell::Integer(idle)) = (cell("busy_ns"), cell("idle_ns")) else {
         panic!("{row:?}")
     };
@@ -179,7 +179,7 @@ fn a_stopped_sweep_resumes() {
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread may have finished another point, which was not collected.
+    // A thread may have finished another point that was not collected.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
     sweep
@@ -203,7 +203,7 @@ fn a_torn_end_and_damaged_lines_lose_only_their_points() {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     assert_eq!(lines.len(), done + 1);
     let mut damaged = lines[..=done].concat();
-    // Change a digit of the second point, truncate the last line, and append garbage.
+    // Changes a digit of the second point, truncates the last line, and appends garbage.
     let digit = lines[0].len() + lines[1].len() + lines[2].len() / 2;
     damaged[digit] ^= 1;
     damaged.truncate(bytes.len() - 7);
@@ -375,7 +375,8 @@ fn failed_points_are_reported_and_the_others_run() {
     let found = statement(&plan(&axes), &results, column, ran).unwrap();
     assert_eq!((found.points, found.took), (8, Nanos(7)));
     assert_eq!(found.axes[0], ("hz".to_owned(), 2));
-    // Two points panic. Two more, one per seed, have an impossible phase: 2 ms at 1000 Hz.
+    // Two points panic. Two more, one per seed, have an impossible phase: 2 ms, at a tick of 1000
+    // Hz.
     assert_eq!((found.failed, found.failures.len()), (4, 3));
     assert_eq!(found.failures[0].point, 1);
     assert_eq!(found.failures[0].values, ["250", "0s", "2"]);

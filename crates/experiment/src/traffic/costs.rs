@@ -1,10 +1,10 @@
-//! Estimates the CPU cost per byte, packet, call and acknowledgement.
+//! Estimates the CPU cost of a byte, a packet, a call and an acknowledgement.
 //!
-//! A cell's CPU time is modelled as a sum of unit costs, fitted by least squares over the cells.
-//! All figures are per byte, so cells count equally however much they transferred. Each block gives
-//! its own estimate of the costs. A cost is the mean over the blocks, with its interval. A unit has
-//! no separate cost if its counts are a combination of other units' counts in all cells, or if they
-//! vary only by chance.
+//! A cell's CPU time is modelled as a sum of unit costs, fitted over the cells by least squares.
+//! All figures are per byte, so all cells have equal weight, however much they transferred. Each
+//! block yields its own estimate of the costs. A cost is the mean over the blocks, with its
+//! interval. A unit has no separate cost if its counts are a combination of other units' counts in
+//! all cells, or if they vary only by chance.
 
 use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, UnitCosts};
 use ticktax_model::trial::Effect;
@@ -14,13 +14,13 @@ use crate::statistics::{
     dependencies, least_squares, left_over, mean, mean_interval, norm, variance,
 };
 
-/// Minimum distance of a unit's counts from any combination of other units, as a fraction.
+/// Minimum distance of a unit's counts from any combination of other units' counts, as a fraction.
 const APART: f64 = 0.05;
 
-/// Minimum distance in standard errors.
+/// Minimum distance of a unit's counts from any such combination, in standard errors.
 const BEYOND_CHANCE: f64 = 4.0;
 
-/// Maximum residual, as a fraction. Above it, the units do not explain the cells' times.
+/// Maximum residual, as a fraction. If it is larger, the units do not explain the cells' times.
 const MISFIT: f64 = 0.2;
 
 pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
@@ -31,7 +31,7 @@ pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
         .filter_map(|unit| Some((unit, blocks.unit(unit)?)))
         .collect();
     if let Some((_, others)) = counts.split_first_mut() {
-        // Acknowledgements follow from packets, so they come last.
+        // The number of acknowledgements follows from the number of packets, so they come last.
         let is_ack = |unit| unit == CostUnit::Ack;
         others.sort_by(|a, b| {
             let apart = apart(&b.1).total_cmp(&apart(&a.1));
@@ -107,14 +107,14 @@ pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
     }
 }
 
-/// Spread between cells as a fraction of their mean, rounded to 0.01.
+/// Spread between the cells as a fraction of their mean, rounded to 0.01.
 fn apart(blocks: &[Vec<f64>]) -> f64 {
     let cells = over_blocks(blocks, mean);
     let spread = variance(&cells).sqrt() / mean(&cells);
     (spread * 100.0).round()
 }
 
-/// Summarizes the values of each cell over all blocks.
+/// Summarizes each cell's values over all blocks.
 fn over_blocks(blocks: &[Vec<f64>], summary: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     let cells = 0..blocks.first().map_or(0, Vec::len);
     let cells = cells.map(|cell| {
@@ -124,7 +124,7 @@ fn over_blocks(blocks: &[Vec<f64>], summary: impl Fn(&[f64]) -> f64) -> Vec<f64>
     cells.collect()
 }
 
-/// The columns that contribute at least a tenth of the length of column `of`.
+/// The columns in `with` that contribute at least a tenth of the length of column `of`.
 fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize> {
     let length = norm(&columns[of]);
     let large = with
@@ -133,7 +133,7 @@ fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize>
     large.map(|(at, _)| *at).collect()
 }
 
-/// Residual of the cells' times as a fraction. `None` unless there are more cells than units.
+/// Residual of the cells' times, as a fraction. `None` unless there are more cells than units.
 fn misfit(kept: &[usize], columns: &[Vec<f64>], times: &[f64]) -> Option<f64> {
     if times.len() <= kept.len() {
         return None;

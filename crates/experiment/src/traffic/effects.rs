@@ -1,10 +1,10 @@
 //! Judges the runs of a traffic experiment.
 //!
-//! Each block gives one observation of each comparison of cells: the sum of the logarithms of its
+//! Each block yields one observation of each comparison of cells: the sum of the logarithms of its
 //! runs, weighted as in the design. Effects are therefore ratios, and a slowdown of the machine
 //! affects all cells equally. An effect is the mean over the blocks, with its interval. It counts
-//! only if both Student's test, corrected for all effects and both measures (Holm), and the
-//! interval agree.
+//! only if two criteria agree: Student's test, corrected for all effects and both measures (Holm),
+//! and the interval.
 
 use ticktax_model::Nanos;
 use ticktax_model::net_experiment::{
@@ -19,7 +19,7 @@ use crate::design::{Comparison, same};
 use crate::statistics::{holm, mean, mean_interval, student_chance, variance};
 use crate::trial::{FALSE_VERDICTS, MOST_BLOCKS, least_effect_by_t, level};
 
-/// Figures of one run.
+/// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFigures {
     /// Bits of user data per second.
@@ -32,7 +32,7 @@ pub struct RunFigures {
     pub calls: f64,
     /// Number of bytes received.
     pub bytes: u64,
-    /// Settings and properties in effect, as read back from the kernel.
+    /// Settings and properties that were in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
     /// State of the connection when it was closed.
     pub connection: Option<ConnectionFacts>,
@@ -45,7 +45,7 @@ impl RunFigures {
     }
 }
 
-/// A measured run of one cell, in one block.
+/// A measured run of one cell within one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredRun {
     /// Index of the block.
@@ -56,17 +56,17 @@ pub struct MeasuredRun {
     pub figures: RunFigures,
 }
 
-/// Input for [`judge`].
+/// The input of [`judge`].
 pub struct Judged<'a> {
     /// The varied factors.
     pub factors: &'a Factors,
     /// All runs in complete blocks.
     pub runs: &'a [MeasuredRun],
-    /// The document in which to fill in the cells, check, effects and costs.
+    /// The document in which to fill in the cells, the design check, the effects and the costs.
     pub document: NetExperiment,
 }
 
-/// Runs in complete blocks, and which cells have the same settings in effect.
+/// Runs in complete blocks, and the cells that have the same settings in effect.
 pub(super) struct Blocks<'a> {
     /// The runs by block, then by cell.
     runs: Vec<Vec<Vec<&'a RunFigures>>>,
@@ -106,7 +106,7 @@ impl<'a> Blocks<'a> {
         self.runs.iter().map(compare).collect()
     }
 
-    /// Mean of `figure` for each distinct cell, block by block.
+    /// Mean of `figure`, by block and distinct cell.
     fn by_cell(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
         let first = self
             .same
@@ -184,8 +184,8 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
     document
 }
 
-/// From a pilot's `runs`, the largest standard deviation of an effect between blocks, as a
-/// fraction, and the number of tests in the main experiment.
+/// Evaluates a pilot's `runs`. Returns the largest standard deviation of an effect between blocks,
+/// as a fraction, and the number of tests in the main experiment.
 pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     let cells = factors.factorial().cells();
     let facts: Vec<Vec<Fact>> = (0..cells.len())
@@ -197,7 +197,7 @@ pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 
-/// Number of blocks needed to resolve effects of `resolution`, and of 1 %.
+/// Number of blocks needed to resolve an effect of `resolution`, and one of 1 %.
 pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksNeeded> {
     let mut shares = vec![resolution, 0.01];
     shares.dedup();
@@ -208,8 +208,8 @@ pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksN
     shares.into_iter().filter_map(blocks_for).collect()
 }
 
-/// Number of blocks needed to find an effect of `resolution` (a fraction) in four of five
-/// experiments.
+/// Number of blocks with which four of five experiments find an effect of `resolution` (a
+/// fraction).
 ///
 /// `spread` is the standard deviation of the effect between blocks. `tests` is the number of tests
 /// judged together. Returns `None` if no reasonable number of blocks suffices.
@@ -232,7 +232,7 @@ pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u
     Some(high)
 }
 
-/// The facts about a cell. Facts that differ between its runs are reported as changed.
+/// The facts about a cell. A fact that differs between the cell's runs is reported as changed.
 fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
     let runs: Vec<&[Fact]> = runs
         .iter()
@@ -253,7 +253,7 @@ fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
     agreed
 }
 
-/// Averages over a cell's runs.
+/// Averages a cell's figures over its runs.
 fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
     let runs: Vec<&RunFigures> = runs
         .iter()
@@ -295,7 +295,7 @@ fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
     }
 }
 
-/// A comparison of one measure, before correction for multiple tests.
+/// One measure's comparison, before correction for multiple tests.
 struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
@@ -397,7 +397,7 @@ fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> 
         .collect()
 }
 
-/// Largest standard deviation between blocks of a single factor's effect, as a fraction.
+/// The largest standard deviation that any single-factor effect has between blocks, as a fraction.
 fn widest(blocks: &Blocks<'_>, comparisons: &[Comparison]) -> Option<f64> {
     if blocks.runs.len() < 2 {
         return None;

@@ -1,5 +1,5 @@
-//! Factors of traffic experiments: a table of named factors, plus any sysctl of a network namespace
-//! by its full name.
+//! Factors of traffic experiments: a table of named ones, and any network namespace's sysctls by
+//! their full names.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
@@ -10,13 +10,13 @@ use super::MOST_CELLS;
 use crate::design::Factorial;
 use crate::vary::{Vary, VaryError};
 
-/// Default rate of datagrams, in bits per second.
+/// Default rate for datagrams, in bits per second.
 const UDP_RATE: f64 = 100e6;
 
-/// Largest packet to assume if a link's MTU is unknown.
+/// Largest packet to assume if the link's MTU is unknown.
 const ETHERNET: u32 = 1_500;
 
-/// Upper limit for sizes when parsing. A device's own limit is checked when it is created.
+/// Upper limit for sizes when parsing. A device's own limit applies when the device is created.
 const MOST_BYTES: u32 = 1 << 30;
 
 /// Traffic between two ends on this machine, with all settings.
@@ -32,14 +32,14 @@ pub struct Setup {
     pub length: Nanos,
     /// MTU of the link in bytes, if known.
     pub mtu: Option<u32>,
-    /// Traffic shaping on the link, in each direction.
+    /// Traffic shaping in each direction of the link.
     pub link: LinkSpec,
     /// All other settings.
     pub tuning: Tuning,
 }
 
 impl Setup {
-    /// Specification of the traffic to send.
+    /// Specification of the traffic that this setup sends.
     pub fn spec(&self) -> TrafficSpec {
         let (call_bytes, rate) = match self.protocol {
             Protocol::Tcp => (TCP_CALL, None),
@@ -57,19 +57,19 @@ impl Setup {
     }
 }
 
-/// A factor of the table [`FACTORS`].
+/// A factor from the table [`FACTORS`].
 #[derive(Debug)]
 pub struct Factor {
     /// Name on the command line.
     pub name: &'static str,
-    /// Whether it applies to the traffic, the device or the namespace.
+    /// Whether the factor applies to the traffic, the device or the namespace.
     pub place: FactorPlace,
-    /// Permitted values, for the help text.
+    /// Permitted values, as shown in the help text.
     pub values: &'static str,
-    /// Description for the help text.
+    /// Description, as shown in the help text.
     pub about: &'static str,
-    /// Names of the facts, read back from the kernel, that show the factor's effect. If empty, the
-    /// factor's value itself is used.
+    /// Facts, read back from the kernel, that show the factor's effect. If empty, its value is
+    /// used.
     shown_by: &'static [&'static str],
     set: Set,
 }
@@ -109,7 +109,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a buffer size. `auto` lets the kernel choose.
+/// Parses a buffer size. Returns `None` for `auto`, which lets the kernel choose.
 fn buffer(text: &str) -> Result<Option<u32>, String> {
     match text {
         "auto" => Ok(None),
@@ -120,7 +120,7 @@ fn buffer(text: &str) -> Result<Option<u32>, String> {
 /// Parses a rate in bits per second. Returns `None` for `max`, which means no limit.
 ///
 /// # Errors
-/// The text is not a rate.
+/// Returns an error if the text is not a rate.
 pub fn rate(text: &str) -> Result<Option<f64>, String> {
     if text == "max" {
         return Ok(None);
@@ -145,7 +145,7 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
 /// Parses a link's delay per packet. Returns `None` for zero.
 ///
 /// # Errors
-/// The text is not a valid duration.
+/// Returns an error if the text is not a valid duration.
 pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
     let read = text.parse::<Nanos>().ok();
     let read = if text == "0" { Some(Nanos::ZERO) } else { read };
@@ -157,7 +157,7 @@ pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
 /// Parses the share of packets that a link drops. Returns `None` for zero.
 ///
 /// # Errors
-/// The text is not a share.
+/// Returns an error if the text is not a share.
 pub fn loss(text: &str) -> Result<Option<f64>, String> {
     if text == "0" {
         return Ok(None);
@@ -221,7 +221,7 @@ const fn offload(offload: Offload, about: &'static str) -> Factor {
     }
 }
 
-/// All factors that are named, rather than being arbitrary sysctls.
+/// All factors in the table. The remaining sysctls are factors too, but are not listed.
 pub static FACTORS: [Factor; 20] = [
     by(
         "size",
@@ -397,7 +397,7 @@ pub static FACTORS: [Factor; 20] = [
     ),
 ];
 
-/// A factor that the user chose, with its values.
+/// A factor that the user chose, with the values to try.
 #[derive(Debug)]
 struct Chosen {
     name: String,
@@ -448,7 +448,7 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// Name that is the same for all aliases of a factor.
+    /// The factor's canonical name, which all its aliases share.
     fn full(&self) -> &str {
         match &self.set {
             ChosenSet::Row(row) => match row.set {
@@ -481,7 +481,7 @@ impl Chosen {
     }
 }
 
-/// The factors of an experiment and the settings that do not vary.
+/// An experiment's factors, and the settings that do not vary.
 #[derive(Debug)]
 pub struct Factors {
     base: Setup,
@@ -493,7 +493,7 @@ impl Factors {
     /// Parses the factors typed by the user. All other settings come from `base`.
     ///
     /// # Errors
-    /// A factor is unknown, a value is invalid, or there are too many cells.
+    /// Returns an error if a factor is unknown, a value is invalid, or there are too many cells.
     pub fn read(typed: &[Vary], base: Setup) -> Result<Self, VaryError> {
         let mut chosen: Vec<Chosen> = Vec::new();
         let mut cells = 1_usize;
@@ -534,7 +534,7 @@ impl Factors {
     pub fn setup(&self, cell: &[usize]) -> Setup {
         let mut setup = self.base.clone();
         for (factor, &value) in self.chosen.iter().zip(cell) {
-            // Cannot fail: every value was tried when it was parsed.
+            // Cannot fail: every value was tried while parsing it.
             let _ = factor.set(&mut setup, &factor.values[value]);
         }
         // Offloads depend on each other, so apply them in dependency order.
@@ -544,7 +544,7 @@ impl Factors {
         setup
     }
 
-    /// The settings in effect in a cell: the facts in `read`, plus the values of factors that no
+    /// The settings in effect in a cell: the facts in `read`, and the values of factors that no
     /// fact shows.
     pub fn in_effect(&self, cell: &[usize], read: &[Fact]) -> Vec<Fact> {
         // Omit a sysctl's own value if other facts show its effect.

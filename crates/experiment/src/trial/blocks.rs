@@ -15,7 +15,7 @@ pub(super) struct Blocks {
     pub(super) second: Vec<f64>,
     /// Blocks in which both arms have values, in time order.
     pub(super) pairs: Vec<Pair>,
-    /// Number of successful runs that have no value.
+    /// Number of successful runs without a value.
     pub(super) missing: u64,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Pair {
 }
 
 impl Blocks {
-    /// Collects the values of the metric with index `metric`, for the first arm and for arm `arm`.
+    /// Collects metric `metric`'s values in the first arm and in arm `arm`. Both arguments are
+    /// indices.
     pub(super) fn new(trial: &Trial, metric: usize, arm: usize) -> Self {
         let mut blocks = Self::default();
         let mut by_block: BTreeMap<u64, Vec<&TrialRun>> = BTreeMap::new();

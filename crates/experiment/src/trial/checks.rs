@@ -1,9 +1,9 @@
 //! Reasons to doubt a verdict.
 //!
 //! Most checks report trouble that the design compensates for or cannot prevent: a trend, an effect
-//! of the run order, or sorted values. Their threshold is 1 %, so a report with ten such checks has
-//! a false one in about one of ten cases. Failures that differ between the arms are reported at 5
-//! %, because the remaining runs might not be comparable.
+//! of the run order, or sorted values. Their threshold is 1 %, so a report with ten such checks
+//! contains a false one in about one of ten cases. A difference between the arms' failure rates has
+//! a threshold of 5 %, because the remaining runs might not be comparable.
 
 use ticktax_model::trial::{ArmSuccess, Check, Scale};
 
@@ -11,12 +11,12 @@ use super::blocks::Blocks;
 use super::detectable::{additive_difference, effect_of};
 use crate::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
-/// Maximum probability under chance at which a pattern is reported.
+/// A pattern is reported if its probability under chance is at most this.
 const ODD: f64 = 0.01;
-/// Maximum probability under chance at which a difference between the arms' failure rates is
-/// reported.
+/// A difference between the arms' failure rates is reported if its probability under chance is at
+/// most this.
 const ODD_FAILURES: f64 = 0.05;
-/// Checks the values of both arms.
+/// Checks both arms' values.
 pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     let (first, second) = (&blocks.first, &blocks.second);
     let mut checks = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     checks
 }
 
-/// Reports if all values are equal or the two lists are identical.
+/// Reports if all values are equal, or if the two lists are identical.
 pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     let value = *first.first()?;
     let mut all = first.iter().chain(second);
@@ -47,9 +47,9 @@ pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     identical.then_some(Check::Identical)
 }
 
-/// Reports lists that are already sorted, whether the values are paired or not.
+/// Reports lists that are already sorted. Applies to paired and unpaired lists.
 pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
-    // Either direction counts as sorted, which doubles the probability.
+    // A list counts as sorted in either direction, which doubles the probability.
     let rare = |values: &[f64]| sorted_by_chance(values).filter(|chance| 2.0 * chance <= ODD);
     let (a, b) = (rare(first), rare(second));
     (a.is_some() || b.is_some()).then(|| Check::Sorted {
@@ -74,7 +74,7 @@ fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (chance <= ODD).then_some(Check::Drift { change, chance })
 }
 
-/// The level of a block, on a scale where differences are additive.
+/// A block's level, on a scale on which differences are additive.
 fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     match scale {
         Scale::Relative => f64::midpoint(first.ln(), second.ln()),
@@ -82,7 +82,7 @@ fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     }
 }
 
-/// Reports if the arm that runs first in a block has an advantage.
+/// Reports if running first in a block is an advantage or a disadvantage.
 fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let differences = |led: bool| -> Vec<f64> {
         let pairs = blocks.pairs.iter().filter(|pair| pair.second_led == led);
@@ -192,7 +192,7 @@ mod tests {
             panic!("{sorted:?}");
         };
         assert!((chance - 1.0 / 720.0).abs() < 1e-12);
-        // 2 of 120 orders are more than 1 %.
+        // 2 of 120 orders are more than 1 %, so five sorted values must not be reported.
         assert_eq!(sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
     }
 }

@@ -1,19 +1,19 @@
-//! Estimates the smallest effect that a trial can detect, before its blocks are run.
+//! Estimates the smallest effect that a trial can detect, before the trial's blocks are run.
 
 use ticktax_model::trial::Scale;
 
 use super::{FALSE_VERDICTS, POWER};
 use crate::statistics::student_quantile;
 
-/// Minimum number of successive runs from which the noise can be estimated.
+/// Minimum number of successive runs needed to estimate the noise.
 const FEWEST_RUNS: usize = 6;
 /// Largest number of blocks to suggest.
 pub(crate) const MOST_BLOCKS: u64 = 10_000;
-/// Size of the effects that a rank test finds, relative to a t test, if values are normal: 1/√(3/π)
-/// (Lehmann 1975, 2.4).
+/// Factor by which an effect must be larger for a rank test to find it than for a t test, if values
+/// are normal: 1/√(3/π) (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
-/// Correction for few blocks, divided by the square of their number. A rank test is coarse with few
-/// values, and the interval must also exclude 0. Fitted to 6 to 40 blocks. The benchmark
+/// Correction for few blocks, to be divided by the square of their number. A rank test is coarse
+/// for few values, and the interval must also exclude 0. Fitted to 6 to 40 blocks. The benchmark
 /// `trial_benchmark` measures how often an effect of the detectable size is found.
 const FEW_BLOCKS: f64 = 8.0;
 
@@ -22,23 +22,25 @@ const FEW_BLOCKS: f64 = 8.0;
 pub struct Detectable {
     /// Scale of `noise` and `effect`.
     pub scale: Scale,
-    /// Standard deviation of the difference within a block if the arms are equal.
+    /// Standard deviation of the difference within a block if both arms are equal.
     pub noise: f64,
     /// Effect that four of five trials find. `None` if there are too few blocks for any effect to
-    /// be significant ([`fewest_blocks`]), or if all runs were equal, so that the noise is unknown.
+    /// be significant ([`fewest_blocks`]), or if all runs were equal, which leaves the noise
+    /// unknown.
     pub effect: Option<f64>,
 }
 
-/// Estimates what a trial with `blocks` blocks can detect. `aa` are successive runs of one arm.
+/// Estimates what a trial with `blocks` blocks can detect. `aa` contains successive runs of one
+/// arm.
 ///
 /// `comparisons` is the number of metrics multiplied by the number of arms after the first. Returns
 /// `None` if fewer than six values are finite.
 ///
 /// Four successive runs form a block that compares the arm with itself. The difference between the
-/// outer two and the inner two cancels a steady drift. Blocks overlap: each starts one run after
-/// the one before. At the detectable effect, a t test of the differences has a power of 80 % at the
-/// level for the smallest p-value (Holm 1979). The effect is slightly enlarged because the verdict
-/// uses a rank test.
+/// outer two and the inner two cancels a steady drift. Blocks overlap: each one starts one run
+/// after the previous one. At the detectable effect, a t test of the differences has a power of 80
+/// % at the level for the smallest p-value (Holm 1979). The effect is then slightly enlarged,
+/// because the verdict uses a rank test.
 pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detectable> {
     let values: Vec<f64> = aa
         .iter()
@@ -71,7 +73,7 @@ pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detecta
     })
 }
 
-/// The relative scale if all values of both arms are positive, or else the absolute one.
+/// The relative scale if all values of both arms are positive, otherwise the absolute one.
 pub(super) fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     let mut all = first.iter().chain(second);
     if all.all(|value| *value > 0.0) {
@@ -81,7 +83,7 @@ pub(super) fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     }
 }
 
-/// Difference from `a` to `b` on a scale where differences are additive: the logarithm of their
+/// Difference from `a` to `b` on a scale on which differences are additive: the logarithm of their
 /// ratio, or the plain difference.
 pub(super) fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
     match scale {
@@ -98,7 +100,7 @@ pub(super) fn effect_of(scale: Scale, sum: f64) -> f64 {
     }
 }
 
-/// Converts an effect to an additive difference. Inverse of [`effect_of`].
+/// Converts an effect to an additive difference: the inverse of [`effect_of`].
 pub(super) fn sum_of(scale: Scale, effect: f64) -> f64 {
     match scale {
         Scale::Relative => effect.ln_1p(),
@@ -111,8 +113,8 @@ pub(crate) fn level(comparisons: usize) -> f64 {
     FALSE_VERDICTS / comparisons.max(1) as f64
 }
 
-/// Minimum number of blocks for a significant difference. With fewer blocks, chance alone makes all
-/// signs equal too often.
+/// Minimum number of blocks for a significant difference. With fewer, all signs are equal by chance
+/// too often.
 pub fn fewest_blocks(comparisons: usize) -> u64 {
     let mut blocks = 1;
     let mut chance = 1.0;
@@ -144,8 +146,8 @@ fn margin(noise: f64, blocks: u64) -> f64 {
 
 /// Number of blocks needed for a verdict if the true effect is `effect`.
 ///
-/// This is the smallest number that either shows the effect or keeps the interval within `limit`.
-/// All sizes are additive differences. Returns `None` above 10,000 blocks.
+/// This is the smallest number of blocks that either shows the effect or keeps the interval within
+/// `limit`. All sizes are additive differences. Returns `None` if it is more than 10,000.
 pub(super) fn blocks_for_a_verdict(
     effect: f64,
     noise: f64,
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn fewer_than_the_minimum_of_blocks_detect_nothing() {
-        // 2 of 2^6 is 3.1 %. For five comparisons, the level is 1 %: 2 of 2^8.
+        // 2 of 2^6 is 3.1 %. Five comparisons have a level of 1 %, which needs 2 of 2^8.
         assert_eq!(fewest_blocks(1), 6);
         assert_eq!(fewest_blocks(5), 8);
         let aa = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1];
@@ -197,8 +199,8 @@ mod tests {
         let estimate = detectable(&drifting, 10, 1).unwrap();
         assert_eq!(estimate.scale, Scale::Relative);
         assert!(estimate.noise < 1e-5, "{estimate:?}");
-        // Every other run takes 2 % longer, so each window is A B A B, and its outer and inner
-        // means are equal.
+        // Every other run takes 2 % longer, so each window is A B A B. Its outer and inner means
+        // are equal.
         let alternating: Vec<f64> = (0..12).map(|i| f64::from(100 + 2 * (i % 2))).collect();
         assert!(detectable(&alternating, 10, 1).unwrap().noise < 1e-9);
         // A single step of 2 % affects two of nine windows.
@@ -226,10 +228,10 @@ mod tests {
 
     #[test]
     fn the_blocks_for_a_verdict_are_counted() {
-        // (1.96 + 0.84)² · 1.023² · (2 / 1)² = 33, plus two because Student's t is wider.
+        // (1.96 + 0.84)² · 1.023² · (2 / 1)² = 33 blocks, plus two because Student's t is wider.
         let found = blocks_for_a_verdict(0.01, 0.02, 0.0, 1).unwrap();
         assert!((33..=36).contains(&found), "{found}");
-        // It takes fewer blocks to keep within 5 % than to find so small an effect.
+        // To keep the interval within 5 % takes fewer blocks than to find an effect this small.
         let kept = blocks_for_a_verdict(0.001, 0.02, 0.05, 1).unwrap();
         assert_eq!(kept, fewest_blocks(1));
         assert!(margin(0.02, kept) <= 0.049);

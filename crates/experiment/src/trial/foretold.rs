@@ -7,7 +7,7 @@ use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement}
 
 use crate::text::read_document;
 
-/// Reason why a prediction does not fit a trial. Each message is one line for the user.
+/// Why a prediction does not fit a trial. Each message is one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForetoldError {
     /// The file cannot be read.
@@ -25,7 +25,7 @@ pub enum ForetoldError {
          predict one setting per arm, in the same order"
     )]
     Arms {
-        /// Number of predicted settings.
+        /// Number of settings that the prediction covers.
         predicted: usize,
         /// Number of arms after the first.
         arms: usize,
@@ -41,13 +41,14 @@ pub enum ForetoldError {
 /// Reads a prediction from `file`.
 ///
 /// # Errors
-/// [`ForetoldError::Read`] or [`ForetoldError::Other`].
+/// Returns [`ForetoldError::Read`] if the file cannot be read, or [`ForetoldError::Other`] if it is
+/// not a prediction.
 pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError> {
     let text = read_document(file).map_err(ForetoldError::Read)?;
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 
-/// A prediction that fits a trial. The first row is for the unchanged settings, and every other arm
+/// A prediction that fits a trial. Its first row is for the unchanged settings, and each other arm
 /// has one row.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
@@ -57,11 +58,12 @@ pub struct Foretold<'a> {
 }
 
 impl<'a> Foretold<'a> {
-    /// Selects the rows of `prediction` for a trial that has these `metrics` and `arms` arms,
-    /// including the first.
+    /// Selects the rows of `prediction` for a trial with these `metrics` and `arms` arms, including
+    /// the first.
     ///
     /// # Errors
-    /// Any [`ForetoldError`] except `Read` and `Other`.
+    /// Returns an error if the prediction does not fit: any [`ForetoldError`] except `Read` and
+    /// `Other`.
     pub fn new(
         prediction: &'a PredictionStatement,
         arms: usize,
@@ -119,7 +121,7 @@ impl<'a> Foretold<'a> {
     }
 }
 
-/// The model's measure that corresponds to a trial's metric.
+/// The model's measure that corresponds to the trial metric `metric`.
 fn measure(metric: &str) -> Option<Measure> {
     match metric {
         "fps" => Some(Measure::Fps),
@@ -129,11 +131,11 @@ fn measure(metric: &str) -> Option<Measure> {
     }
 }
 
-/// The predicted effect of changing the value from `first` to `value`.
+/// The predicted effect if the value changes from `first` to `value`.
 fn effect(scale: Scale, measure: Measure, first: &Figure, value: f64) -> Option<f64> {
     match (scale, measure) {
         (Scale::Relative, _) => (first.value > 0.0).then(|| value / first.value - 1.0),
-        // The trial measures CPU time per run, but the model predicts it per second.
+        // The trial measures CPU time per run, while the model predicts CPU time per second.
         (Scale::Absolute, Measure::Cpu) => None,
         (Scale::Absolute, _) => Some(value - first.value),
     }

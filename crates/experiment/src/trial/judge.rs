@@ -1,10 +1,11 @@
 //! Judges the runs of a trial.
 //!
-//! Each block gives one observation: the difference between its two arms. For positive values, this
-//! is the logarithm of their ratio, so that a slowdown of the machine affects both arms equally. A
-//! signed-rank test of these differences decides whether there is an effect ([`signed_rank`]). The
-//! size of the effect is their mean, with a resampled interval ([`mean_interval`]). A difference
-//! counts only if both the test, corrected for all comparisons (Holm), and the interval agree.
+//! Each block yields one observation: the difference between its two arms. If all values are
+//! positive, the difference is the logarithm of their ratio, so that a slowdown of the machine
+//! affects both arms equally. A signed-rank test of the differences decides whether there is an
+//! effect ([`signed_rank`]). The size of the effect is the mean of the differences, with a
+//! resampled interval ([`mean_interval`]). A difference counts only if two criteria agree: the
+//! test, corrected for all comparisons (Holm), and the interval.
 
 use ticktax_model::trial::{
     ArmSuccess, Better, Check, Comparison, Effect, FailIf, FailIfResult, RunPurpose, Scale, Trial,
@@ -20,9 +21,9 @@ use super::detectable::{
 };
 use crate::statistics::{fisher_exact, holm, mean, mean_interval, signed_rank, variance};
 
-/// Judges a trial and evaluates its `fail_if` conditions.
+/// Judges a trial and evaluates the conditions in `fail_if`.
 ///
-/// Leaves `restored` empty. The caller that changed the settings must fill it in.
+/// Leaves `restored` empty. The caller, which changed the settings, must fill it in.
 pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
     let successes = successes(&trial);
     let arms = 1..trial.arms.len().max(1);
@@ -81,7 +82,7 @@ fn successes(trial: &Trial) -> Vec<ArmSuccess> {
     .collect()
 }
 
-/// A comparison that has no verdict yet.
+/// A comparison without a verdict.
 pub(super) struct Draft {
     pub(super) comparison: Comparison,
     pub(super) better: Better,
@@ -92,8 +93,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets the verdict. `chance_corrected` must be known. `difference` is the largest effect that
-    /// counts as none, as a fraction of the first arm.
+    /// Sets the verdict. `chance_corrected` must already be set. `difference` is the largest effect
+    /// that counts as no difference, as a fraction of the first arm.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
         self.comparison.verdict = self.verdict(difference, comparisons);
     }
@@ -199,7 +200,7 @@ fn compare(
     }
 }
 
-/// The metric's values in successful noise runs, in time order.
+/// The metric's values in the successful noise runs, in time order.
 fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
     let runs = trial.runs.iter();
     let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
@@ -207,7 +208,7 @@ fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Converts the noise estimate to the scale that the blocks' values require.
+/// Converts a noise estimate to the scale used for the blocks' values.
 fn in_scale(known: Detectable, scale: Scale, mean: Option<f64>) -> Option<Detectable> {
     let mean = mean?.abs();
     let factor = match (known.scale, scale) {

@@ -9,8 +9,8 @@ use super::detectable::{additive_difference, effect_of, scale_of};
 use super::judge::Draft;
 use crate::statistics::{mann_whitney, mean, means_interval, variance};
 
-/// Minimum number of values per list for a significant difference. With four values each, 2 of 70
-/// orders separate the lists completely.
+/// Minimum number of values per list for a significant difference. It is four: 2 of the 70 ways to
+/// order four and four values separate the lists completely.
 pub fn fewest_values() -> u64 {
     let mut values = 1_u64;
     let mut ways = 2.0;
@@ -23,8 +23,8 @@ pub fn fewest_values() -> u64 {
 
 /// Compares the second list with the first. A relative effect is the ratio of the means, minus 1.
 ///
-/// The lists were not interleaved, so if the machine changed between them, that change is part of
-/// the effect. Run a trial if this matters.
+/// The lists were not interleaved. If the machine changed between them, that change is therefore
+/// part of the effect. Run a trial if this matters.
 pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: f64) -> Comparison {
     let scale = scale_of(first, second);
     let (ma, mb) = (mean(first), mean(second));
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn few_equal_or_missing_values_never_differ() {
-        // 2 of 20 choices is 0.1, and 2 of 70 is 0.029.
+        // 2 of 20 orders is 0.1, and 2 of 70 is 0.029.
         assert_eq!(fewest_values(), 4);
         let few = compare_lists(&STOCK[..3], &PATCHED[..3], Better::Lower, 0.05);
         assert!(matches!(few.checks[0], Check::TooFew { have: 3, need: 4 }));
@@ -151,10 +151,10 @@ mod tests {
         else {
             panic!("{:?}", comparison.verdict);
         };
-        // (2.8 · 0.24 / 0.029)² = 540 to find 2.9 %, or slightly fewer to keep the effect within 5
-        // %.
+        // (2.8 · 0.24 / 0.029)² = 540 values are needed to find 2.9 %, or slightly fewer to keep
+        // the effect within 5 %.
         assert!((300..600).contains(&more), "{more}");
-        // Values around 0 have a difference but no meaningful ratio.
+        // The ratio of values around 0 is meaningless, but their difference is not.
         let around = compare_lists(
             &[-1.0, 1.0, -2.0, 2.0],
             &[0.5, -0.5, 1.5, 2.5],

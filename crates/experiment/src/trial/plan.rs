@@ -1,4 +1,4 @@
-//! Plans the order of a trial's runs.
+//! Plans the order in which a trial's runs take place.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
@@ -17,9 +17,9 @@ pub struct Slot {
 /// Plans `blocks` blocks for `arms` arms.
 ///
 /// Each block runs every arm twice, in mirrored order: `A B B A`, or `C A B B A C`. A steady drift
-/// then affects all arms equally. The order is drawn anew for each block, so that periodic
-/// disturbances favour no arm. It also makes the sign of each block's difference a fair coin toss
-/// ([`signed_rank`](crate::statistics::signed_rank)). Equal seeds give equal plans.
+/// therefore affects all arms equally. The order is drawn anew for each block, so that periodic
+/// disturbances favour no arm. This also makes the sign of each block's difference a fair coin toss
+/// ([`signed_rank`](crate::statistics::signed_rank)). Equal seeds produce equal plans.
 pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     let mut stream = Stream::new(seed, 0);
     let mut slots = Vec::new();
@@ -76,7 +76,7 @@ mod tests {
         let led = first
             .iter()
             .filter(|slot| slot.position == 0 && slot.arm == 0);
-        // Expected value and standard deviation: 500 ± 16.
+        // 500 are expected, with a standard deviation of 16.
         let led = led.count();
         assert!((420..580).contains(&led), "{led}");
         assert!(plan(2, 0, 1).is_empty());

@@ -3,13 +3,13 @@
 //! 1. [`Prepared::check`] validates everything and changes nothing.
 //! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left behind, and starts a
 //!    watchdog.
-//! 3. Each [`Runner::step`] makes one run: first warm-ups of every arm, then noise runs of the
-//!    first arm, then the blocks.
+//! 3. Each [`Runner::step`] makes one run: first the warm-ups of every arm, then the noise runs of
+//!    the first arm, then the blocks.
 //! 4. [`Runner::end`] or dropping the runner restores all settings.
 //!
-//! Each step first applies the settings of its arm. A setting that already has the right value is
-//! only read, to detect changes by other programs. The step then pauses for the settle time whether
-//! or not anything changed, so that all runs start alike.
+//! Each step first applies its arm's settings. A setting that already has the right value is only
+//! read, to detect changes by other programs. The step then pauses for the settle time, whether or
+//! not anything changed, so that all runs start alike.
 
 mod arms;
 mod error;
@@ -44,7 +44,7 @@ use setter::Setter;
 
 use super::plan;
 
-/// Interval at which waits check for a request to stop.
+/// Interval at which a wait checks for a request to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// The command to run or the process to watch.
@@ -73,10 +73,10 @@ impl Subject {
     }
 }
 
-/// The settings, subject and design of a trial.
+/// A trial's settings, subject and design.
 #[derive(Debug)]
 pub struct TrialPlan {
-    /// Values of each setting in each arm.
+    /// The values of each setting, one per arm.
     pub assignments: Vec<Assignment>,
     /// CPUs, interrupt and disk for the settings that need one.
     pub named: Named,
@@ -86,13 +86,13 @@ pub struct TrialPlan {
     pub metrics: Vec<TrialMetric>,
     /// Number of blocks. Each block runs every arm twice.
     pub blocks: u64,
-    /// Number of warm-up runs per arm, which are not compared.
+    /// Number of warm-up runs per arm. They are not compared.
     pub warm_ups: u64,
     /// Number of runs of the first arm that measure the machine's noise.
     pub noise_runs: u64,
     /// Seed for the order of the runs.
     pub seed: u64,
-    /// Pause before each run. `None` means the longest settle time among the settings.
+    /// Pause before each run. If `None`, it is the longest settle time of any setting.
     pub settle: Option<Nanos>,
     /// Largest effect that counts as no difference, as a fraction.
     pub difference: f64,
@@ -102,16 +102,16 @@ pub struct TrialPlan {
     pub search: Option<OsString>,
 }
 
-/// Where a trial keeps its journal, and the programs it starts.
+/// The journal of a trial, and the programs that the trial starts.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// The journal file.
     pub journal: &'a Path,
-    /// The owner to note in the journal: a command with its PID.
+    /// The owner to record in the journal: a command with its PID.
     pub by: &'a str,
     /// A command that calls [`ticktax_knobs::stand_by`].
     pub watchdog: Command,
-    /// How to start ticktax in a mode that later becomes the command.
+    /// How to start ticktax so that it waits and then becomes the command.
     pub starter: Starter,
     /// Version of ticktax.
     pub version: &'a str,
@@ -129,8 +129,8 @@ impl Prepared {
     /// Validates a trial without changing any setting.
     ///
     /// # Errors
-    /// Reports problems that would otherwise appear later, such as unknown settings, values out of
-    /// range, equal arms, a missing command, or missing privileges for a metric.
+    /// Returns an error for problems that would otherwise surface later, such as unknown settings,
+    /// values out of range, equal arms, a missing command, or missing privileges for a metric.
     pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
@@ -188,13 +188,15 @@ impl Prepared {
         self.rows.first().map_or(0, |row| row.values.len())
     }
 
-    /// Locks the journal and undoes what a killed run left behind. Returns the undone settings.
+    /// Locks the journal and undoes what a killed run left behind. Returns the settings that were
+    /// undone.
     ///
     /// Also starts the watchdog and, if needed, creates a cgroup for the command. Does not change
     /// any settings yet.
     ///
     /// # Errors
-    /// Another run is changing settings, the journal is unusable, or the cgroup cannot be created.
+    /// Returns an error if another run is changing settings, if the journal is unusable, or if the
+    /// cgroup cannot be created.
     pub fn begin(self, place: Place<'_>) -> Result<(Runner, UndoStatement), TryError> {
         let system = System::default();
         let steps = schedule(&self.plan, self.arms());
@@ -235,7 +237,7 @@ impl TrialPlan {
     }
 }
 
-/// Checks that the kernel permits tracing before anything is changed.
+/// Checks, before anything is changed, that the kernel permits tracing.
 fn require_tracer() -> Result<(), TryError> {
     let look = Plan {
         length: Some(Nanos::from_millis(10)),
@@ -274,8 +276,8 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     steps
 }
 
-/// Whether to check after `step` that the arms are comparable: after the last warm-up, or after the
-/// first block if there are no warm-ups. By then, every arm has run.
+/// Whether to check after `step` that the arms are comparable. This happens after the last warm-up,
+/// or after the first block if no warm-ups are planned. By then, every arm has run.
 fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
     let in_first = |other: &Step| match step.purpose {
         RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
@@ -288,8 +290,8 @@ fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
 
 /// A trial in progress. Dropping it restores all settings.
 pub struct Runner {
-    /// Must be dropped before the watchdog, which has nothing left to do once the journal is
-    /// closed.
+    /// Must be dropped before the watchdog: once the journal is closed, the watchdog has nothing
+    /// left to do.
     setter: Setter,
     _watchdog: Watchdog,
     starter: Starter,
@@ -300,7 +302,7 @@ pub struct Runner {
     began: Nanos,
     began_unix: i64,
     runs: Vec<TrialRun>,
-    /// How the last failed run of the command ended.
+    /// How the command's last failed run ended.
     last_end: Option<String>,
     /// The signal that stopped the trial.
     signal: Option<i32>,
@@ -309,7 +311,7 @@ pub struct Runner {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// A run is complete. Contains the purpose of the next one.
+    /// A run is complete. Contains the next run's purpose.
     Next(RunPurpose),
     /// The last run is complete.
     Over,
@@ -318,13 +320,13 @@ pub enum Stepped {
 }
 
 impl Runner {
-    /// Makes the next run. Calls `asked` twenty times per second to see whether a signal wants the
-    /// trial to stop.
+    /// Makes the next run. Calls `asked` twenty times per second to check whether a signal has
+    /// asked the trial to stop.
     ///
     /// # Errors
-    /// A setting cannot be changed, another program changed it, the process has exited, or the
-    /// first runs leave nothing to compare. [`Runner::end`] or dropping the runner restores the
-    /// settings.
+    /// Returns an error if a setting cannot be changed, if another program changed it, if the
+    /// process has exited, or if the first runs leave nothing to compare. [`Runner::end`] or
+    /// dropping the runner restores the settings.
     pub fn step(&mut self, asked: &dyn Fn() -> Option<i32>) -> Result<Stepped, TryError> {
         let Some(&step) = self.steps.get(self.runs.len()) else {
             return Ok(Stepped::Over);
@@ -362,7 +364,7 @@ impl Runner {
         Stepped::Interrupted(signal)
     }
 
-    /// Waits for the settle time. Returns early if a signal arrives, with its number.
+    /// Waits for the settle time. If a signal arrives, returns early with the signal's number.
     fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
         let end = now() + self.settle;
         loop {
@@ -377,7 +379,7 @@ impl Runner {
         }
     }
 
-    /// Runs the command once. Returns whether it succeeded, and a value for each metric.
+    /// Runs the command once. Returns whether it succeeded, and one value per metric.
     fn run(
         &mut self,
         arm: usize,
@@ -428,7 +430,7 @@ impl Runner {
         Ok((succeeded, self.values(&measured)))
     }
 
-    /// Watches process `pid` for the time `each`. Returns a value for each metric.
+    /// Watches process `pid` for `each`. Returns one value per metric.
     fn watch(
         &mut self,
         pid: i32,
@@ -461,7 +463,7 @@ impl Runner {
         metrics.map(|&metric| measured.value(metric)).collect()
     }
 
-    /// Checks that the first runs leave something to compare.
+    /// Checks, after the first runs, that there is something to compare.
     fn require_comparable(&self) -> Result<(), TryError> {
         self.setter.require_different()?;
         if self.runs.iter().all(|run| !run.succeeded) {
@@ -486,7 +488,7 @@ impl Runner {
         self.runs.len() as u64
     }
 
-    /// The trial as measured so far.
+    /// The trial, as far as it has been measured.
     pub fn trial(&self) -> Trial {
         Trial {
             tool_version: self.version.clone(),
@@ -508,13 +510,13 @@ impl Runner {
         }
     }
 
-    /// Restores all settings. Returns the outcome for each.
+    /// Restores all settings. Returns the outcome for each setting.
     pub fn end(self) -> UndoStatement {
         self.setter.undo()
     }
 }
 
-/// Completes the audit of a command that has exited.
+/// Completes the audit of a command that has already exited.
 fn ended(mut audit: Audit, header: Option<Box<Header>>) -> Statement {
     let header = header.unwrap_or_else(|| {
         loop {

@@ -1,4 +1,4 @@
-//! Variants of a paced loop, one for each combination of parameters.
+//! Variants of a paced loop: one for each combination of parameter values.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FrameRate, LoopSpec, PaceRule, SleepMethod};
@@ -19,10 +19,10 @@ pub struct LoopVariants {
 }
 
 impl LoopVariants {
-    /// Stores the values in `vary`. Returns `false` if its name is not a loop parameter.
+    /// Stores the values of `vary`. Returns `false` if it does not name a loop parameter.
     ///
     /// # Errors
-    /// A value is invalid, or the parameter already has values.
+    /// Returns an error if a value is invalid, or if the parameter already has values.
     pub fn take(&mut self, vary: &Vary) -> Result<bool, VaryError> {
         match vary.name() {
             "sleep" => vary.fill(&mut self.sleeps),
@@ -39,7 +39,7 @@ impl LoopVariants {
         *self == Self::default()
     }
 
-    /// Every combination of the values. Parameters that are not varied come from `base`.
+    /// Every combination of the values. Parameters that are not varied have the value in `base`.
     pub fn combinations(&self, base: &LoopSpec) -> Vec<LoopSpec> {
         fn each<T: Copy>(
             specs: Vec<LoopSpec>,

@@ -1,16 +1,17 @@
-//! Calibrates how long a hybrid loop spins on a modelled machine, as a real hybrid loop does.
+//! Calibrates how long a hybrid loop spins on a modelled machine, in the same way as a real hybrid
+//! loop.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Calibration;
 use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, frames};
 
 /// Length of the calibration. A trial sleep usually takes one tick. If other tasks delay the loop,
-/// fewer trials must suffice.
+/// fewer trial sleeps fit, and they must suffice.
 const LENGTH: Nanos = Nanos::from_secs(4);
 
-/// Measures how late the sleeps of the paced `task` end on this machine while its other tasks run.
-/// Each trial adds the lateness of one of the task's own wake-ups. Then sets the spin time to cover
-/// the lateness.
+/// Measures how late the sleeps of the paced `task` end on this machine while the other tasks run.
+/// Each trial sleep adds the lateness of one of the task's recorded wake-ups. Then sets the spin
+/// time so that it covers the lateness.
 pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupError> {
     let mut trial = setup.clone();
     trial.length = LENGTH;
@@ -49,7 +50,8 @@ mod tests {
 
     use super::calibrate;
 
-    /// The margin for a loop whose wake-ups are 100 µs late, and every tenth 300 µs late.
+    /// The margin of a loop whose wake-ups are 100 µs late, except for every tenth, which is 300 µs
+    /// late.
     fn margin(timers: TimerRule, period: Nanos) -> Nanos {
         let mut machine = Machine::new(1, 100, Policy::Fair);
         machine.timers = timers;
@@ -77,10 +79,10 @@ mod tests {
     #[test]
     fn the_margin_covers_the_lateness_of_sleeps() {
         let period = Nanos::from_millis(30);
-        // Of 64 sleeps, seven end later than the rest, and the margin must cover all but three.
+        // Seven of 64 sleeps end later than the rest. The margin must cover all but three.
         let fine = margin(TimerRule::HighResolution, period);
         assert_eq!(fine, Nanos::from_micros(350));
-        // Starting 100 µs after a tick, a sleep of 0.5 ms ends on the next tick, which is 9.4 ms
+        // A sleep of 0.5 ms that starts 100 µs after a tick ends on the next tick, which is 9.4 ms
         // late. The wake-up adds 0.3 ms.
         let coarse = margin(TimerRule::FirstTick, period);
         assert_eq!(coarse, Nanos::from_micros(9_700));

@@ -1,4 +1,4 @@
-//! Resamples recorded work in blocks, to create the programs of a modelled machine.
+//! Resamples recorded work in blocks, to create the programs that run on a modelled machine.
 //!
 //! Blocks of ∛n consecutive items are drawn with equal probability and concatenated. A block that
 //! reaches the end of the recording continues at its start (circular block bootstrap). A
@@ -13,15 +13,15 @@ use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId
 
 use super::Pacing;
 
-/// Maximum number of steps in a program. A longer simulation repeats them.
+/// Maximum number of steps in a program. A longer simulation repeats the program.
 const MAX_DRAWN: usize = 1 << 17;
 /// Maximum number of interrupt sources in a setup.
 const SOURCES: usize = 64;
-/// Quantiles of cost that divide the interrupts of one name into classes.
+/// Quantiles of cost at which the interrupts of one name are divided into classes.
 const CLASSES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 
-/// Builds a machine that performs `work`, resampled with `seed`. Also returns the index of the
-/// paced program.
+/// Builds a machine that performs `work`, resampled with `seed`. Also returns the paced program's
+/// index.
 pub fn replicate(
     work: &Workload,
     machine: &Machine,
@@ -31,7 +31,8 @@ pub fn replicate(
 ) -> (Setup, Option<TaskId>) {
     let mut setup = Setup::new(machine.clone(), length);
     setup.seed = seed;
-    // The engine numbers its streams upwards from 0, so number these downwards to avoid collisions.
+    // The engine numbers its streams upwards from 0, so number these ones downwards to avoid
+    // collisions.
     let mut streams = (0_u64..).map(|number| Stream::new(seed, u64::MAX - number));
     let mut stream = || streams.next().unwrap_or_else(|| Stream::new(seed, 0));
     let place = |cpu: Option<Cpu>| {
@@ -60,7 +61,7 @@ pub fn replicate(
     (setup, task)
 }
 
-/// Gives `spec` the scheduling policy and autogroup of the recorded thread.
+/// Applies the recorded thread's scheduling policy and autogroup to `spec`.
 fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Autogroup>) {
     spec.attributes.autogroup = group;
     match policy {
@@ -99,11 +100,10 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         Nanos(period.max(1))
     });
     let unit = pacing.sleep.map_or(Nanos(1), SleepMethod::unit);
-    // The spin time of a hybrid loop is calibrated later, when its machine is known (see
-    // `calibrate`).
+    // A hybrid loop's spin time is calibrated later, when its machine is known (see `calibrate`).
     let spin = pacing.sleep.and_then(|sleep| sleep.spin(period, None));
     let spin = spin.unwrap_or(Nanos::ZERO);
-    // A frame that did not sleep does not show how late its sleep would have ended, so assume the
+    // A frame that did not sleep does not show how late a sleep would have ended, so assume the
     // last known lateness.
     let mut last = load.frames.iter().find_map(|frame| frame.late);
     let lates: Vec<Nanos> = load
@@ -164,11 +164,11 @@ fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
     spec
 }
 
-/// Creates interrupt sources with random arrivals at the recorded rate. Interrupts of one name are
-/// split by cost into several sources, which together have the recorded cost distribution.
+/// Creates interrupt sources with random arrivals at the recorded rates. Interrupts of one name are
+/// divided by cost into several sources, which together have the recorded distribution of costs.
 fn sources(work: &Workload) -> Vec<Source> {
     let cpus = work.cpus.len();
-    // Reserve one source per CPU for the remaining interrupts.
+    // Reserve one source per CPU for the interrupts without separate sources.
     let room = SOURCES.saturating_sub(cpus.min(SOURCES / 2)) / CLASSES.len();
     let mut sources = Vec::new();
     let mut rest: Vec<Vec<(Nanos, Nanos)>> = vec![Vec::new(); cpus];
@@ -249,7 +249,7 @@ mod tests {
             count == 5000
         });
         assert_eq!(drawn.len(), 5000);
-        // Nine of ten items follow their predecessor.
+        // Nine of ten items must follow their predecessor.
         let follow = drawn
             .windows(2)
             .filter(|pair| pair[1] == (pair[0] + 1) % 1000);
@@ -258,7 +258,7 @@ mod tests {
         let mut seen = drawn;
         seen.sort_unstable();
         seen.dedup();
-        // 500 blocks of 10 miss a given item with probability (1 - 1/100)^500 < 1 %.
+        // The probability that 500 blocks of 10 miss a given item is (1 - 1/100)^500 < 1 %.
         assert!(seen.len() > 970, "{}", seen.len());
     }
 

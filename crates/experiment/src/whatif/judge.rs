@@ -1,4 +1,4 @@
-//! Judges a simulated run as if it were a recording.
+//! Judges a simulated run in the same way as a recording.
 
 use ticktax_analysis::pace::{FrameStats, Terms};
 use ticktax_analysis::{Auditor, figures, of_frames};
@@ -15,11 +15,11 @@ pub(super) struct Run<'a> {
     pub(super) setup: &'a Setup,
     /// The task to observe.
     pub(super) task: Option<TaskId>,
-    /// Whether the task's period was given rather than estimated from the recording.
+    /// Whether the task's period was given by the user rather than estimated from the recording.
     pub(super) asked_for: bool,
 }
 
-/// Passes rows to an auditor and collects the observed task's frames.
+/// Passes rows on to an auditor, and collects the observed task's frames.
 struct Judge {
     auditor: Auditor,
     frames: Frames,
@@ -68,8 +68,8 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
         stats.frame(frame);
     }
     if let Some(mut frame_figures) = stats.close().figures() {
-        // A program with fixed steps has its own schedule, so use the simulator's count of missed
-        // steps.
+        // A program with fixed steps follows its own schedule, so use the simulator's count of
+        // missed steps.
         let program = &run.setup.tasks[task.index()].program;
         if program
             .iter()
@@ -82,7 +82,8 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
     Ok(figures)
 }
 
-/// Criteria for judging frames. A program without a period is judged by its mean frame interval.
+/// The criteria for judging frames. A program without a period is judged by its mean frame
+/// interval.
 fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     let period = run.setup.tasks[task.index()].period();
     Terms {
@@ -101,7 +102,7 @@ fn mean_interval(frames: &[Frame]) -> Option<Nanos> {
 /// Simulates `setup` and passes its rows to `sink`. Returns the recording's header.
 ///
 /// # Errors
-/// The setup is invalid.
+/// Returns an error if the setup is invalid.
 pub fn rows(
     setup: &Setup,
     task: Option<TaskId>,

@@ -1,4 +1,4 @@
-//! Loads the work for a prediction from a recording or a scenario.
+//! Loads a prediction's work from a recording or a scenario.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use super::{machine, words};
 
-/// Reason why a file has no usable work. Each message is one line for the user.
+/// Why a file has no usable work. Each message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The recording cannot be read.
@@ -37,16 +37,16 @@ pub enum LoadError {
     Asked,
 }
 
-/// Where the work comes from.
+/// Where the work of a prediction comes from.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// The work of a recording, and the modelled machine with its settings.
+    /// The work in a recording, and the modelled machine with the recorded settings.
     Recorded(Box<Workload>, Box<Machine>),
     /// A scenario, and the task to observe.
     Scenario(Box<Setup>, Option<TaskId>),
 }
 
-/// Input for a prediction.
+/// The input of a prediction.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// Name of the file.
@@ -57,24 +57,24 @@ pub struct Loaded {
     pub machine: Option<Facts>,
     /// Name of the observed program or task.
     pub program: Option<String>,
-    /// Whether the pacing of the frames can be changed.
+    /// Whether the frames' pacing can be changed.
     pub is_paced: bool,
-    /// Whether the frame period was given rather than estimated from the recording.
+    /// Whether the frame period was given by the user rather than estimated from the recording.
     pub asked_for: bool,
     /// Length of the recording or scenario.
     pub length: Nanos,
     /// Figures that the recording itself shows.
     pub row: Option<PredictionRow>,
-    /// Descriptions of what was taken from the file.
+    /// Descriptions of the work and settings taken from the file.
     pub taken: Vec<String>,
-    /// Descriptions of the assumptions.
+    /// Descriptions of the assumptions that were made.
     pub assumed: Vec<String>,
 }
 
-/// Loads `file`. If its name ends in `toml`, it is a scenario, otherwise a recording.
+/// Loads `file`: a scenario if its name ends in `toml`, otherwise a recording.
 ///
 /// # Errors
-/// The file is unreadable or contains no work.
+/// Returns an error if the file is unreadable or contains no work.
 pub fn load(file: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let ending = file.extension();
     if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) {

@@ -1,4 +1,4 @@
-//! Builds the modelled machine that most resembles a recorded one.
+//! Builds the modelled machine that is most similar to a recorded one.
 
 use ticktax_model::machine::{Machine as Facts, TickMode};
 use ticktax_model::workload::Workload;
@@ -8,13 +8,13 @@ use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice, settings};
 /// Tick rate to assume if the real one is unknown.
 const COMMON_HZ: u32 = 250;
 
-/// Builds the modelled machine. Also returns the assumptions this required. The header of a
-/// simulated recording describes its machine completely, so it needs none.
+/// Builds the modelled machine. Also returns the assumptions that were needed. A simulated
+/// recording needs none, because its header describes its machine completely.
 pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     let mut assumed = Vec::new();
     let mut machine = match settings::machine(&facts.settings) {
         Ok(mut machine) if !facts.settings.is_empty() => {
-            // No setting lists the CPUs of a `nohz-full` machine, so take them from the tick mode.
+            // No setting lists the CPUs of a `nohz-full` machine, so copy them from the tick mode.
             machine.tick = facts.tick_mode.clone().unwrap_or(machine.tick);
             machine
         }
@@ -30,13 +30,13 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     machine.costs = Costs {
         tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
         timer: work.timer,
-        // The work of the next task already includes the cost of switching to it.
+        // The next task's work already includes the cost of switching to it.
         switch: Nanos::ZERO,
     };
     (machine, assumed)
 }
 
-/// Builds the machine that most resembles a real one, without costs.
+/// Builds the machine that is most similar to a real one, without the costs.
 fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let cpus = work.cpus.len().max(1);
     let hz = facts.hz_configured.filter(|&hz| hz > 0);
@@ -70,7 +70,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     machine
 }
 
-/// The scheduling policy used by the recorded kernel release.
+/// The scheduling policy of the recorded kernel release.
 fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
     let mut numbers = facts.kernel.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());

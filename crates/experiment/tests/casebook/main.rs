@@ -48,7 +48,8 @@ fn every_file_of_a_case_is_a_case() {
     assert_eq!(files, names);
 }
 
-/// A fitted constant in a file must come from the file's rows, not from manual tuning.
+/// The fit to the file's rows must reproduce every fitted constant in the file, so that none is
+/// tuned by hand.
 #[test]
 fn every_fitted_constant_is_reproduced_by_the_fit() {
     for case in all() {

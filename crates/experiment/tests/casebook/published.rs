@@ -1,12 +1,12 @@
-//! Checks that every figure presented as published occurs in its source. Compares each case file
-//! with `cases/published.toml` and lists all mismatches.
+//! Tests that every figure presented as published occurs in its source. Compares each case file
+//! with `cases/published.toml`, and lists all mismatches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use ticktax_experiment::{CaseFile, all};
 
-/// Facts from the source of a case.
+/// The facts in a case's source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -44,7 +44,7 @@ fn has(numbers: &[f64], wanted: f64) -> bool {
         .any(|number| (number - wanted).abs() <= 1e-9 * wanted.abs())
 }
 
-/// Lists the figures that are presented as published but do not occur in the source.
+/// Lists the figures that are presented as published although the source does not contain them.
 fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
@@ -66,9 +66,9 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
             }
             (Some(quote), Some(_)) => {
                 let words = numbers(quote);
-                // A bound is published as a single number: `< 1 %`, `more than 10`.
+                // The source gives a bound as a single number: `< 1 %`, `more than 10`.
                 let bound = |end: f64| end == 0.0 && quote.contains('<') || end.is_infinite();
-                // The text may use another unit: ±0.005 s is 5 ms.
+                // The source may use another unit: ±0.005 s is 5 ms.
                 let known = |end: f64| has(&words, end) || has(&words, end / 1e3) || bound(end);
                 for end in ends.iter().filter(|end| !known(**end)) {
                     faults.push(format!("{place}: {end} is not in `{quote}`"));
@@ -103,7 +103,8 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     faults
 }
 
-/// Lists numbers in formulas that are neither published nor a unit, a count or a share of 100.
+/// Lists the numbers in formulas that are neither published nor a unit, a count, or the 100 of a
+/// percentage.
 fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
     const UNITS: [f64; 13] = [
         0.0, 1.0, 2.0, 6.0, 8.0, 24.0, 30.0, 60.0, 100.0, 1000.0, 1024.0, 86_400.0, 1e6,
@@ -155,7 +156,7 @@ fn every_published_figure_is_in_its_source() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// Tests that the check detects an invented number.
+/// The check must detect an invented number.
 #[test]
 fn an_invented_number_is_detected() {
     let mut sources = sources();

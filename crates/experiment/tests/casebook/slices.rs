@@ -1,5 +1,5 @@
-//! Counts how often two hogs switch under Linux 2.4, without using the simulator. The model here
-//! consists of two counters, ticks, and the times at which another task has run.
+//! Counts how often two hogs switch under Linux 2.4, without the simulator. The model consists only
+//! of two counters, ticks, and the times at which another task has run.
 
 use ticktax_experiment::file::Values;
 
@@ -15,10 +15,10 @@ enum Refilled {
     Competes,
 }
 
-/// Random times between wake-ups, distributed as in the case.
+/// Random intervals between wake-ups, distributed as in the case.
 struct Wakeups {
     state: u64,
-    /// Fixed part, in seconds.
+    /// Fixed part of an interval, in seconds.
     fixed: f64,
     mean: f64,
 }
@@ -38,15 +38,15 @@ impl Wakeups {
 struct Hogs {
     slice: u32,
     counters: [u32; 2],
-    /// With `timer_ticks`: ticks used of the current slice.
+    /// Number of ticks used of the current slice. Counted only with `timer_ticks`.
     collected: u32,
     running: usize,
     changes: u32,
 }
 
 impl Hogs {
-    /// Chooses the hog with the larger counter. The first in the list wins ties, unless the running
-    /// hog was interrupted at the end of its slice.
+    /// Chooses the hog with the larger counter. On a tie, the first in the list wins, unless the
+    /// running hog was interrupted at the end of its slice.
     fn choose(&mut self, refilled: Option<Refilled>) {
         if self.counters == [0, 0] {
             self.counters = [self.slice; 2];
@@ -75,7 +75,7 @@ impl Hogs {
     }
 }
 
-/// Switches per second, simulated for ten minutes.
+/// Switches per second in a simulation of ten minutes.
 fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) -> f64 {
     let (hz, wakeups) = at;
     let slice = if hz == 100 { 6 } else { 41 };
@@ -98,8 +98,8 @@ fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) 
         let now = f64::from(tick) / f64::from(hz);
         let mut charged = true;
         while wakes < now {
-            // The scheduler prefers the task because it slept so long. Afterwards, the hog with the
-            // larger counter runs.
+            // The scheduler prefers the task because it has slept so long. After it, the hog with
+            // the larger counter runs.
             charged = wakes + work < now;
             hogs.choose(None);
             wakes += distances.next();
@@ -137,8 +137,8 @@ fn two_counters_reproduce_the_simulated_rates() {
     assert_eq!(compared, 12);
 }
 
-/// Explains the one row that does not match: a scheduler that forgets the running task when it
-/// refills counters.
+/// Explains the one row that the model misses. It matches a scheduler that forgets the running task
+/// when it refills counters.
 #[test]
 fn forgetting_the_running_task_exceeds_the_published_rate() {
     let (_, file, _) = judged("slice-vs-cache");

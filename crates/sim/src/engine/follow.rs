@@ -1,5 +1,5 @@
-//! Follows one task as the tracer follows a program: records its frames and the reasons it was off
-//! its CPU.
+//! Follows one task in the same way as the tracer follows a program: records its frames, and why it
+//! was off its CPU.
 
 use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
@@ -14,13 +14,13 @@ use crate::report::Report;
 use crate::setup::{Setup, SetupError};
 use crate::task::{State, TaskId};
 
-/// Results of a simulation in which one task was followed.
+/// Results of a simulation in which a task was followed.
 #[derive(Clone, Debug)]
 pub struct Followed {
     /// Report on the complete simulation.
     pub report: Report,
-    /// Header of the recording, with the task as its victim and, if the task is a paced loop, its
-    /// frame statistics.
+    /// Header of the recording, with the task as its victim. If the task is a paced loop, the
+    /// header also contains its frame statistics.
     pub header: Header,
     /// Table of sources that rows refer to.
     pub sources: SourceTable,
@@ -31,11 +31,11 @@ pub struct Followed {
 ///
 /// Waits are recorded as for a live program, and frames as for a paced loop. A
 /// [`Step::Frame`](crate::Step::Frame) starts a frame, and the next step that sleeps or spins ends
-/// it. A frame is due at the intended end of the wait before it. A frame still in progress at the
-/// end of the simulation is omitted.
+/// it. A frame is due at the intended end of the preceding wait. A frame that is still in progress
+/// at the end of the simulation is omitted.
 ///
 /// # Errors
-/// The setup is invalid ([`Setup::check`]), or `task` does not exist.
+/// Returns an error if the setup is invalid ([`Setup::check`]), or if `task` does not exist.
 pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Followed, SetupError> {
     setup.check()?;
     if task.index() >= setup.tasks.len() {
@@ -59,7 +59,7 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
     })
 }
 
-/// A sink that keeps only the frames.
+/// A sink that collects only the frames.
 #[derive(Debug, Default)]
 pub struct Frames(pub Vec<Frame>);
 
@@ -74,14 +74,14 @@ impl RowSink for Frames {
 /// Runs a simulation like [`follow`], and collects the frames of `task`.
 ///
 /// # Errors
-/// The setup is invalid, or `task` does not exist.
+/// Returns an error if the setup is invalid, or if `task` does not exist.
 pub fn frames(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Frame>), SetupError> {
     let mut frames = Frames::default();
     let followed = follow(setup, task, &mut frames)?;
     Ok((followed, frames.0))
 }
 
-/// Progress of following a task.
+/// State of following a task.
 #[derive(Debug)]
 pub(super) struct Follower {
     task: TaskId,
@@ -104,14 +104,14 @@ impl Follower {
 }
 
 impl Engine<'_> {
-    /// Starts a frame of `task`. An open frame ends.
+    /// Starts a frame of `task`. If another frame is in progress, it ends.
     pub(super) fn begin_frame(&mut self, task: TaskId) {
         self.end_frame(task);
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
         notes.report.frames += 1;
         if notes.due <= notes.frame_at {
-            // The program set no due time since the last frame, so this frame is on time.
+            // The program has set no due time since the last frame, so count this frame as on time.
             notes.due = now;
         }
         notes.frame_at = now;
@@ -131,7 +131,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends the frame in progress of `task`, if any.
+    /// Ends the frame of `task` that is in progress, if any.
     pub(super) fn end_frame(&mut self, task: TaskId) {
         let notes = &self.tasks[task.index()];
         let ran = notes.report.ran;
@@ -157,8 +157,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Changes the reason why `task` is off its CPU to `why`, or to `None` if it runs or another
-    /// place records the reason. Emits the wait that thereby ends as a row of `cpu`.
+    /// Changes the reason why `task` is off its CPU to `why`. `None` means that it is running, or
+    /// that the reason is recorded elsewhere. Emits the wait that ends now as a row of `cpu`.
     pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
         let Some(follower) = self
@@ -177,7 +177,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Records that `task` leaves its CPU. `goes_on` means that it remains runnable.
+    /// Records that `task` leaves its CPU. `goes_on` is true if it remains runnable.
     pub(super) fn leaves(&mut self, cpu: usize, task: TaskId, goes_on: bool) {
         let why = match self.tasks[task.index()].state {
             // Throttled time is recorded when the quota is refilled.
@@ -189,7 +189,7 @@ impl Engine<'_> {
         self.is_off(cpu, task, why);
     }
 
-    /// Records the wait in progress at the end of the simulation.
+    /// Records the wait that is in progress at the end of the simulation.
     pub(super) fn end_waits(&mut self) {
         if let Some(task) = self.follower.as_ref().map(|follower| follower.task) {
             let cpu = self.tasks[task.index()].last_cpu;

@@ -1,4 +1,4 @@
-//! Ticks, interrupts and softirqs: how they preempt and delay one another.
+//! Ticks, interrupts and softirqs, and how they preempt and delay one another.
 
 use ticktax_model::Nanos;
 
@@ -11,7 +11,7 @@ use crate::task::TaskId;
 use crate::timer::TimerRule;
 
 impl Engine<'_> {
-    /// Processes the tick of `cpu` that is due now.
+    /// Processes the tick that is due now on `cpu`.
     pub(super) fn tick(&mut self, cpu: usize) {
         let tick_level = self.setup.machine.tick_level;
         let level = self.level(cpu);
@@ -68,7 +68,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Raises the interrupt of `source` on `cpu` and schedules the next one.
+    /// Raises the interrupt of `source` on `cpu`, and schedules the source's next one.
     pub(super) fn arrive(&mut self, cpu: usize, source: usize) {
         let spec = &self.setup.sources[source];
         let interval = self.chances[source].draw(&spec.interval).max(Nanos(1));
@@ -83,7 +83,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Processes everything due on `cpu` now: ends and starts handlers, and switches tasks.
+    /// Processes everything that is due on `cpu` now: ends and starts handlers, and switches tasks.
     pub(super) fn settle(&mut self, cpu: usize) {
         loop {
             let state = &mut self.cpus[cpu];
@@ -117,7 +117,7 @@ impl Engine<'_> {
             };
             let state = &self.cpus[cpu];
             if self.is_done(task) {
-                // Process a tick at this exact time first: it still samples the task as running.
+                // Process a tick at exactly this time first: it still samples the task as running.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;
                 }
@@ -132,8 +132,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts the handler of the highest-level pending interrupt, if it may interrupt the running
-    /// work. Returns whether it started one.
+    /// Starts the handler of the pending interrupt with the highest level, if that level may
+    /// interrupt the running work. Returns whether it started a handler.
     fn interrupt(&mut self, cpu: usize) -> bool {
         let level = self.level(cpu);
         let tick_level = self.setup.machine.tick_level;
@@ -148,7 +148,8 @@ impl Engine<'_> {
                 best = Some((wanted, source));
             }
         }
-        // On a tie, the local timer wins: its vector has a higher priority than those of devices.
+        // On a tie, the local timer wins, because its vector has a higher priority than those of
+        // devices.
         let timer_first = tick_level > level && best.is_none_or(|(level, _)| tick_level >= level);
         if timer_first && state.tick_pending {
             let state = &mut self.cpus[cpu];
@@ -186,7 +187,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Carries out the effects of a handler that has just finished.
+    /// Applies the effects of a handler that has just finished.
     fn complete(&mut self, cpu: usize, work: Work) {
         match work {
             Work::Tick => self.complete_tick(cpu),
@@ -218,8 +219,8 @@ impl Engine<'_> {
         self.cpus[cpu].softirqs |= 1 << source;
     }
 
-    /// Returns the handler that expires sleep timers: the timer interrupt with high-resolution
-    /// timers, the tick otherwise.
+    /// Returns the handler in which sleep timers expire: the timer interrupt if timers are
+    /// high-resolution, otherwise the tick.
     pub(super) fn timer_work(&self) -> Work {
         match self.setup.machine.timers {
             TimerRule::HighResolution => Work::Timers,
@@ -227,8 +228,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Completes a tick. The scheduler accounts for it before due timers expire, because
-    /// `update_process_times` runs before the softirq of `run_local_timers`.
+    /// Completes a tick. The scheduler accounts for the tick before due timers expire, because
+    /// `update_process_times` runs before the softirq that `run_local_timers` raises.
     fn complete_tick(&mut self, cpu: usize) {
         if let Some(task) = self.cpus[cpu].current
             && (self.scheduler.tick(cpu, task) | self.is_out_of_quota(task))
@@ -250,7 +251,7 @@ impl Engine<'_> {
     }
 
     /// Handles the expiry of the high-resolution timer of `task`, unless it has already been
-    /// cleared. Other timers whose slack has begun expire along with it.
+    /// cleared. Other timers whose slack has begun expire together with it.
     pub(super) fn timer_expires(&mut self, cpu: usize, task: TaskId) {
         let now = self.now;
         let timer = &mut self.tasks[task.index()].timer;
@@ -263,7 +264,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns the next task whose timer slack has begun by `time`, and clears its timer.
+    /// Returns the next task whose timer slack has begun by `time`, after clearing its timer.
     fn next_in_slack(&mut self, cpu: usize, time: Nanos) -> Option<TaskId> {
         loop {
             let task = self.cpus[cpu].slack.pop(time.0)?;
@@ -274,7 +275,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Refills the quota of `group` and unthrottles its tasks.
+    /// Replenishes the quota of `group`, and unthrottles its tasks.
     pub(super) fn refill(&mut self, cpu: usize, group: usize) {
         let quota = &mut self.quotas[group];
         let at = self.now + quota.group.period;
@@ -294,7 +295,7 @@ impl Engine<'_> {
     }
 
     /// Throttles `task`, which was about to run, if its group has used up its quota. Returns
-    /// whether it did.
+    /// whether it was throttled.
     pub(super) fn throttle(&mut self, cpu: usize, task: TaskId) -> bool {
         if !self.is_out_of_quota(task) {
             return false;
@@ -310,7 +311,7 @@ impl Engine<'_> {
         true
     }
 
-    /// Records the throttled period of `task`, if it is throttled.
+    /// If `task` is throttled, records how long it has been throttled.
     pub(super) fn end_throttling(&mut self, task: TaskId) {
         let notes = &mut self.tasks[task.index()];
         if notes.state != crate::task::State::Throttled {

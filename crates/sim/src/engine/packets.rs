@@ -1,5 +1,4 @@
-//! The receive path of packets: the NIC's ring, the protocol queue, the socket buffer, the reading
-//! task.
+//! The receive path of packets: NIC ring, protocol queue, socket buffer, reading task.
 
 use ticktax_model::Nanos;
 
@@ -12,22 +11,22 @@ const PROTOCOL: usize = 1;
 const SOCKET: usize = 2;
 
 impl Engine<'_> {
-    /// Puts a packet into the NIC's ring. The NIC does this even while the CPU is busy.
+    /// Puts a packet into the NIC's ring. The NIC does this even if the CPU is busy.
     pub(super) fn packet_arrives(&mut self, link: usize) {
         let state = &mut self.links[link];
         state.report.arrived += 1;
         state.put(RING, 1, state.link.ring);
     }
 
-    /// Moves all packets from the ring to the protocol queue. The NIC's interrupt handler does
-    /// this.
+    /// Moves all packets from the ring to the protocol queue, as the NIC's interrupt handler does.
     pub(super) fn packets_go_up(&mut self, link: usize) {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[RING]);
         state.put(PROTOCOL, count, state.link.protocol);
     }
 
-    /// Returns how long the softirq takes for the packets now in the protocol queue.
+    /// Returns how long the softirq takes to process the packets that are now in the protocol
+    /// queue.
     pub(super) fn packets_cost(&self, link: usize) -> Nanos {
         let state = &self.links[link];
         let count = i64::try_from(state.report.queued[PROTOCOL]).unwrap_or(i64::MAX);
@@ -39,7 +38,7 @@ impl Engine<'_> {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[PROTOCOL]);
         state.put(SOCKET, count, state.link.socket);
-        // Wake one reader per packet. The packet stays in the buffer until the reader runs.
+        // Wake one reader per packet. A packet stays in the buffer until its reader runs.
         for _ in 0..count {
             let Some(task) = self.links[link].waiting.pop_front() else {
                 return;
@@ -63,7 +62,8 @@ impl Engine<'_> {
 }
 
 impl super::LinkState {
-    /// Adds `count` packets to queue `queue`, and drops those beyond its capacity `room`.
+    /// Adds `count` packets to queue `queue`, and drops the packets that exceed its capacity
+    /// `room`.
     fn put(&mut self, queue: usize, count: u64, room: u64) {
         let taken = count.min(room.saturating_sub(self.report.queued[queue]));
         self.report.queued[queue] += taken;

@@ -20,14 +20,14 @@ enum Next {
     Step,
     /// Let time pass: the step has added CPU work.
     Work,
-    /// Switch tasks. The task has blocked or exited (`None`), or goes back to the run queue for
-    /// this reason.
+    /// Switch tasks. The task blocks or exits (`None`), or returns to the run queue for this
+    /// reason.
     Switch(Option<Arrival>),
 }
 
 impl Engine<'_> {
-    /// Switches to the task that the scheduler picks. `back` is the reason why the previous task
-    /// goes back to the run queue; `None` if it blocked or exited.
+    /// Switches to the task that the scheduler picks. `back` is why the previous task returns to
+    /// the run queue, or `None` if it blocked or exited.
     pub(super) fn schedule(&mut self, cpu: usize, back: Option<Arrival>) {
         let prev = self.cpus[cpu].current;
         self.cpus[cpu].resched = false;
@@ -65,7 +65,7 @@ impl Engine<'_> {
         self.come_on(cpu, task, next != prev);
     }
 
-    /// Puts `task` on the CPU. `is_new` means that a different task, or none, ran before.
+    /// Puts `task` on the CPU. `is_new` is true unless the same task ran there before.
     fn come_on(&mut self, cpu: usize, task: TaskId, is_new: bool) {
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Running(cpu);
@@ -81,8 +81,8 @@ impl Engine<'_> {
             self.is_off(cpu, task, None);
             let notes = &mut self.tasks[task.index()];
             notes.report.switches += 1;
-            // Charge the switch with the task's remaining work, or with its next work if it has
-            // none left.
+            // Add the cost of the switch to the task's remaining work, or to its next work if none
+            // remains.
             notes.left += self.setup.machine.costs.switch;
             self.hash.note(self.now, TraceEvent::Switch, cpu, task.0);
         }
@@ -115,8 +115,8 @@ impl Engine<'_> {
         };
     }
 
-    /// Executes the next steps of `task` on `cpu`, until one takes time or blocks. First completes
-    /// the current work, if any.
+    /// Executes steps of `task` on `cpu` until one takes time or blocks. First completes the
+    /// current work, if any.
     pub(super) fn go_on(&mut self, cpu: usize, task: TaskId) {
         if let Some(asked) = self.tasks[task.index()].asked {
             if self.charge_refill(task) {
@@ -130,7 +130,7 @@ impl Engine<'_> {
             self.hash.note(self.now, TraceEvent::Done, cpu, task.0);
             self.set_mode(cpu, task);
             if self.cpus[cpu].resched {
-                // The task was in kernel work, which delayed the preemption until now.
+                // The task was doing kernel work, which delayed the preemption until now.
                 self.schedule(cpu, Some(Arrival::Preempted));
                 return;
             }
@@ -202,7 +202,7 @@ impl Engine<'_> {
                     let time = notes.chance.draw(&law);
                     return self.work(task, time);
                 }
-                // Nothing to receive: block, and retry this step after the wake-up.
+                // There is nothing to receive, so block and retry this step after the wake-up.
                 self.tasks[task.index()].next_step = place;
                 self.links[link].waiting.push_back(task);
                 self.block(task, State::Blocked)
@@ -214,7 +214,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Executes a step that sleeps or spins until some time.
+    /// Executes a step that sleeps or spins until a certain time.
     fn wait_for_time(&mut self, cpu: usize, task: TaskId, step: Step) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
@@ -294,8 +294,8 @@ impl Engine<'_> {
         next
     }
 
-    /// Executes the [`Step::Every`] at index `place`: works if a new period has
-    /// started since it last worked.
+    /// Executes the [`Step::Every`] at index `place`: works if a new period has started since the
+    /// last time that it worked.
     fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
@@ -320,7 +320,7 @@ impl Engine<'_> {
         rule.next_due(&frame, period)
     }
 
-    /// Waits until `due`, spinning for the last `spin` of the wait. Does not wait if `due` has
+    /// Waits until `due`, and spins for the last `spin` of the wait. Does not wait if `due` has
     /// passed.
     fn pace(&mut self, cpu: usize, task: TaskId, due: Nanos, unit: Nanos, spin: Nanos) -> Next {
         let rest = due - self.now;
@@ -338,15 +338,15 @@ impl Engine<'_> {
         let notes = &mut self.tasks[task.index()];
         notes.due = due;
         if spin > Nanos::ZERO {
-            // Retry this step after the wake-up, to spin.
+            // Retry this step after the wake-up, in order to spin.
             notes.paced = Some(due);
             notes.next_step = notes.next_step.checked_sub(1).unwrap_or(steps - 1);
         }
         next
     }
 
-    /// Wakes `task`, whose timer has expired in handler `work`, after any extra delay set by
-    /// [`Step::Late`](crate::Step).
+    /// Wakes `task`, whose timer has expired in handler `work`, after the additional delay that
+    /// [`Step::Late`](crate::Step) set, if any.
     pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId, work: Work) {
         let late = std::mem::take(&mut self.tasks[task.index()].late);
         if late > Nanos::ZERO {
@@ -372,8 +372,8 @@ impl Engine<'_> {
             slack: self.setup.machine.slack,
         };
         let due = self.setup.machine.timers.due(call, self.now, time, &grids);
-        // A timer that is already due expires at the next tick. While the tick is stopped,
-        // `next_tick` may be far in the past.
+        // A timer that is already due expires at the next tick. If the tick is stopped, `next_tick`
+        // may be far in the past.
         let next = state.grid.first_from(self.now).max(state.next_tick);
         let (soonest, latest) = match due {
             Due::Tick(tick) | Due::TickWithin { latest: tick, .. } => {
@@ -408,7 +408,8 @@ impl Engine<'_> {
         self.block(task, State::Blocked)
     }
 
-    /// Releases a lock and hands it to the first waiter. Does nothing if `task` does not hold it.
+    /// Releases a lock and passes it to the first waiter. Does nothing if `task` does not hold the
+    /// lock.
     fn unlock(&mut self, cpu: usize, task: TaskId, lock: usize) -> Next {
         let lock = &mut self.locks[lock];
         if lock.holder == Some(task) {
@@ -430,7 +431,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Makes `task` runnable, and preempts the task running on its CPU if the scheduler wants that.
+    /// Makes `task` runnable. Preempts the task running on its CPU if the scheduler requests it.
     pub(super) fn wake(&mut self, task: TaskId, by: Waker) {
         self.emit_waking(by, task);
         let now = self.now;
@@ -463,11 +464,11 @@ impl Engine<'_> {
         self.touched.push(cpu);
     }
 
-    /// Charges `task` for reloading its memory into the cache. Returns `true` if this added work.
+    /// Charges `task` for reloading its data into the cache. Returns `true` if this added work.
     ///
-    /// After running for a time s since another task used the cache, the task has reloaded
-    /// `refill · (1 - e^(-s/tau))` of its memory: in equal times, it touches an equal share of the
-    /// part not yet reloaded.
+    /// After running for a time s since another task used the cache, the task has reloaded `refill
+    /// · (1 - e^(-s/tau))` of its data: in equal times, it touches an equal share of what it has
+    /// not reloaded yet.
     fn charge_refill(&mut self, task: TaskId) -> bool {
         let Some(footprint) = self.setup.tasks[task.index()].footprint else {
             return false;
@@ -483,7 +484,7 @@ impl Engine<'_> {
         notes.refilled = refill;
         notes.report.refill_time += cost;
         if notes.until.is_some() {
-            // While the task spins until a fixed time, reloading does not delay its end.
+            // A task that spins until a fixed time is not delayed by reloading.
             return false;
         }
         notes.left += cost;

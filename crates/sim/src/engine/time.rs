@@ -1,4 +1,4 @@
-//! Charges elapsed time on a CPU, and computes when its next event occurs.
+//! Charges the elapsed time on a CPU, and computes when the CPU's next event is due.
 
 use ticktax_model::machine::TickMode;
 use ticktax_model::{Cpu, Nanos};
@@ -9,8 +9,8 @@ use crate::task::TaskId;
 use crate::timer::TimerRule;
 
 impl Engine<'_> {
-    /// Charges the time that has passed on `cpu`, including ticks that need no individual
-    /// processing.
+    /// Charges the time that has passed on `cpu`, including the ticks that are not processed
+    /// individually.
     pub(super) fn advance(&mut self, cpu: usize) {
         let now = self.now;
         let state = &mut self.cpus[cpu];
@@ -36,7 +36,7 @@ impl Engine<'_> {
             self.cpus[cpu].stamp = now;
             return;
         }
-        // The last tick's handler may still be running.
+        // The handler of the last tick may still be running.
         let cost = self.tick_cost;
         let over = (state.grid.at(last) + cost - now).max(Nanos::ZERO);
         let in_ticks = Nanos(cost.0 * ticks) - over;
@@ -55,7 +55,7 @@ impl Engine<'_> {
         }
         self.charge(cpu, passed - in_ticks);
         if let Some(task) = self.cpus[cpu].current {
-            // An unfinished tick reaches the scheduler when its handler ends.
+            // A tick reaches the scheduler only when its handler ends.
             self.scheduler.pass(cpu, task, complete_ticks);
         }
         let state = &mut self.cpus[cpu];
@@ -81,7 +81,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Charges `time` to the current task of `cpu`, or to idle.
+    /// Charges `time` to the current task of `cpu`, or to idle time.
     fn charge(&mut self, cpu: usize, time: Nanos) {
         let state = &mut self.cpus[cpu];
         state.report.times[state.mode as usize] += time;
@@ -100,7 +100,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Computes when the next event occurs on `cpu`.
+    /// Computes when the next event on `cpu` is due.
     pub(super) fn plan(&mut self, cpu: usize) {
         let off = self.ticks_stand_still(cpu);
         if self.cpus[cpu].off != off {
@@ -158,7 +158,7 @@ impl Engine<'_> {
         match self.setup.tasks[task.index()].group {
             Some(group) => {
                 let ticks = self.quotas[group].left.0 / (state.grid.step().0 + 1);
-                // With several CPUs, another one may use up the quota at any time.
+                // If there are several CPUs, another one may use up the quota at any time.
                 let alone = self.cpus.len() == 1;
                 quiet.min(if alone { (ticks - 1).max(0) } else { 0 })
             }
@@ -166,22 +166,23 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns when the current work of `task` ends if nothing but ticks interrupts it. Ticks delay
+    /// Returns when the current work of `task` will end if only ticks interrupt it. Ticks delay
     /// ordinary work, but not a fixed end time. If the fixed end falls within a tick handler, the
-    /// end of the handler is a separate event.
+    /// handler's end is a separate event.
     fn burst_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let until = self.tasks[task.index()].until.unwrap_or(Nanos::ZERO);
         self.work_end(state, task).max(until)
     }
 
-    /// Returns when the remaining CPU time of `task` is used up if nothing but ticks interrupts it.
+    /// Returns when `task` will have used up its remaining CPU time if only ticks interrupt it.
     fn work_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let mut end = state.stamp + self.tasks[task.index()].left;
         if state.off || state.masked || self.tick_cost == Nanos::ZERO {
             return end;
         }
         let first = state.next_tick;
-        // Extend the end by the ticks before it, until no further tick falls into the extension.
+        // Add the time of the ticks before the end. Repeat this, because the added time may contain
+        // further ticks.
         loop {
             let ticks = (state.grid.last_at(end) - first + 1).max(0);
             let later =
@@ -193,7 +194,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the current work of `task` is finished, including its fixed end time if it has one.
+    /// Whether the current work of `task` is finished. If it has a fixed end time, that must have
+    /// passed too.
     pub(super) fn is_done(&self, task: TaskId) -> bool {
         let notes = &self.tasks[task.index()];
         notes.left <= Nanos::ZERO && notes.until.is_none_or(|until| until <= self.now)
@@ -220,7 +222,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the timer hardware is reprogrammed for each event, instead of ticking periodically.
+    /// Whether the timer hardware is programmed anew for each event instead of ticking
+    /// periodically.
     pub(super) fn is_one_shot(&self) -> bool {
         self.setup.machine.tick != TickMode::Periodic
             || self.setup.machine.timers == TimerRule::HighResolution
@@ -228,7 +231,7 @@ impl Engine<'_> {
 }
 
 impl CpuState {
-    /// Returns the last tick at or before `now` that needs no individual processing.
+    /// Returns the last tick at or before `now` that need not be processed individually.
     fn next_decisive_or_last(&self, now: Nanos) -> i64 {
         // Fast path without a division: the next tick is usually in the future.
         if self.grid.at(self.next_tick) > now {
@@ -237,7 +240,7 @@ impl CpuState {
         self.grid.last_at(now).min(self.decisive - 1)
     }
 
-    /// Counts all ticks before tick `next` as stopped.
+    /// Counts all ticks before number `next` as stopped.
     pub(super) fn skip_ticks(&mut self, next: i64) {
         let skipped = (next - self.next_tick).max(0);
         self.report.stopped += skipped.unsigned_abs();

@@ -1,4 +1,4 @@
-//! Emits who woke a task or raised a softirq, in the form in which the kernel reports it to a
+//! Emits what woke a task or raised a softirq, in the form in which a kernel reports it to a
 //! tracer.
 
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use ticktax_model::recording::Effect;
 use super::{Engine, Work};
 use crate::task::TaskId;
 
-/// The cause of a wakeup.
+/// The cause of a wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waker {
-    /// The task is new or was unthrottled. The kernel does not report a wake-up.
+    /// The task is new, or was unthrottled. The kernel reports no wake-up for it.
     Unknown,
-    /// An external event, which interrupts this CPU.
+    /// An external event that interrupts this CPU.
     Outside(usize),
     /// A handler on this CPU.
     Handler(usize, Work),

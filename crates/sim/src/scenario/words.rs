@@ -1,4 +1,4 @@
-//! Parses times and distributions as written in scenarios.
+//! Parses times and distributions, as written in scenarios.
 
 use serde::{Deserialize, Deserializer, de};
 use ticktax_model::Nanos;
@@ -9,7 +9,7 @@ use crate::random::Law;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Time(pub(super) Nanos);
 
-/// A time or distribution: `3ms` is constant, `3ms ± 0.1ms` normal, `exp 3ms` exponential and
+/// A time or a distribution: `3ms` is constant, `3ms ± 0.1ms` normal, `exp 3ms` exponential, and
 /// `1ms..2ms` uniform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LawText(pub(super) Law);

@@ -1,14 +1,14 @@
 //! An approximation of EEVDF (`kernel/sched/fair.c`, 6.6 and later; Stoica and Abdel-Wahab, 1995).
 //!
 //! A task is eligible while it has not received more than its share of the CPU. The eligible task
-//! with the earliest deadline runs. A task's deadline is one slice after its request, in virtual
-//! time.
+//! with the earliest deadline runs. In virtual time, a task's deadline is one slice after its
+//! request.
 //!
-//! Once picked, a task runs until it has exceeded its share or used up its slice, and a tick or a
-//! wake-up notices that (`RUN_TO_PARITY`). A task with a shorter slice can preempt it earlier
-//! (`PREEMPT_SHORT`). A task that has received more than its share pays that back while it sleeps
-//! (`DELAY_DEQUEUE`, in the kernel from 6.12, here for all versions). Unlike in the kernel, such a
-//! sleeper does not slow down the virtual time of others. [`super::grouped`] adds groups.
+//! Once picked, a task runs until a tick or a wake-up finds that it has exceeded its share or used
+//! up its slice (`RUN_TO_PARITY`). A task with a shorter slice can preempt it earlier
+//! (`PREEMPT_SHORT`). A task that has received more than its share pays the excess back while it
+//! sleeps (`DELAY_DEQUEUE`, in the kernel from 6.12, here for all versions). Unlike in the kernel,
+//! such a sleeper does not slow down the virtual time of others. [`super::grouped`] adds groups.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -21,11 +21,12 @@ use crate::task::{Attributes, TaskId};
 /// Slice of the newest kernels on a single CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
 
-/// Returns the default slice of kernel `release` (major, minor), for tasks that request none:
-/// `sysctl_sched_base_slice`, which is 0.75 ms from 6.6 and 0.70 ms from 6.15
-/// (`kernel/sched/fair.c`; commit 2ae891b82695, "sched: Reduce the default slice to avoid tasks
-/// getting an extra tick"), times 1 + log₂(CPUs), for at most 8 CPUs (`get_update_sysctl_factor`).
-/// Without a release, it assumes the newest kernel.
+/// Returns the default slice of kernel `release` (major, minor), for tasks that do not request one.
+///
+/// The default is `sysctl_sched_base_slice` times 1 + log₂(CPUs), for at most 8 CPUs
+/// (`get_update_sysctl_factor`). `sysctl_sched_base_slice` is 0.75 ms from 6.6 and 0.70 ms from
+/// 6.15 (`kernel/sched/fair.c`; commit 2ae891b82695, "sched: Reduce the default slice to avoid
+/// tasks getting an extra tick"). If the release is unknown, the newest kernel is assumed.
 pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     let base = match release {
         Some(release) if release < (6, 15) => 750_000,
@@ -34,25 +35,25 @@ pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     Nanos(base * (1 + i64::from(cpus.clamp(1, 8).ilog2())))
 }
 
-/// EEVDF's state of a task, or of a group on one CPU.
+/// The state that EEVDF keeps for a task, or for a group on one CPU.
 #[derive(Clone, Debug)]
 pub struct Request {
     weight: i64,
     slice: i64,
-    /// Virtual run time, in ns at nice 0. The task is eligible while this is at most the queue's
-    /// average.
+    /// Virtual run time, in ns at nice 0. The task is eligible while this does not exceed the
+    /// queue's average.
     vruntime: i64,
     deadline: i64,
-    /// Until the virtual run time reaches this value, other tasks do not preempt this one
+    /// While the virtual run time is below this value, other tasks do not preempt this one
     /// (`RUN_TO_PARITY`). It is set to the deadline when the task is picked after a different one.
     protected: i64,
-    /// Virtual time that the queue owed the task when it left, within ± two slices; negative if it
-    /// had received too much.
+    /// Virtual time that the queue owed the task when it left, limited to ± two slices. Negative if
+    /// the task had received too much.
     lag: i64,
-    /// Whether the task left its queue to sleep, and not to migrate.
+    /// Whether the task left its queue in order to sleep, rather than to migrate.
     left: bool,
     pub(super) autogroup: Option<Autogroup>,
-    /// For a group's entity on a CPU: total weight of the group's runnable tasks there.
+    /// For a group's entity on a CPU, the total weight of the group's runnable tasks on that CPU.
     pub(super) inside: i64,
 }
 
@@ -73,13 +74,13 @@ pub struct Eevdf {
     hrtick: bool,
     queue: Vec<TaskId>,
     running: Option<TaskId>,
-    /// Average virtual run time when the queue last became empty, and the origin for the next
+    /// Average virtual run time when the queue last became empty. It is the origin of the next
     /// average.
     idle_at: i64,
 }
 
 impl Eevdf {
-    /// Creates an empty queue. `slice` applies to tasks that request none.
+    /// Creates an empty queue. `slice` applies to tasks that do not request one.
     pub fn new(slice: Nanos, hrtick: bool) -> Self {
         Self {
             slice,
@@ -91,7 +92,7 @@ impl Eevdf {
     }
 
     /// Returns the weighted mean of all virtual run times, including the running task's. A task
-    /// below the mean has received less than its share.
+    /// below this mean has received less than its share.
     fn average(&self, tasks: &[Request]) -> i64 {
         let mut load = 0_i128;
         let mut sum = 0_i128;
@@ -104,7 +105,8 @@ impl Eevdf {
     }
 
     /// Returns the queue index of the task to run next: the eligible task with the earliest
-    /// deadline. If rounding leaves no task eligible, it is the one that is closest.
+    /// deadline. If rounding leaves no task eligible, it is the task that is closest to being
+    /// eligible.
     fn best(&self, tasks: &[Request], average: i64) -> Option<usize> {
         let key = |&(_, task): &(usize, &TaskId)| {
             let notes = &tasks[task.index()];
@@ -123,12 +125,12 @@ impl Eevdf {
             .map(|(place, _)| place)
     }
 
-    /// Whether entity `task` is queued or running here.
+    /// Whether entity `task` is queued or running in this queue.
     pub(super) fn holds(&self, task: TaskId) -> bool {
         self.running == Some(task) || self.queue.contains(&task)
     }
 
-    /// Counts the queued entities with an index below `place`.
+    /// Counts the queued entities whose index is below `place`.
     pub(super) fn tasks_below(&self, place: usize) -> usize {
         let below = |task: &&TaskId| task.index() < place;
         self.queue.iter().filter(below).count()
@@ -139,7 +141,8 @@ impl Eevdf {
         self.running.is_some()
     }
 
-    /// Changes the weight of entity `task`, and preserves the time it is owed (`reweight_entity`).
+    /// Changes the weight of entity `task` without changing the time that it is owed
+    /// (`reweight_entity`).
     pub(super) fn reweight(&self, tasks: &mut [Request], task: TaskId, weight: i64) {
         let average = self.average(tasks);
         let notes = &mut tasks[task.index()];
@@ -154,7 +157,7 @@ impl Eevdf {
         notes.weight = weight;
     }
 
-    /// Removes the queued entity of a group that has no runnable task left.
+    /// Removes the queued entity of a group that has no more runnable tasks.
     pub(super) fn remove(&mut self, tasks: &mut [Request], task: TaskId) {
         self.settle(tasks);
         self.queue.retain(|&other| other != task);
@@ -164,7 +167,7 @@ impl Eevdf {
         self.settle(tasks);
     }
 
-    /// Updates the origin of virtual time, so that it survives an empty queue.
+    /// Updates the origin of virtual time, so that it is kept while the queue is empty.
     fn settle(&mut self, tasks: &[Request]) {
         self.idle_at = self.average(tasks);
     }
@@ -206,7 +209,7 @@ impl RunQueue for Eevdf {
                 notes.lag = (average - notes.vruntime).clamp(notes.lag, 0);
             }
             notes.left = false;
-            // The task's own arrival shifts the average, so scale its lag to compensate
+            // The task's own arrival shifts the average. Scale its lag to compensate
             // (`place_entity`).
             let lag = match load {
                 0 => notes.lag,
@@ -268,7 +271,7 @@ impl RunQueue for Eevdf {
 
     fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
         let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
-        // Like a tick, queueing a task checks whether the running task has used up its slice
+        // Queueing a task checks whether the running task has used up its slice, as a tick does
         // (`update_curr` in `enqueue_entity`).
         let used_up = a.vruntime >= a.deadline;
         if used_up && self.queue.len() > 1 {
@@ -289,7 +292,7 @@ impl RunQueue for Eevdf {
 
     fn detach(&mut self, tasks: &mut [Request], task: TaskId) {
         let notes = &mut tasks[task.index()];
-        // A sleeper that moves to another CPU has already paid back the excess time it received.
+        // A sleeper that migrates has already paid back the excess time that it received.
         if notes.left {
             notes.lag = notes.lag.max(0);
         }

@@ -10,14 +10,14 @@ use super::{Arrival, RunQueue};
 use crate::fixed::scale;
 use crate::task::{Attributes, TaskId};
 
-/// CFS's state of a task.
+/// The state that CFS keeps for a task.
 #[derive(Clone, Debug)]
 pub struct Share {
     weight: i64,
-    /// Weighted run time, in ns at nice 0. A task that is not attached to any queue has it relative
-    /// to a queue's minimum.
+    /// Weighted run time, in ns at nice 0. While the task is not attached to a queue, this is
+    /// relative to a queue's minimum.
     vruntime: i64,
-    /// Unweighted run time since the task was last picked.
+    /// Unweighted run time since the task was last picked to run.
     ran: Nanos,
 }
 
@@ -30,15 +30,15 @@ pub struct Fair {
     queue: BTreeSet<(i64, TaskId)>,
     /// Total weight of the queued tasks.
     load: i64,
-    /// Minimum virtual run time, which never decreases. Woken tasks are placed relative to it.
+    /// Minimum virtual run time. It never decreases. Woken tasks are placed relative to it.
     min: i64,
     running: Option<i64>,
 }
 
 impl Fair {
     /// Creates an empty queue for a machine with `cpus` CPUs. The latency is 6 ms, the minimum
-    /// granularity 0.75 ms and the wake-up granularity 1 ms, each times 1 + log₂(CPUs), for at most
-    /// 8 CPUs.
+    /// granularity 0.75 ms, and the wake-up granularity 1 ms. Each is multiplied by 1 + log₂(CPUs),
+    /// for at most 8 CPUs.
     pub fn new(cpus: usize) -> Self {
         let factor = 1 + i64::from(cpus.clamp(1, 8).ilog2());
         Self {
@@ -52,7 +52,7 @@ impl Fair {
         }
     }
 
-    /// Returns how long a task of this weight may run before another task's turn.
+    /// Returns how long a task of this weight may run before it is another task's turn.
     fn slice(&self, weight: i64) -> i64 {
         let tasks = i64::try_from(self.queue.len()).unwrap_or(i64::MAX) + 1;
         let period = self.latency.max(self.granularity * tasks);

@@ -1,13 +1,14 @@
 //! Linux 2.4: the runnable task with the highest `goodness()` runs (`kernel/sched.c`, 2.4.4 to
 //! 2.4.20).
 //!
-//! Each task has a counter of remaining ticks. A tick decrements the counter of the running task,
-//! which must yield at 0. When all runnable tasks are at 0, every task on the machine, including
-//! sleeping ones, gets `counter / 2 + slice`, so counters stay below twice the slice. The task with
-//! the largest counter runs. Of two CPU hogs, the one that ran through the last tick thus has the
-//! smaller counter, and if anything else runs in between, the hogs alternate at every tick.
+//! Each task has a counter of remaining ticks. A tick decrements the running task's counter, and at
+//! 0 the task must yield. When the counters of all runnable tasks are 0, every task on the machine,
+//! including sleeping ones, gets `counter / 2 + slice`. Counters therefore stay below twice the
+//! slice. The task with the largest counter runs. Of two CPU hogs, the one that was running at the
+//! last tick thus has the smaller counter. If anything else runs in between, the hogs alternate at
+//! every tick.
 //!
-//! The `slices` option implements a proposal of November 2001 on the kernel mailing list. It
+//! The `slices` option implements a proposal made on the kernel mailing list in November 2001. It
 //! collects ticks in `timer_ticks` and subtracts them from the counter at the end of the slice, so
 //! that an interrupted hog keeps its goodness.
 
@@ -17,7 +18,7 @@ use crate::task::{Attributes, TaskId};
 /// Bonus for staying on the same CPU (`PROC_CHANGE_PENALTY` on i386).
 const SAME_CPU: i64 = 15;
 
-/// The scheduler's state of a task.
+/// The state that the scheduler keeps for a task.
 #[derive(Clone, Debug)]
 pub struct Merit {
     nice: i64,
@@ -25,14 +26,14 @@ pub struct Merit {
     pinned: Option<usize>,
     /// Remaining ticks, from 0 to twice the slice.
     counter: i64,
-    /// Elapsed ticks of the current slice, if the `slices` option is on.
+    /// Number of ticks used of the current slice, with the `slices` option.
     timer_ticks: i64,
     processor: usize,
     has_cpu: bool,
     yielded: bool,
 }
 
-/// A run queue: every runnable task, including running ones, in the order of the kernel's list.
+/// A run queue: all runnable tasks, including running ones, in the order of the kernel's list.
 #[derive(Debug)]
 pub struct Goodness {
     hz: i64,
@@ -44,8 +45,8 @@ pub struct Goodness {
     last_mm: u32,
 }
 
-/// Returns the slice at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`). At nice 0 it is 60 ms at 100
-/// Hz, and 40 ms at 1024 Hz.
+/// Returns the slice at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`). The slice at nice 0 is 60 ms
+/// at 100 Hz, and 40 ms at 1024 Hz.
 pub fn nice_to_ticks(nice: i64, hz: i64) -> i64 {
     let priority = 20 - nice;
     let scaled = match hz {
@@ -71,7 +72,8 @@ impl Goodness {
         }
     }
 
-    /// Returns the goodness of `task` on `cpu`, if the previous task there used memory map `mm`.
+    /// Returns the goodness of `task` on `cpu`. `mm` is the memory map of the task that ran there
+    /// before.
     fn goodness(&self, task: &Merit, cpu: usize, mm: u32) -> i64 {
         if task.yielded {
             return -1;
@@ -108,7 +110,7 @@ impl RunQueue for Goodness {
     fn put(&mut self, tasks: &mut [Merit], task: TaskId, why: Arrival) {
         let notes = &mut tasks[task.index()];
         if notes.has_cpu {
-            // The task never left the list, so only its flags change.
+            // The task never left the list, so only change its flags.
             notes.has_cpu = false;
             self.running -= 1;
             notes.yielded = why == Arrival::Yielded;
@@ -124,7 +126,7 @@ impl RunQueue for Goodness {
         let best = loop {
             let mut best = None;
             let mut weight = -1000;
-            // The previous task keeps the CPU unless another one has a higher goodness.
+            // The previous task keeps the CPU unless another task has a higher goodness.
             let stays = prev.filter(|prev| self.list.contains(prev));
             for &task in stays.iter().chain(&self.list) {
                 let notes = &tasks[task.index()];
@@ -206,7 +208,7 @@ impl RunQueue for Goodness {
     fn preempts(&self, tasks: &[Merit], running: TaskId, woken: TaskId) -> bool {
         let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
         let goodness = |task| self.goodness(task, running.processor, running.mm);
-        // As in `reschedule_idle`. Up to 2.4.3, it required a difference above 1.
+        // As in `reschedule_idle`, which required a difference above 1 up to 2.4.3.
         goodness(woken) - goodness(running) > 0
     }
 }

@@ -1,9 +1,9 @@
 //! EEVDF with groups (`CONFIG_FAIR_GROUP_SCHED`). A CPU's queue contains tasks and groups, and each
-//! group has a separate queue on each CPU. The groups are those that the kernel creates per session
+//! group has its own queue on each CPU. The groups are those that the kernel creates for sessions
 //! (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`). Control groups are not modelled.
 //!
 //! A group's weight is divided among the CPUs in proportion to the weight of its runnable tasks on
-//! each (`calc_group_shares`). The kernel uses averages over about 32 ms. This model uses the
+//! each CPU (`calc_group_shares`). The kernel uses averages over about 32 ms. This model uses the
 //! current weights.
 
 use ticktax_model::Nanos;
@@ -14,11 +14,11 @@ use super::weights::weight;
 use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
-/// Minimum weight of a group on a CPU (`MIN_SHARES`).
+/// A group's minimum weight on a CPU (`MIN_SHARES`).
 const MIN: i64 = 2;
 
-/// Maps groups to the indexes of their entities. They follow the tasks, with one entity per group
-/// and CPU.
+/// Maps groups to the indexes of their entities. There is one entity per group and CPU. They are
+/// numbered after the tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     tasks: usize,
@@ -41,7 +41,8 @@ impl Places {
         }
     }
 
-    /// Returns the attributes of the tasks, followed by those of each group's entity on each CPU.
+    /// Returns the attributes of the tasks, followed by the attributes of each group's entity on
+    /// each CPU.
     pub(super) fn with_groups(&self, tasks: &[Attributes]) -> Vec<Attributes> {
         let entities = self.groups.len() * self.cpus;
         let groups = std::iter::repeat_n(Attributes::default(), entities);
@@ -64,7 +65,7 @@ impl Places {
 pub(super) struct Grouped {
     places: Places,
     cpu: usize,
-    /// Queue of the groups, and of tasks without a group.
+    /// Queue of the groups and of the tasks that have no group.
     root: Eevdf,
     inner: Vec<Eevdf>,
 }
@@ -86,7 +87,7 @@ impl Grouped {
         group.map_or(task, |group| self.places.entity(group, self.cpu))
     }
 
-    /// Recomputes the share of the group's weight that belongs to this CPU.
+    /// Recomputes this CPU's share of the group's weight.
     fn share(&self, tasks: &mut [Request], group: usize) {
         let entity = self.places.entity(group, self.cpu);
         let inside = |cpu| tasks[self.places.entity(group, cpu).index()].inside;
@@ -99,8 +100,8 @@ impl Grouped {
         }
     }
 
-    /// Adds `weight` to the total of the group's runnable tasks on this CPU. A negative `weight`
-    /// removes.
+    /// Adds `weight`, which may be negative, to the total weight of the group's runnable tasks on
+    /// this CPU.
     fn add(&self, tasks: &mut [Request], group: usize, weight: i64) {
         let entity = self.places.entity(group, self.cpu);
         tasks[entity.index()].inside += weight;

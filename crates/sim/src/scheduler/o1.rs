@@ -1,6 +1,6 @@
 //! An approximation of the O(1) scheduler (`kernel/sched.c`, 2.6.0 to 2.6.22), with active and
-//! expired priority arrays. The bonus for sleeping follows the kernel's idea without its special
-//! cases: one second of sleep raises the priority by ten levels, and one second of running lowers
+//! expired priority arrays. The bonus for sleeping follows the kernel's idea but not its special
+//! cases. One second of sleep raises the priority by ten levels, and one second of running lowers
 //! it again.
 
 use std::collections::VecDeque;
@@ -11,10 +11,10 @@ use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
 const PRIORITIES: usize = 40;
-/// Cap on the sleep time that a task is credited with (`MAX_SLEEP_AVG`), in ns.
+/// Maximum credited sleep time (`MAX_SLEEP_AVG`), in ns.
 const MAX_SLEEP: i64 = 1_000_000_000;
 
-/// The scheduler's state of a task.
+/// The state that the scheduler keeps for a task.
 #[derive(Clone, Debug)]
 pub struct Priority {
     nice: i64,
@@ -24,15 +24,14 @@ pub struct Priority {
 }
 
 impl Priority {
-    /// Returns the priority level, from 0 (highest) to 39: the nice value minus a bonus from -5 to
-    /// 5.
+    /// Returns the priority level, from 0 (highest) to 39: the nice value minus a bonus of -5 to 5.
     fn level(&self) -> usize {
         let bonus = self.sleep * 10 / MAX_SLEEP - 5;
         usize::try_from((self.nice + 20 - bonus).clamp(0, 39)).unwrap_or(0)
     }
 }
 
-/// A queue per priority, and a bit mask of those that are not empty.
+/// One queue per priority, and a bit mask of the queues that are not empty.
 #[derive(Debug)]
 struct Array {
     queues: [VecDeque<TaskId>; PRIORITIES],
@@ -100,7 +99,7 @@ impl O1 {
         }
     }
 
-    /// Returns the slice at `nice` in ticks: 100 ms at nice 0, 800 ms at -20, 5 ms at 19
+    /// Returns the slice at `nice` in ticks. It is 100 ms at nice 0, 800 ms at -20, and 5 ms at 19
     /// (`task_timeslice`).
     fn slice(&self, nice: i64) -> i64 {
         let base = if nice < 0 { 400 } else { 100 };

@@ -6,20 +6,20 @@ use super::realtime::{RealTime, Urgency};
 use super::{Arrival, RunQueue, Scheduler};
 use crate::task::{Attributes, TaskId};
 
-/// All run queues of a machine: one per CPU, or one shared by all CPUs.
+/// A machine's run queues: one per CPU, or one shared by all CPUs.
 pub(crate) struct Queues<Q: RunQueue> {
     /// Queues of normal tasks.
     lines: Vec<Q>,
-    /// Real-time tasks of each queue, which run before its normal tasks.
+    /// Real-time tasks of each queue. They run before the queue's normal tasks.
     urgent: Vec<RealTime>,
     cpus: usize,
     hz: i64,
     tasks: Vec<Q::Entity>,
     urgency: Vec<Urgency>,
     pinned: Vec<Option<usize>>,
-    /// Index of the queue that each task was last in.
+    /// For each task, the index of the queue that it was last in.
     home: Vec<usize>,
-    /// Number of queued tasks that may migrate. While it is 0, idle CPUs do not search for one.
+    /// Number of queued tasks that may migrate. If it is 0, idle CPUs do not search for one.
     movable: usize,
     queued: usize,
 }
@@ -30,7 +30,7 @@ impl<Q: RunQueue> Queues<Q> {
         Self::new(cpus, hz, tasks, vec![queue])
     }
 
-    /// Creates a scheduler with one queue per CPU. An idle CPU takes tasks from the longest queue.
+    /// Creates a scheduler with one queue per CPU. An idle CPU pulls tasks from the longest queue.
     pub(crate) fn per_cpu(
         cpus: usize,
         hz: i64,
@@ -92,7 +92,7 @@ impl<Q: RunQueue> Queues<Q> {
         self.lines[queue].len() + self.urgent[queue].len()
     }
 
-    /// Takes a task from the longest other queue for the idle CPU of `queue`.
+    /// Removes a task from the longest other queue, so that the idle CPU of `queue` can run it.
     fn pull(&mut self, queue: usize) -> Option<TaskId> {
         if self.movable == 0 || self.lines.len() == 1 {
             return None;

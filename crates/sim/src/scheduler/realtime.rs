@@ -1,5 +1,5 @@
-//! `SCHED_FIFO` and `SCHED_RR` tasks, which run before all others (`kernel/sched/rt.c`; Linux 2.4
-//! gives them a goodness of 1000 and above).
+//! `SCHED_FIFO` and `SCHED_RR` tasks, which run before all other tasks (`kernel/sched/rt.c`; Linux
+//! 2.4 gives them a goodness of 1000 or more).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,17 +8,17 @@ use crate::task::{Attributes, Class, TaskId};
 /// Slice of `SCHED_RR`, in ms (`RR_TIMESLICE`).
 const ROUND_ROBIN_MS: i64 = 100;
 
-/// Real-time state of one task.
+/// A task's real-time state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Urgency {
     /// Real-time priority, or 0 for a task that is not real-time.
     pub(super) priority: u8,
-    /// Remaining ticks of a `SCHED_RR` task's slice; `None` for other tasks.
+    /// Remaining ticks of a `SCHED_RR` task's slice, or `None` for other tasks.
     slice: Option<i64>,
 }
 
 impl Urgency {
-    /// Creates the state of a new task. `hz` is the tick rate.
+    /// Creates the state of a new task, for the tick rate `hz`.
     pub(super) fn new(attributes: &Attributes, hz: i64) -> Self {
         match attributes.class {
             Class::Normal => Self {
@@ -44,7 +44,7 @@ impl Urgency {
         self.priority > 0
     }
 
-    /// Handles a tick that found this task running. Returns whether its slice is over.
+    /// Handles a tick at which this task was running. Returns whether its slice is over.
     pub(super) fn tick(&mut self) -> bool {
         let Some(slice) = &mut self.slice else {
             return false;
@@ -58,7 +58,7 @@ impl Urgency {
         self.slice.map_or(i64::MAX, |slice| (slice - 1).max(0))
     }
 
-    /// Handles `ticks` quiet ticks at once.
+    /// Handles `ticks` ticks that only change counters.
     pub(super) fn pass(&mut self, ticks: i64) {
         if let Some(slice) = &mut self.slice {
             *slice -= ticks;
@@ -74,7 +74,7 @@ pub(super) struct RealTime {
 }
 
 impl RealTime {
-    /// Queues a task behind others of the same priority, or in front of them if it was preempted
+    /// Queues a task behind others of the same priority, or ahead of them if it was preempted
     /// within its slice.
     pub(super) fn put(&mut self, task: TaskId, urgency: &mut Urgency, preempted: bool, hz: i64) {
         let queue = self.queues.entry(urgency.priority).or_default();

@@ -4,8 +4,8 @@
 /// Weight at nice 0.
 pub(super) const NICE_0: i64 = 1024;
 
-/// Returns the weight of a task at `nice` (-20 to 19): 1024 · 1.25^-nice, rounded down at each step
-/// away from 0. The kernel's table was rounded by hand and differs by less than 3 %.
+/// Returns the weight of a task at `nice` (-20 to 19): 1024 · 1.25^-nice, where each step away from
+/// 0 is rounded down. The kernel's table was rounded by hand and differs by less than 3 %.
 pub(super) fn weight(nice: i8) -> i64 {
     let mut weight = NICE_0 << 10;
     for _ in 0..nice.unsigned_abs() {
@@ -21,7 +21,7 @@ pub(super) fn weight(nice: i8) -> i64 {
 #[test]
 fn a_nice_step_changes_the_weight_by_a_quarter() {
     assert_eq!((weight(0), weight(-1), weight(1)), (1024, 1280, 819));
-    // The kernel's table ends at 88761 (nice -20) and 15 (nice 19).
+    // The ends of the kernel's table are 88761 (nice -20) and 15 (nice 19).
     assert!((weight(-20) - 88_761).abs() < 2_700);
     assert!((weight(19) - 15).abs() <= 1);
 }

@@ -7,9 +7,9 @@ use super::{Kind, Section, Setting, Value, all, find};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// Top-level tables of a scenario that contain no settings.
+/// Top-level tables of a scenario that do not contain settings.
 const OTHERS: [&str; 4] = ["task", "interrupt", "link", "group"];
-/// The only key of `[machine]` that is not a setting: a list of tick phases, one per CPU.
+/// The only key in `[machine]` that is not a setting: a list of tick phases, one per CPU.
 pub(super) const PHASES: &str = "phases";
 
 /// An error in a scenario's text.
@@ -28,8 +28,8 @@ struct Given<'t> {
     at: usize,
 }
 
-/// Reads the settings of a scenario. Returns a setup without tasks, and the byte offset of
-/// `[machine]`.
+/// Reads the settings of a scenario. Returns a setup without tasks, and the byte offset at which
+/// `[machine]` is written.
 pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     let table = DeTable::parse(text).map_err(|wrong| Fault {
         at: wrong.span().map_or(0, |span| span.start),
@@ -91,8 +91,8 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
 /// A TOML array and its byte offset.
 type List<'t> = Option<(&'t DeValue<'t>, usize)>;
 
-/// Collects the settings in `table`. Settings in nested tables have the table's name as a prefix,
-/// as in `costs.tick`.
+/// Collects the settings in `table`. The name of a nested table becomes a prefix, as in
+/// `costs.tick`.
 fn collect<'t>(
     table: &'t DeTable<'t>,
     prefix: &str,
@@ -124,7 +124,7 @@ fn collect<'t>(
     Ok(())
 }
 
-/// Converts a TOML value to a setting's value of type `kind`.
+/// Converts a TOML value to a setting value of the given kind.
 fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match (kind, value) {
         (Kind::Integer(..), DeValue::Integer(number)) => {

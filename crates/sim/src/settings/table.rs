@@ -39,7 +39,7 @@ impl Setting {
         }
     }
 
-    /// Includes the setting in machine descriptions even if it has its default value.
+    /// Includes the setting in descriptions of a machine even if it has its default value.
     const fn always_told(self) -> Self {
         Self {
             is_always_told: true,
@@ -47,7 +47,7 @@ impl Setting {
         }
     }
 
-    /// Moves the setting from `[machine]` to the top of the file.
+    /// Moves the setting from `[machine]` to the top of the scenario.
     const fn of_run(self) -> Self {
         Self {
             section: Section::Run,
@@ -55,13 +55,13 @@ impl Setting {
         }
     }
 
-    /// Makes the setting an alias for the property of another setting, `sets`.
+    /// Makes the setting an alias: it changes the property called `sets`.
     const fn sets_too(self, sets: &'static str) -> Self {
         Self { sets, ..self }
     }
 }
 
-/// Lists the names of all variants of a type.
+/// Lists the names of all of a type's variants.
 macro_rules! words {
     ($of:ty) => {{
         const COUNT: usize = <$of>::ALL.len();
@@ -78,7 +78,7 @@ macro_rules! words {
     }};
 }
 
-/// Finds the variant of a type by its name.
+/// Finds the variant of a type that has a given name.
 macro_rules! meant {
     ($of:ty, $value:expr) => {
         <$of>::ALL
@@ -105,7 +105,7 @@ pub(super) static ALL: [Setting; 22] = [
                 };
             }
             if let Policy::Eevdf { slice, .. } = &mut machine.policy {
-                // A slice that has the kernel's default value scales with the number of CPUs.
+                // A slice equal to the kernel's default is scaled with the number of CPUs.
                 let releases = [None, Some((6, 6))];
                 let found = releases
                     .into_iter()
@@ -130,7 +130,7 @@ pub(super) static ALL: [Setting; 22] = [
             if let Policy::Eevdf { slice, .. } = &mut policy {
                 *slice = base_slice(None, setup.machine.cpus);
             }
-            // Setting the same policy again must not reset a slice set by the scenario.
+            // If the policy is unchanged, keep the slice that the scenario set.
             if discriminant(&policy) != discriminant(&setup.machine.policy) {
                 setup.machine.policy = policy;
             }
@@ -281,7 +281,8 @@ pub(super) static ALL: [Setting; 22] = [
             alike.then_some(Value::Duration(first))
         },
         |setup, value| {
-            // If all phases are zero, leave the list empty, so that equal machines compare equal.
+            // If all phases are zero, leave the list empty. Otherwise equal machines would not
+            // compare equal.
             setup.machine.phases = match value.duration() {
                 Nanos::ZERO => Vec::new(),
                 phase => vec![phase; setup.machine.cpus],

@@ -1,17 +1,17 @@
-//! Values of settings: parsing and printing.
+//! Values of settings, and how they are parsed and printed.
 
 use std::fmt;
 
 use ticktax_model::Nanos;
 
-/// The type of a setting's values.
+/// The kind of a setting's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An integer from the first to the second number, inclusive.
+    /// An integer from the first number to the second, inclusive.
     Integer(i64, i64),
     /// A duration of at least 0.
     Duration,
-    /// One of these words.
+    /// One of the listed words.
     Word(&'static [&'static str]),
 }
 
@@ -27,16 +27,16 @@ pub enum Value {
 }
 
 impl Kind {
-    /// Any integer from 0 up.
+    /// The kind of any integer that is not negative.
     pub const COUNT: Self = Self::Integer(0, i64::MAX);
 
-    /// A choice of `on` and `off`.
+    /// The kind of a value that is either `on` or `off`.
     pub const SWITCH: Self = Self::Word(&["on", "off"]);
 
-    /// Parses a value of this type.
+    /// Parses a value of this kind.
     ///
     /// # Errors
-    /// One line that describes the problem.
+    /// Returns a one-line description of the problem if the value is invalid.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Integer(min, max) => {
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// Describes the type in the list of settings, in Markdown.
+/// Describes the kind in the Markdown list of settings.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -76,7 +76,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Prints a form that [`Kind::parse`] reads back exactly. Durations are not rounded.
+/// Prints the value so that [`Kind::parse`] reads back exactly the same one. Durations are not
+/// rounded.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -98,12 +99,12 @@ impl Value {
         Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Converts an unsigned number; above `i64::MAX`, it is clamped.
+    /// Converts an unsigned number. A number above `i64::MAX` is clamped.
     pub fn unsigned(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// Returns the integer, or 0 for other variants. [`Kind::parse`] excludes those.
+    /// Returns the integer. Returns 0 for other variants, which [`Kind::parse`] excludes.
     pub const fn integer(self) -> i64 {
         match self {
             Self::Integer(number) => number,

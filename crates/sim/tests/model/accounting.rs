@@ -1,4 +1,4 @@
-//! Compares the two ways of accounting for CPU time: by sampling at the tick, and exactly.
+//! Compares the two ways of accounting for CPU time: sampled at the tick, and exact.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;
@@ -13,8 +13,8 @@ fn fixed(nanos: i64) -> Law {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// A work step that starts right after a tick is charged for the ticks within it, not for its
-    /// length.
+    /// A work step that starts right after a tick must be charged for the ticks within it, not for
+    /// its length.
     #[test]
     fn bursts_from_the_tick_are_charged_in_whole_ticks(
         work in 1_i64..60_000_000, policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..])
@@ -31,7 +31,7 @@ proptest! {
         prop_assert!(task.sampled <= each * (task.bursts + 1));
     }
 
-    /// Work steps that start at random times are charged correctly on average.
+    /// Work steps that start at random times must be charged correctly on average.
     #[test]
     fn bursts_at_uniform_phase_are_charged_without_bias(
         work in 100_000_i64..30_000_000, seed in any::<u64>(), policy in policy(),
@@ -47,13 +47,13 @@ proptest! {
         let task = run(&setup).unwrap().tasks[0];
         let sampled = task.sampled as f64 * 10e6;
         let ran = task.ran.0 as f64;
-        // One work step is off by at most a tick. Allow five standard deviations of the sum of
+        // Each work step is off by at most a tick. Allow five standard deviations of the sum of
         // these errors.
         let margin = 5.0 * (task.bursts as f64 / 4.0).sqrt() * 10e6;
         prop_assert!((sampled - ran).abs() < margin, "{sampled} for {ran}, off by {margin} at most");
     }
 
-    /// A task that has its CPU to itself behaves the same at every tick rate, to the nanosecond.
+    /// A task that is alone on its CPU must behave the same at every tick rate, to the nanosecond.
     #[test]
     fn without_costs_the_tick_rate_does_not_affect_a_lone_task(
         work in 1_i64..20_000_000, seed in any::<u64>(), policy in policy()
@@ -73,7 +73,7 @@ proptest! {
         prop_assert_eq!(done(100), done(250));
     }
 
-    /// If the kernel's work costs nothing, the tick rate does not change how much work gets done.
+    /// If the kernel's own work costs nothing, the tick rate must not affect how much work is done.
     #[test]
     fn without_costs_the_tick_rate_does_not_affect_the_work_done(
         work in prop::collection::vec(1_i64..20_000_000, 1..5), seed in any::<u64>()
@@ -92,8 +92,8 @@ proptest! {
             let report = run(&setup).unwrap();
             report.tasks.iter().map(|task| task.ran).sum::<Nanos>()
         };
-        // Slices that end at different ticks may change the order of tasks, and thereby the idle
-        // time slightly.
+        // Slices that end at different ticks may change the order of the tasks, and thus slightly
+        // change the idle time.
         let times = [100, 250, 1000].map(done);
         let max = times.iter().max().unwrap().0;
         let min = times.iter().min().unwrap().0;

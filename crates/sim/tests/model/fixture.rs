@@ -1,4 +1,4 @@
-//! Strategies for random setups, and a sink that collects rows.
+//! Strategies that generate random setups, and a sink that collects rows.
 
 use proptest::prelude::*;
 use ticktax_model::autogroup::Autogroup;
@@ -217,7 +217,7 @@ fn machine() -> impl Strategy<Value = Machine> {
         )
 }
 
-/// A random valid setup that simulates half a second.
+/// A random valid setup with a simulated length of half a second.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
     (machine(), 1_u32..7, any::<u64>()).prop_flat_map(|(machine, tasks, seed)| {
         let cpus = machine.cpus;

@@ -1,4 +1,4 @@
-//! Tests following a task: its frames and waits, and the audit of the recording.
+//! Tests following a task: its frames, its waits, and the audit of the recording.
 
 use proptest::prelude::*;
 use ticktax_analysis::Auditor;
@@ -32,7 +32,7 @@ fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
     setup
 }
 
-/// Returns the first four frames as (due, began), in µs.
+/// Returns the first four frames in µs, as (due, began).
 fn frames(setup: &Setup) -> Vec<(i64, i64)> {
     let Ok((_, frames)) = ticktax_sim::frames(setup, TaskId(0)) else {
         panic!("{setup:?}")
@@ -45,7 +45,7 @@ fn frames(setup: &Setup) -> Vec<(i64, i64)> {
 
 #[test]
 fn pace_rules_match_those_of_a_real_loop() {
-    // Alternate between 3 ms and 23 ms of work, which exceeds the period of 10 ms by 13 ms.
+    // The work alternates between 3 ms and 23 ms, which exceeds the period of 10 ms by 13 ms.
     let works = || vec![3 * MS, 23 * MS];
     assert_eq!(
         frames(&paced(PaceRule::Deadline, works(), 1)),
@@ -88,7 +88,7 @@ fn a_late_wakeup_delays_by_its_rule() {
     let frames = by_rule(&setup);
     assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
     assert_eq!(frames[9].cpu, Nanos(MS));
-    // If the timer also waits for a tick, the delay starts at that tick.
+    // If the timer first waits for a tick, the delay starts at that tick.
     setup.machine.timers = TimerRule::FirstTick;
     assert_eq!(by_rule(&setup)[0].began, Nanos(10_200_000));
     assert_eq!(by_rule(&setup)[1].began, Nanos(30_200_000));
@@ -115,7 +115,8 @@ fn a_missing_task_cannot_be_followed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Following a task does not change the simulation, and its states cover its whole lifetime.
+    /// Following a task must not change the simulation, and the task's states must cover its
+    /// complete lifetime.
     #[test]
     fn a_followed_tasks_states_have_no_gaps(setup in setup(), which in any::<prop::sample::Index>()) {
         prop_assume!(!setup.tasks.is_empty());
@@ -144,7 +145,7 @@ proptest! {
         prop_assert!(frames.iter().all(|f| f.due <= f.began && f.began <= f.ended));
     }
 
-    /// The audit's accounting check and tick bill match the model's own counts.
+    /// The audit's accounting check and tick bill must match the model's own counts.
     #[test]
     fn the_audit_finds_both_accountings(
         setup in setup(), hz in prop::sample::select(&[100_u64, 250, 1000][..]), cost in 1_i64..9_000
@@ -186,7 +187,7 @@ proptest! {
     }
 }
 
-/// A paced loop is reported as such in every scheduling class.
+/// A paced loop must be reported as one in every scheduling class.
 #[test]
 fn a_loop_of_any_class_is_a_paced_loop() {
     for (class, policy) in [
@@ -203,8 +204,8 @@ fn a_loop_of_any_class_is_a_paced_loop() {
     }
 }
 
-/// If a loop works right after ticks, ticks never sample it. The accounting check must name that as
-/// the cause.
+/// If a loop works right after ticks, ticks never sample it. The accounting check must report that
+/// cause.
 #[test]
 fn the_accounting_check_names_a_loop_that_hides_from_the_tick() {
     let mut machine = Machine::new(1, 250, Policy::O1);

@@ -55,7 +55,7 @@ fn a_groups_nice_value_applies_to_the_whole_group() {
         1,
         vec![hog(Some((1, 0))), hog(Some((2, 5))), hog(Some((2, -20)))],
     );
-    // Nice 0 weighs 1024 and nice 5 weighs 335. Nice values within a group must not matter.
+    // The weight is 1024 at nice 0 and 335 at nice 5. Nice values within a group must not matter.
     let nice = share(&report, 1) + share(&report, 2);
     assert!((nice - 335.0 / 1359.0).abs() < 0.01, "{nice}");
 }
@@ -74,9 +74,9 @@ fn no_cpu_idles_while_a_task_of_a_group_waits() {
     assert_eq!(idle, Nanos::ZERO);
 }
 
-/// Two programs compute while a third wakes up a thousand times per second. At each wake-up, it
-/// preempts a program that has received its share. On Linux 6.18, the two programs were switched
-/// 905 times per second of their CPU time, and 281 times without the third program.
+/// Two programs compute while a third one wakes up a thousand times per second. At each wake-up, it
+/// must preempt a program that has received its share. On Linux 6.18, the two programs were
+/// switched 905 times per second of their CPU time, and 281 times without the third program.
 #[test]
 fn a_waking_task_preempts_one_that_has_had_its_share() {
     let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(1)));

@@ -1,4 +1,4 @@
-//! Properties that hold for every setup.
+//! Properties that must hold for every setup.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
         let grid = grid.shifted(phase);
         let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
         let counted = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
-        // Ticks that are stopped at the end of the simulation have not been counted yet.
+        // Ticks that are still stopped at the end of the simulation have not been counted.
         prop_assert!(
             counted <= ticks.unsigned_abs(),
             "{counted} of {ticks}: {cpu:?}"
@@ -43,9 +43,9 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     }
     for task in &report.tasks {
         prop_assert!(task.work <= task.ran, "{task:?}");
-        // With jiffies, `select` may return early by part of a tick. Also, real ticks in 2.4 may be
-        // shorter than nominal ones, because of rounding to the device's clock and that clock's
-        // drift.
+        // With jiffies, `select` may return early by part of a tick. In addition, actual ticks in
+        // 2.4 may be shorter than nominal ones, because they are rounded to the device's clock and
+        // that clock drifts.
         let short = match setup.machine.timers {
             TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
             TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),
@@ -75,7 +75,7 @@ proptest! {
         prop_assert!(third.hash != first.hash);
     }
 
-    /// If there is enough CPU time for all tasks, each completes all its work.
+    /// If there is enough CPU time for all tasks, each one must complete all its work.
     #[test]
     fn every_task_completes_its_work(
         policy in policy(), cpus in 1_usize..5, works in prop::collection::vec(1_i64..20, 1..12),
@@ -93,14 +93,15 @@ proptest! {
         }
         let report = run(&setup).unwrap();
         for task in &report.tasks {
-            // In the worst case, one round takes the sleep plus twice the work of all other tasks.
+            // In the worst case, one round takes the task's sleep plus twice the work of all other
+            // tasks.
             let min = 4_000 / (2 * demand + 3 * demand + 2) - 1;
             prop_assert!(task.bursts >= min.max(1).unsigned_abs(), "{task:?} of {min}");
         }
     }
 
-    /// Each CPU's rows arrive in the order of their end times. Task and idle rows cover its time
-    /// without gaps. No task runs on two CPUs at once.
+    /// Each CPU's rows must arrive in the order of their end times. Task rows and idle rows must
+    /// cover all its time without gaps. No task may run on two CPUs at once.
     #[test]
     fn rows_cover_all_time_and_no_task_runs_twice_at_once(setup in setup()) {
         let mut rows = Rows::default();

@@ -1,4 +1,4 @@
-//! Checks the lateness of tasks against values calculated by hand.
+//! Compares the lateness of tasks with values calculated by hand.
 
 use proptest::prelude::*;
 use ticktax_model::{Histogram, Nanos};
@@ -22,8 +22,8 @@ fn sleeper(timers: TimerRule) -> Setup {
 #[test]
 fn a_sleep_that_ends_at_a_tick_is_late_by_the_rest_of_it() {
     let report = run(&sleeper(TimerRule::FirstTick)).unwrap();
-    // The first sleep starts at time 0 and the others 1 µs after a tick. Each ends at the next
-    // tick. The simulation stops just before the sleep that would end at 1 s.
+    // The first sleep starts at time 0, and the others 1 µs after a tick. Each one ends at the next
+    // tick. The simulation stops just before 1 s, when the next sleep would end.
     let (first, others) = (Nanos::from_millis(5), Nanos(4_999_000));
     assert_eq!(report.tasks[0].worst_lateness, first);
     let mut counts = vec![0; Histogram::BUCKETS];
@@ -39,7 +39,7 @@ fn a_high_resolution_sleep_is_only_late_if_the_cpu_is_busy() {
     let report = run(&setup).unwrap();
     assert_eq!(report.tasks[0].worst_lateness, Nanos::ZERO);
     assert_eq!(report.lateness[0].quantile(1.0), Some(Nanos::ZERO));
-    // A real-time task runs from 4 to 7 ms. The first sleep ends at 5 ms.
+    // A real-time task runs from 4 ms to 7 ms, while the first sleep ends at 5 ms.
     let mut other = TaskSpec::new(
         "other",
         vec![Step::Work(Law::Fixed(Nanos::from_millis(3))), Step::Exit],
@@ -50,7 +50,7 @@ fn a_high_resolution_sleep_is_only_late_if_the_cpu_is_busy() {
     assert_eq!(report.tasks[0].worst_lateness, Nanos::from_millis(2));
 }
 
-/// A loop whose frames are due at multiples of `period`, with a timer slack of `slack`.
+/// A loop with timer slack `slack` whose frames are due at multiples of `period`.
 fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> Setup {
     let mut machine = Machine::new(1, hz.unsigned_abs(), Policy::Fair);
     machine.timers = TimerRule::HighResolution;
@@ -68,9 +68,9 @@ fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> S
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A sleep ends at the first tick within its slack. If no tick occurs within it, or the tick is
-    /// stopped, the sleep ends with its slack. Without high-resolution timers, it ends at the first
-    /// tick, or at the first tick after its slack if the tick is stopped.
+    /// A sleep must end at the first tick within its slack. If the slack contains no tick or the
+    /// tick is stopped, the sleep must end with its slack. Without high-resolution timers, it must
+    /// end at the first tick, or at the first tick after its slack if the tick is stopped.
     #[test]
     fn a_tick_within_the_slack_ends_a_sleep(
         hz in prop::sample::select(&[100_i64, 250, 500, 1000][..]), phase in 0_i64..900_000,
@@ -103,7 +103,7 @@ proptest! {
 #[test]
 fn another_tasks_timer_ends_a_sleep_within_its_slack() {
     let mut setup = slack_loop(100, 0, TickMode::NohzIdle, 50_000, 7_000_000);
-    // The slack of this task's sleep ends 30 µs after the loop's begins.
+    // This task's sleep ends 30 µs after the start of the loop's slack.
     let mut other = TaskSpec::new(
         "other",
         vec![

@@ -1,4 +1,4 @@
-//! Tests of the model: properties of random setups, and situations calculated by hand.
+//! Tests of the model: properties that random setups must have, and situations calculated by hand.
 
 mod accounting;
 mod fixture;

@@ -1,4 +1,4 @@
-//! Runs the analyses of live recordings on simulated ones.
+//! Runs the analyses for live recordings on simulated ones.
 
 use proptest::prelude::*;
 use ticktax_analysis::{Auditor, BeatFinder};
@@ -86,7 +86,7 @@ fn periodic_sources_of_a_simulated_machine_are_found() {
     assert!(statement.balance.balances());
 }
 
-/// Passes rows to both sinks and counts the spans, which must be long enough to be kept
+/// Passes rows to both sinks and counts the spans. The spans must be long enough to be recorded
 /// individually.
 struct Counted(Both, u64);
 
@@ -114,7 +114,7 @@ fn a_period_of_half_a_minute_is_found_in_two_hours_of_sums() {
     };
     let work = Nanos::from_millis(17);
     setup.tasks.push(task("backup", period, Law::Fixed(work)));
-    // A program that runs often and briefly, and sometimes delays the other one.
+    // This program runs often but briefly, and sometimes delays the other one.
     let short = Law::Uniform(Nanos(100_000), Nanos(700_000));
     setup
         .tasks

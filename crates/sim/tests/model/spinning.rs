@@ -1,5 +1,5 @@
-//! Tests tasks that spin until a given time: they are never early, can be preempted, and keep the
-//! same times as tasks that sleep.
+//! Tests tasks that spin until a given time. They must never be early, must be preemptible, and
+//! must have the same frame times as tasks that sleep.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;
@@ -35,7 +35,8 @@ fn rules() -> impl Strategy<Value = PaceRule> {
     prop::sample::select(&PaceRule::ALL[..])
 }
 
-/// A loop with a period of 10 ms that works for `frame` and spins for the last `spin` of each wait.
+/// A loop with a period of 10 ms that works for `frame` and spins during the last `spin` of each
+/// wait.
 fn paced(machine: Machine, rule: PaceRule, spin: i64, frame: i64) -> Setup {
     let mut setup = Setup::new(machine, Nanos::from_secs(1));
     let pace = Step::Pace {
@@ -59,8 +60,8 @@ fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// A spinner that has its CPU to itself uses all of it except for interrupts. Each frame starts
-    /// when it is due, or at the end of a handler running at that time.
+    /// A spinner that is alone on its CPU must use all of it except for interrupts. Each frame must
+    /// start when it is due, or at the end of a handler that is running then.
     #[test]
     fn a_lone_spinner_uses_the_whole_cpu(
         policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..]),
@@ -80,7 +81,7 @@ proptest! {
         let cpu = simulated.report.cpus[0];
         prop_assert_eq!(cpu.time(Mode::Idle), Nanos::ZERO);
         prop_assert_eq!(simulated.report.tasks[0].ran + cpu.time(Mode::Irq), setup.length);
-        // Spinning does not count as work.
+        // Spinning must not count as work.
         let frames = i64::try_from(simulated.report.tasks[0].frames).unwrap();
         let done = simulated.report.tasks[0].work.0;
         prop_assert!(done == frames * length || done == (frames - 1) * length, "{done}");
@@ -94,8 +95,8 @@ proptest! {
         }
     }
 
-    /// No frame is early, regardless of other tasks, and a task of higher priority can always
-    /// preempt the spinner.
+    /// No frame may be early, regardless of other tasks. A task with a higher priority must always
+    /// be able to preempt the spinner.
     #[test]
     fn with_other_tasks_a_spinner_is_never_early(
         policy in policy(), period in 500_000_i64..10 * MS, spin in 0_i64..10 * MS, rule in rules(),
@@ -124,7 +125,7 @@ proptest! {
         }
         if fifo {
             // The real-time task never waits for the CPU. One round takes its sleep, its work, its
-            // costs and up to six ticks.
+            // costs, and at most six ticks.
             let costs = 2_000 + switch + 100_000 + 6 * 3_000;
             let min = setup.length.0 / (hog + rests + costs) - 1;
             let bursts = i64::try_from(simulated.report.tasks[1].bursts).unwrap();
@@ -133,8 +134,8 @@ proptest! {
         prop_assert_eq!(simulated.report.hash, run(&setup).unwrap().hash);
     }
 
-    /// With exact timers and no costs, frames are due and start at the same times however the loop
-    /// waits. Spinning only adds to the CPU time.
+    /// If timers are exact and nothing has a cost, frames must be due and start at the same times,
+    /// however the loop waits. Spinning may only add to the CPU time.
     #[test]
     fn with_exact_sleeps_spinning_only_changes_the_cpu_time(
         rule in rules(), spin in 0_i64..12 * MS, frame in 1_i64..9 * MS
@@ -146,19 +147,20 @@ proptest! {
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
         let is_exact = |timed: &Frame| timed.began == timed.due && timed.cpu == Nanos(frame);
         prop_assert!(sleeps.frames.iter().all(is_exact));
-        // The task spins for the last `spin` of each wait, or for all of it if the wait is shorter.
+        // The task spins during the last `spin` of each wait, or all the time if the wait is
+        // shorter.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);
         let rounds = i64::try_from(spins.frames.len()).unwrap();
         // The first wait is a full period. The end of the simulation may cut off the last frame and
-        // wait.
+        // its wait.
         let (min, max) = (rounds * each, (rounds + 1) * each + frame);
         let ran = spins.report.tasks[0].ran.0;
         prop_assert!((min..=max).contains(&ran), "{ran}: {min} to {max}");
     }
 
-    /// Without high-resolution timers, the sleep before the spin ends at a tick. A frame starts at
-    /// the later of two times: its due time, and the first tick from `spin` before it.
+    /// Without high-resolution timers, the sleep before the spin ends at a tick. A frame must start
+    /// at the later of two times: its due time, and the first tick from `spin` before it.
     #[test]
     fn a_hybrid_sleeps_until_a_tick(
         hz in prop::sample::select(&[100_u64, 250, 300, 1000][..]), spin in 1_i64..9 * MS, phase in 0_i64..900_000
@@ -172,14 +174,14 @@ proptest! {
             let (hz, second) = (i128::from(hz), 1_000_000_000);
             let tick = (asked * hz + second - 1) / second;
             let tick = i64::try_from(tick * second / hz).unwrap() + phase;
-            // Allow 1 ns, because the tick grid is finer than 1 ns.
+            // Allow 1 ns, because ticks are not at whole ns.
             let late = frame.began - frame.due.max(Nanos(tick));
             prop_assert!((-1..=1).contains(&late.0), "{frame:?} {tick}");
         }
     }
 }
 
-/// If a spinner is preempted at its due time, the spin ends as soon as it runs again.
+/// If a spinner is preempted at its due time, the spin must end as soon as it runs again.
 #[test]
 fn a_due_time_during_preemption_ends_the_spin_immediately() {
     let mut machine = Machine::new(1, 100, Policy::Fair);
@@ -192,7 +194,8 @@ fn a_due_time_during_preemption_ends_the_spin_immediately() {
     let simulated = followed(&setup);
     let times = |frame: &Frame| (frame.due.0, frame.began.0, frame.cpu.0);
     let frames: Vec<_> = simulated.frames.iter().take(3).map(times).collect();
-    // The first switch delays the other task's sleep of 19 ms. Two more surround its 4 ms of work.
+    // The first switch delays the other task's sleep of 19 ms. Two more switches come before and
+    // after its 4 ms of work.
     assert_eq!(
         frames,
         [

@@ -1,6 +1,6 @@
-//! `block`: a pinned thread in uninterruptible wait for a child process (`CLONE_VFORK`).
+//! `block`: a pinned thread that waits uninterruptibly for a child process (`CLONE_VFORK`).
 //!
-//! The child sleeps for the length of the event and exits. Its exit wakes the thread.
+//! The child sleeps for the length of the event and then exits, which wakes the thread.
 
 use ticktax_model::Nanos;
 

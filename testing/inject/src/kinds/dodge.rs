@@ -1,9 +1,9 @@
-//! `dodge`: a program that works in one part of every tick period, so that the kernel's samples
-//! always or never find it running.
+//! `dodge`: a program that works in only one part of every tick period, so that the kernel's
+//! samples find it running either always or never.
 //!
-//! The kernel's list of timers shows when the tick is due. Without permission to read it, a
-//! spinning thread detects the tick, which interrupts it again and again at the same phase. In a
-//! guest, the host's own tick interrupts it just as regularly.
+//! The kernel's list of timers shows when the tick is due. If that list is not readable, a spinning
+//! thread detects the tick, which interrupts it repeatedly at the same phase. In a guest, the
+//! host's own tick interrupts it just as regularly.
 
 use std::fs;
 
@@ -20,19 +20,19 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Time spent searching for the tick.
+/// Time to spend searching for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
 /// Maximum number of gaps to record during the search.
 const ROOM: usize = 1 << 14;
 /// Resolution of the search, in parts per tick.
 const PARTS: usize = 200;
-/// Minimum share of ticks whose gap starts in the same part. With less, the tick is not identified.
+/// Minimum share of ticks whose gap starts in the same part. Below it, the tick is not identified.
 const SEEN: f64 = 0.5;
 
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
     let tick = plan.schedule.period;
     place::pin(place::SELF, plan.cpu)?;
-    // The tick is active because this thread is running.
+    // Because this thread is running, the tick is active.
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
     let phase = match next_tick(&timers, plan.cpu) {
         Some(next) => Nanos(next.0.rem_euclid(tick.0)),
@@ -52,7 +52,7 @@ pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Trut
     Ok(truth)
 }
 
-/// When the tick on `cpu` is due next, from the contents of `/proc/timer_list`. `None` if the tick
+/// When the tick on `cpu` is next due, from the contents of `/proc/timer_list`. `None` if the tick
 /// is not armed or not listed.
 fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     let begin = format!("cpu: {cpu}");
@@ -77,7 +77,7 @@ fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
     })
 }
 
-/// Works during the window in each tick period and sleeps otherwise.
+/// Works during `window` in each tick period, and sleeps for the rest of it.
 fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<Walk, InjectError> {
     let tick = plan.schedule.period;
     let count = usize::try_from(plan.duration.0 / tick.0).unwrap_or(usize::MAX);
@@ -85,7 +85,7 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     let before = clock::thread_cpu();
     let start = control.begin();
     let end = start + Truth::LEAD + plan.duration;
-    // The first tick after the lead time.
+    // Start at the first tick after the lead time.
     let first = start + Truth::LEAD;
     let mut next = first + Nanos((phase - first).0.rem_euclid(tick.0));
     let mut planned = 0;
@@ -96,10 +96,10 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
             break;
         }
         let began = clock::now();
-        // Skip windows that were missed completely.
+        // Skip windows that have been missed completely.
         if began < to {
-            // Take both readings while running, to exclude the time that the scheduler charges for
-            // the wake-up before the thread runs.
+            // Read the clock only while running. This excludes the time that the scheduler charges
+            // for the wake-up, before the thread runs.
             let cpu_before = clock::thread_cpu();
             let ended = clock::spin(began, to - began);
             let cpu_time = Some(clock::thread_cpu() - cpu_before);
@@ -122,8 +122,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     })
 }
 
-/// The tick's phase: the part of the period in which most gaps start. `None` if there are too few
-/// of them.
+/// The tick's phase, which is the part of the period in which most gaps start. `None` if too few
+/// gaps start there.
 fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     let part = tick.0 / i64::try_from(PARTS).ok()?;
     let remainder = |gap: &Gap| gap.start.0.rem_euclid(tick.0);
@@ -132,7 +132,7 @@ fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     for gap in gaps {
         counts[place(remainder(gap))] += 1;
     }
-    // If the phase is on a boundary, the gaps are split between two adjacent parts.
+    // If the phase is on a boundary between two parts, the gaps are split between them.
     let pair = |i: usize| counts[i] + counts[(i + 1) % PARTS];
     let best = (0..PARTS).max_by_key(|&i| pair(i))?;
     let expected = looked.0 as f64 / tick.0 as f64;

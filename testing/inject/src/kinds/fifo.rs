@@ -1,7 +1,7 @@
 //! `fifo`: a pinned real-time thread that spins.
 //!
-//! The thread preempts every ordinary thread as soon as its timer wakes it, and appears under its
-//! own name. Its timer and wake-ups are visible too.
+//! As soon as its timer wakes it, the thread preempts every ordinary thread. It appears under its
+//! own name. Its timer and its wake-ups are visible, too.
 
 use ticktax_model::Nanos;
 

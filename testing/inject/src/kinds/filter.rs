@@ -1,8 +1,8 @@
-//! `filter`: one softirq that runs for about the planned length.
+//! `filter`: a single softirq that runs for about the planned length.
 //!
-//! Many sockets inspect a packet on a private loopback device. Each has a slow filter and drops the
-//! packet. All of this happens in a single `NET_RX` softirq on the sender's CPU, before the send
-//! returns. The number of sockets needed is measured first.
+//! Many sockets inspect a packet on a private loopback device. Each one runs a slow filter and
+//! drops the packet. All of this happens in a single `NET_RX` softirq on the sender's CPU, before
+//! the send returns. The number of sockets needed is measured first.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
@@ -22,15 +22,16 @@ use crate::truth::{Count, Event, Measured, Truth};
 use super::softirq::{PAYLOAD, drain, own_loopback};
 use super::{thread, truth_of};
 
-/// Number of sockets used to measure the time per socket, and the maximum number. A process can
-/// have 1024 open files.
+/// Number of sockets with which the time per socket is measured, and the maximum number of sockets.
+/// A process can have 1024 open files.
 const TRIED: u16 = 4;
 const MOST: u16 = 900;
-/// Number of packets used for the measurement. The fastest one counts.
+/// Number of packets sent for the measurement. The fastest one counts.
 const TRIALS: usize = 5;
-/// Number of steps in each filter, which take 25 to 50 ns each. The first number that the kernel
-/// accepts is used: old kernels let a socket's options take 20 KiB (`net.core.optmem_max`), new
-/// ones 128 KiB, and a step takes 32 bytes.
+/// Number of steps in each filter. A step takes 25 to 50 ns.
+///
+/// The first number that the kernel accepts is used. A step takes 32 bytes, and a socket's options
+/// may take 20 KiB in old kernels and 128 KiB in new ones (`net.core.optmem_max`).
 const STEPS: [u16; 2] = [3_900, 500];
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
@@ -88,7 +89,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Sends a packet. Returns when the call started and ended.
+/// Sends a packet. Returns when the call started and when it returned.
 fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     let start = clock::now();
     sender

@@ -1,15 +1,15 @@
 //! `irq-work`: interrupts that a CPU sends to itself, one per period of the schedule.
 //!
-//! The kernel sends itself such an interrupt when it cannot wake a thread immediately
-//! (`irq_work_queue`). Here, a thread reads samples of a clock and asks to be woken for each one
+//! The kernel sends itself such an interrupt if it cannot wake a thread immediately
+//! (`irq_work_queue`). Here, a thread samples a clock and asks to be woken for each sample
 //! (`perf_output_wakeup`). On arm64, the interrupt is sent like an inter-processor interrupt, even
 //! on machines with a single CPU.
 //!
-//! The kernel may send more of these interrupts for other reasons, so the truth includes the
+//! The kernel may send further interrupts of this kind for other reasons, so the truth includes the
 //! kernel's own count.
 //!
 //! Some kernels take no samples on an idle CPU, so there are no interrupts either. For example,
-//! Linux 6.18 in a virtual machine took none of 200 samples while idle, but all of them while busy.
+//! Linux 6.18 in a virtual machine took all of 200 samples while busy, but none while idle.
 
 use std::fs;
 
@@ -25,12 +25,12 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Name of the interrupt in the kernel's tracing.
+/// The interrupt's name in the kernel's tracing.
 const ACCOUNT: &str = "irq_work";
-/// Description of the interrupt in `/proc/interrupts`.
+/// The interrupt's description in `/proc/interrupts`.
 const ROW: &str = "IRQ work interrupts";
 
-/// Takes samples until the end. Each sample means one interrupt.
+/// Takes samples until the end. Each sample causes one interrupt.
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| InjectError::system("sample a CPU's clock", e, "run as root");
     let period = plan.schedule.period;
@@ -65,7 +65,7 @@ fn most_a_second() -> Option<i64> {
     text.trim().parse().ok()
 }
 
-/// Rejects periods that are so short that the kernel would skip samples.
+/// Rejects a period that is so short that the kernel would skip samples.
 fn require_rate(period: Nanos, most: Option<i64>) -> Result<(), InjectError> {
     match most {
         Some(most) if 1_000_000_000 / period.0 >= most => Err(InjectError::Refused {

@@ -1,7 +1,7 @@
 //! `itimer`: a storm of `SIGALRM` from `setitimer`.
 //!
-//! Alarms belong to a process, so a child process sets and receives them. Each alarm consists of a
-//! timer expiry on the child's CPU, a signal, and a wake-up of the child to handle it.
+//! Alarms belong to a process, so a child process sets and receives them. Each alarm causes a timer
+//! expiry on the child's CPU, a signal, and a wake-up of the child, which handles the signal.
 
 use nix::sys::signal::{SigSet, Signal};
 use ticktax_model::Nanos;
@@ -55,11 +55,11 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     })
 }
 
-/// Body of the child: sets one alarm per event and waits for it.
+/// Main loop of the child: sets one alarm per event and waits for it.
 fn alarms(plan: &Plan, channel: &mut WorkerChannel<'_>) -> nix::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGALRM);
-    // Unblock only the alarm, and only during the wait. Other signals stay as they are.
+    // Unblock only the alarm, and only while waiting. Leave other signals unchanged.
     let mut waiting = SigSet::thread_get_mask()?;
     waiting.remove(Signal::SIGALRM);
     blocked.thread_block()?;

@@ -1,7 +1,7 @@
 //! `membarrier`: function-call interrupts from another CPU.
 //!
-//! The kernel interrupts every other CPU that is currently running a thread of the process. Only
-//! the disturbed CPU runs one, so each call sends exactly one interrupt.
+//! The kernel interrupts every other CPU that is running a thread of the process. Only the
+//! disturbed CPU is running one, so each call sends exactly one interrupt.
 
 use crate::clock;
 use crate::control::Control;

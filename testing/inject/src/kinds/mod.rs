@@ -1,4 +1,4 @@
-//! The kinds of disturbance, one file each.
+//! The kinds of disturbances, one per file.
 
 mod block;
 mod dodge;
@@ -48,7 +48,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     }
 }
 
-/// The truth about a schedule that ran on the calling thread. Each kind adds details.
+/// The truth about a schedule that was run on the calling thread. Each kind adds details.
 fn truth_of(plan: &Plan, walk: Walk, account: impl Into<String>, also: &[&str]) -> Truth {
     let own = Measured::new(
         walk.thread_cpu,

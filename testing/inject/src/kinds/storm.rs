@@ -1,13 +1,13 @@
-//! Shared code for storms of interrupts sent from another CPU.
+//! Code shared by storms of interrupts that are sent from another CPU.
 //!
-//! A thread of this process spins on the disturbed CPU, so that the interrupts are sent there, and
+//! A thread of this process spins on the disturbed CPU, so that the interrupts are sent there. It
 //! records gaps in its loop. A thread on another CPU makes the calls.
 //!
 //! The cost of a storm is measured in two ways. The first adds up the gaps that started during a
-//! call. The second adds up all gaps and subtracts those of a control time before and after the
-//! storm. The second method needs a quiet machine: it includes the work of all other programs and
-//! can even be negative. The first includes other work only if it falls into the same gap, and the
-//! median cost per call excludes even that.
+//! call. The second adds up all gaps and subtracts the gaps of two control intervals, before and
+//! after the storm. The second way needs a quiet machine: it includes the work of all other
+//! programs, and can even be negative. The first includes other work only if it falls into the same
+//! gap. The median cost per call excludes even that.
 
 use ticktax_model::Nanos;
 
@@ -21,21 +21,22 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Whether calls to a single CPU have their own interrupt. On arm64, all calls share one.
+/// Whether there is a separate interrupt for calls to a single CPU. On arm64, all calls use the
+/// same one.
 const SINGLE: bool = cfg!(target_arch = "x86_64");
 
-/// Name of the calls' interrupt in the kernel's tracing.
+/// Name that the kernel's tracing gives to the calls' interrupt.
 pub(super) const ACCOUNT: &str = if SINGLE {
     "call_function_single"
 } else {
     "call_function"
 };
 
-/// Row of the calls' interrupt in `/proc/interrupts`. On arm64, the name is its index in
+/// Row of `/proc/interrupts` for the calls' interrupt. On arm64, its name contains the index in
 /// `ipi_types` (`arch/arm64/kernel/smp.c`).
 pub(super) const CALLS: &str = if SINGLE { "CAL" } else { "IPI1" };
 
-/// Maximum length of the control time before the storm, and of the one after it.
+/// Maximum length of each control interval, before and after the storm.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
 
 /// Number of gaps per second to expect from other causes. Some hypervisors cause thousands.
@@ -47,7 +48,7 @@ pub(super) struct Storm<F> {
     pub(super) account: &'static str,
     /// The row of `/proc/interrupts` that counts the storm's interrupts.
     pub(super) row: &'static str,
-    /// Makes one call. Returns when it started and ended.
+    /// Makes one call. Returns when the call started and when it ended.
     pub(super) call: F,
 }
 
@@ -105,7 +106,7 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
     }
 }
 
-/// Maximum number of gaps to make room for.
+/// Number of gaps to make room for.
 fn room(plan: &Plan) -> usize {
     let events = plan.schedule.events(plan.duration).take(1 << 20).count();
     let seconds = 3 + 2 * plan.duration.0 / 1_000_000_000;
@@ -113,15 +114,16 @@ fn room(plan: &Plan) -> usize {
     others.saturating_add(2 * events).min(1 << 22)
 }
 
-/// Time lost to each call, for calls that lost any. `None` if the log is incomplete.
+/// Time lost during each call, except for calls during which none was lost. `None` if the log is
+/// incomplete.
 fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     let calls = walk.log.kept();
     let all = calls.len() as u64 == walk.log.happened;
     all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
-/// Time lost in all gaps during the storm, and the same minus the time lost in the control times,
-/// scaled to the storm's length.
+/// Returns the time lost in all gaps during the storm, and the same minus the time lost in the
+/// control intervals, scaled to the storm's length.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
     let quiet: Nanos = controls

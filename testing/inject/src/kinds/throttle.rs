@@ -1,7 +1,7 @@
-//! `throttle`: CFS bandwidth control throttles a CPU-bound process.
+//! `throttle`: a CPU-bound process that is throttled by CFS bandwidth control.
 //!
-//! In each period, the process runs for its quota and is then throttled until the next period, even
-//! if the CPU is idle. It is a child process in a cgroup created for it.
+//! In each period, the process runs for its quota. It is then throttled until the next period, even
+//! if the CPU is idle. It is a child process in a cgroup that is created for it.
 
 use std::path::Path;
 
@@ -22,12 +22,12 @@ const HOG: &str = "ttx-inj-hog";
 
 pub(super) fn run(plan: &Plan, quota: Nanos, control: &Control) -> Result<Truth, InjectError> {
     let period = plan.schedule.period;
-    // Declared before the worker so that it is dropped after it, when the group is empty.
+    // Declared before the worker, so that it is dropped after it. By then, the group is empty.
     let group = Group::make(quota, period)?;
     let room = 2 * usize::try_from(plan.duration.0 / period.0)
         .unwrap_or(usize::MAX)
         .max(8);
-    // Gaps shorter than an eighth of the throttled time mostly have other causes.
+    // Most gaps shorter than an eighth of the throttled time have other causes.
     let shortest = Nanos((period - quota).0 / 8);
     let worker = Worker::start(plan.cpu, c"ttx-inj-hog", room, |channel| {
         hog(channel, shortest)
@@ -85,7 +85,7 @@ fn truth(plan: &Plan, left: Left, stat: (Stat, Stat), stopped: bool, group: &Pat
     }
 }
 
-/// Body of the child: always runnable, records when it did not run.
+/// Main loop of the child, which is always runnable and records when it did not run.
 fn hog(channel: &mut WorkerChannel<'_>, shortest: Nanos) -> ! {
     let mut last = clock::now();
     loop {

@@ -1,8 +1,8 @@
 //! Runs a disturbance in a child process, which reports to its parent through shared memory.
 //!
-//! Some settings belong to a process rather than a thread: `SIGALRM` handling and, on some
-//! machines, the cgroup. With a child process, the parent's settings do not change. The child must
-//! not allocate memory, because it is forked from a process that has several threads.
+//! Some settings belong to a process rather than a thread: the handling of `SIGALRM` and, on some
+//! machines, the cgroup. Because a child process is used, the parent's settings do not change. The
+//! child must not allocate memory, because it is forked from a process with several threads.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ use crate::plan::Plan;
 use crate::sys::{Child, SharedWords};
 use crate::truth::{Event, Truth};
 
-/// Index of the disturbance's start time, which the parent writes. 0 until then.
+/// Index of the disturbance's start time, which the parent writes. It is 0 until then.
 const START: usize = 0;
-/// Indices of the number of due events and of completed events, which the child writes.
+/// Indices of the child's two counters: due events and completed events.
 const PLANNED: usize = 1;
 const HAPPENED: usize = 2;
-/// Index of the error number of the child's failed system call, or 0.
+/// Index of the error number if a system call of the child failed, or 0.
 const REFUSED: usize = 3;
-/// Index of the first event. Events have three words each.
+/// Index of the first event. An event takes three words.
 const EVENTS: usize = 4;
 
 /// The parent's side of the worker.
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     room: usize,
 }
 
-/// Report of a worker that has finished.
+/// Report on a worker that has finished.
 pub(super) struct Left {
     pub(super) pid: i32,
     pub(super) start: Nanos,
@@ -60,7 +60,7 @@ pub(super) struct WorkerChannel<'a> {
 }
 
 impl Worker {
-    /// Starts a child called `comm`, pinned to `cpu`. It begins `work` when [`run`](Self::run) is
+    /// Starts a child called `comm`, pinned to `cpu`. It starts `work` when [`run`](Self::run) is
     /// called.
     pub(super) fn start(
         cpu: Cpu,
@@ -75,7 +75,7 @@ impl Worker {
         let (parent, only) = (getpid(), place::only(cpu)?);
         let child = Child::fork(|| {
             let prepare = || {
-                // Kill the child if its parent dies.
+                // Have the child killed if its parent dies.
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if getppid() != parent {
                     return Err(Errno::ESRCH);
@@ -102,7 +102,7 @@ impl Worker {
         self.child.pid()
     }
 
-    /// Starts the child's work and waits until the plan ends.
+    /// Starts the child's work, and waits until the end of the plan.
     pub(super) fn run(self, plan: &Plan, control: &Control) -> Result<Left, InjectError> {
         let before = clock::process_cpu(self.pid());
         let start = control.begin();

@@ -1,7 +1,7 @@
-//! `writeback`: writes a file's dirty pages to disk.
+//! `writeback`: the dirty pages of a file are written to disk.
 //!
 //! The thread dirties the pages and waits for the disk, so the writes are submitted under its name.
-//! Their completions arrive as interrupts and `BLOCK` softirqs, on the CPU that the driver chooses.
+//! Their completions arrive as interrupts and `BLOCK` softirqs on a CPU that the driver chooses.
 //! `fsync` also wakes the file system's journal thread. The file is unlinked before it is written,
 //! so nothing is left behind.
 
@@ -74,7 +74,7 @@ pub(super) fn run(
     Ok(truth)
 }
 
-/// Creates a file in `dir` and unlinks it at once.
+/// Creates a file in `dir` and immediately unlinks it.
 fn nameless(dir: &Path) -> Result<File, InjectError> {
     let path = dir.join(format!("ticktax-inject-{}", nix::unistd::gettid()));
     let failed = |e| {

@@ -11,7 +11,7 @@ use crate::kernels::{GuestJob, KernelCase, Trial, modelled, published, rates, re
 
 pub(super) struct Frames;
 
-/// Makes sleeps end on ticks, as on the published machine, and keeps the tick running.
+/// Makes sleeps end on ticks, as on the published machine, and keeps the tick running while idle.
 const JOB: GuestJob = GuestJob {
     cmdline: "highres=off nohz=off",
     length: Nanos::from_secs(60),
@@ -19,7 +19,7 @@ const JOB: GuestJob = GuestJob {
     counted: false,
 };
 
-/// A figure to compare: its series in the case file, if any, and the model's tolerance.
+/// A figure to compare. It can have a series in the case file, and a tolerance for the model.
 struct Figure {
     what: &'static str,
     series: &'static str,
@@ -47,7 +47,7 @@ const FIGURES: [Figure; 4] = [
         what: "CPU as used",
         series: "",
         unit: "%",
-        // The model's input includes this value, measured with the kernel's own clock.
+        // The model takes this value as an input, measured with the kernel's own clock.
         allowed: None,
         value: |seen| seen.used,
     },
@@ -60,7 +60,7 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// Results of the loop, per second or in % of a CPU.
+/// The loop's results, per second or in % of a CPU.
 struct Seen {
     frames: f64,
     sampled: f64,
@@ -147,8 +147,8 @@ fn measured(trial: &Trial) -> Option<Seen> {
     })
 }
 
-/// The model's results for the same loop on this kernel, from each phase of the tick. Each burst
-/// includes the extra CPU time that the kernel spends on entry and exit.
+/// The model's results for the same loop on this kernel, one per start phase within the tick. Each
+/// burst includes the CPU time that the kernel adds on entry and exit.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     let Some(kernel) = Kernel::of(&trial.replay.machine) else {
         return Vec::new();
@@ -167,7 +167,7 @@ fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     phases.collect()
 }
 
-/// A copy of `task` with each work step lengthened by `more`.
+/// A copy of `task` in which each work step takes `more` longer.
 fn longer(task: &TaskSpec, more: Nanos) -> TaskSpec {
     let mut task = task.clone();
     for step in &mut task.program {
@@ -204,8 +204,8 @@ mod tests {
     use crate::replay::Replay;
     use ticktax_model::replay::ReplayedTask;
 
-    /// The results of a kernel that behaves like the model but completes only `share` of the
-    /// frames.
+    /// The results of a kernel that behaves like the model, except that it completes only `share`
+    /// of the frames.
     fn trial(hz: u32, share: f64) -> Trial {
         let facts = Facts {
             kernel: "6.1.0".to_owned(),
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(same.release.as_deref(), Some("6.1.0"));
         let frames = &same.tables[0].rows[1];
         assert_eq!((frames.hz, frames.published), (200, Some((29.0, 29.0))));
-        // Sampling attributes no time to the loop.
+        // Sampling must attribute no CPU time to the loop, although the loop uses some.
         let (sampled, used) = (&same.tables[1].rows[1], &same.tables[2].rows[1]);
         assert!(
             sampled.kernel < 0.1 && used.kernel > 9.0,

@@ -13,15 +13,16 @@ use crate::statistics::line;
 
 pub(super) struct Idle;
 
-/// Boot options that match the published kernels: the tick never stops, and sleeps end on ticks.
+/// Boot options for guests that behave like the published kernels: the tick never stops, and sleeps
+/// end on ticks.
 const PUBLISHED: &str = "nohz=off highres=off";
-/// The tick never stops, but comes from a one-shot timer.
+/// Boot options for a tick that never stops but comes from a one-shot timer.
 const ONE_SHOT: &str = "nohz=off";
-/// Current Linux default: an idle CPU stops its tick.
+/// Boot options for Linux's current default: an idle CPU stops its tick.
 const STOPS: &str = "";
 
-/// Run times of the two guests in each pair. Subtracting their instruction counts gives the cost of
-/// the additional time and cancels the boot, which both guests execute.
+/// Run times of the two guests in each pair. The difference of their instruction counts is the cost
+/// of the additional time. Both guests boot, so the boot's instructions cancel out.
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
 impl KernelCase for Idle {
@@ -119,7 +120,7 @@ fn twice(value: f64) -> (f64, f64) {
     (value / 1e3, value / 1e3)
 }
 
-/// Instructions per second at each tick rate, from pairs of guests that run for different times.
+/// Instructions per second at each tick rate, from pairs of guests with different run times.
 fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
     let selected = trials
         .iter()
@@ -148,13 +149,13 @@ struct Straight {
 }
 
 impl Straight {
-    /// Fits a line by minimizing the squared relative errors. Returns `None` for fewer than two
-    /// rates.
+    /// Fits a line by minimizing the sum of squared relative errors. Returns `None` for fewer than
+    /// two rates.
     fn fit(counts: &[(u32, f64)]) -> Option<Self> {
         if counts.len() < 2 {
             return None;
         }
-        // Dividing by each rate's count gives the equation base / count + tick · hz / count = 1.
+        // Dividing by each rate's count turns the model into base / count + tick · hz / count = 1.
         let sum = |term: fn(f64, f64) -> f64| -> f64 {
             let each = counts.iter().map(|&(hz, count)| term(f64::from(hz), count));
             each.sum()
@@ -166,7 +167,7 @@ impl Straight {
         );
         let (x, y) = (sum(|_, count| 1.0 / count), sum(|hz, count| hz / count));
         let determinant = xx * yy - xy * xy;
-        // Equal rates do not determine a line.
+        // If all rates are equal, they do not determine a line.
         if determinant.abs() <= 1e-9 * xx * yy {
             return None;
         }
@@ -189,21 +190,22 @@ impl Straight {
     }
 }
 
-/// Instructions that programs add to an idle guest: per second, and per tick that wakes a program.
+/// Instructions that programs add to an idle guest: some per second, and some per tick that wakes a
+/// program.
 struct Wakes {
     wakeups: f64,
-    /// Instructions per second for the wake-ups themselves.
+    /// Instructions per second for the wake-ups, regardless of the tick rate.
     each: f64,
     /// Additional instructions per tick that wakes a program.
     woken: f64,
-    /// The highest and the lowest rate, which calibrate the fit: their numbers of waking ticks
-    /// differ most.
+    /// The highest and the lowest rate. They calibrate the fit because their numbers of waking
+    /// ticks differ most.
     fit: [u32; 2],
 }
 
 impl Wakes {
-    /// Fits the additional instructions of guests with programs at two rates. Returns `None` if
-    /// there is only one. The simulator provides the number of ticks that wake a program.
+    /// Fits the instructions that programs add at two rates. Returns `None` if there is only one
+    /// rate. The simulator provides the number of ticks that wake a program.
     fn fit(idle: &[(u32, f64)], woken: &[(u32, f64)], wakeups: f64) -> Option<Self> {
         let fit = [
             woken.iter().map(|count| count.0).max()?,
@@ -316,8 +318,8 @@ mod tests {
     use crate::kernels::{GuestJob, KernelCase, Trial};
     use crate::replay::Replay;
 
-    /// Guests with known instruction counts. `programs` gives the additional instructions per
-    /// second and per waking tick.
+    /// Guests with known instruction counts. `programs` contains the additional instructions per
+    /// second and those per waking tick.
     fn trials(hz: u32, programs: [f64; 2]) -> Vec<Trial> {
         let trial = |job: GuestJob| {
             let mut a_second = 9_000.0 + 2_000.0 * f64::from(hz);
@@ -366,7 +368,7 @@ mod tests {
             (last.off().unwrap() / last.kernel).abs() < 0.005,
             "{last:?}"
         );
-        // Two rates calibrate the programs. All rates calibrate the straight line.
+        // Two rates must calibrate the programs' fit, and all rates the straight line.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
         let line = &statement.remarks[0].why;
         assert!(
@@ -374,7 +376,7 @@ mod tests {
             "{line}"
         );
 
-        // A rate above the line must be reported as a mismatch.
+        // A rate whose count is above the line must be reported as a mismatch.
         let mut other = all;
         for trial in other.iter_mut().filter(|trial| trial.hz == 200) {
             if trial.job.length == LENGTHS[1] && !trial.job.programs {
@@ -383,7 +385,7 @@ mod tests {
         }
         let statement = Idle.statement(&file, GuestClock::Host, &other);
         assert!(!statement.agrees(), "{statement:#?}");
-        // A single rate has a count but no fit.
+        // A single rate must produce a count but no fit.
         let statement = Idle.statement(&file, GuestClock::Host, &trials(250, [50_000.0, 4_000.0]));
         assert_eq!(
             (statement.met(), statement.tables[1].rows[0].kernel),

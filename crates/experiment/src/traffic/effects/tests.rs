@@ -1,4 +1,4 @@
-//! Tests simulated experiments with known effects.
+//! Tests the verdicts on simulated experiments with known effects.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Link;
@@ -83,8 +83,8 @@ pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
     }
 }
 
-/// Simulates runs in planned order on a machine that drifts. `ns` is a cell's cost per byte without
-/// noise.
+/// Simulates runs in the planned order on a machine that drifts. `ns` gives a cell's cost per byte
+/// without noise.
 fn simulated(
     factors: &Factors,
     (blocks, seed): (u64, u64),
@@ -117,7 +117,7 @@ fn judged(factors: &Factors, runs: &[MeasuredRun]) -> NetExperiment {
 fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     const EXPERIMENTS: u64 = 400;
     let factors = factors(&["mtu=1500,9000", "size=1k,64k", "nodelay=0,1"]);
-    // 3 % for the second factor, and another 4 % when combined with the third.
+    // The second factor costs 3 %, and another 4 % in combination with the third.
     let truth = [0.0, 0.03_f64, 0.02];
     let ns = |cell: &[usize]| {
         let on = |at: usize| cell[at] as f64;
@@ -129,8 +129,8 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     for seed in 0..EXPERIMENTS {
         let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, ns), &factors);
         let document = judged(&factors, &runs);
-        // Effects are averages over the other factors. The third adds 4 % in the half of the cells
-        // where the second is on.
+        // Effects are averages over the other factors. The third one adds 4 % in those cells where
+        // the second is on, which is half of them.
         let expected = [0.0, 0.05, 0.02, 0.0, 0.0, 0.04];
         assert_eq!(document.effects.len(), expected.len());
         for (effect, expected) in document.effects.iter().zip(expected) {
@@ -149,7 +149,7 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     }
     let held = held as f64 / all as f64;
     assert!((0.93..0.97).contains(&held), "{held}");
-    // At most 5 %. The standard error for 400 experiments is 1.1 %.
+    // At most 5 % may be wrong. For 400 experiments, the standard error is 1.1 %.
     let wrong = false_verdicts as f64 / EXPERIMENTS as f64;
     assert!(wrong <= 0.072, "{wrong}");
 }
@@ -190,7 +190,7 @@ fn cells_with_equal_facts_are_merged() {
     assert_eq!(document.effects[0].rate.verdict, Verdict::Worse);
     assert_eq!(document.cells[1].same_as, 0);
     assert_eq!(document.cells[3].same_as, 2);
-    // If facts differ between the runs of a cell, they are reported as changed.
+    // Facts that differ between a cell's runs must be reported as changed.
     runs[0].figures.facts.clear();
     let document = judged(&factors, &runs);
     let odd = &document.cells[runs[0].cell];
@@ -211,7 +211,7 @@ fn the_planned_number_of_blocks_finds_the_effect() {
     let pilot = simulated(&factors, (3, 1), 0.02, |_| 1.0);
     assert!(spread(&factors, &pilot).is_some());
     assert!(spread(&factors, &pilot[..4]).is_none());
-    // Noise of an effect within a block. Each of the two cells runs twice.
+    // Noise of an effect within a block, in which each of the two cells runs twice.
     let noise = 0.02_f64.exp_m1();
     let blocks = blocks_to_resolve(noise, 0.02, 2).unwrap();
     let found = (0..300).filter(|&seed| {
@@ -242,7 +242,7 @@ fn independent_unit_costs_are_estimated() {
         figures.facts = vec![Fact::new("segment data", [536, 1_460][cell[1]])];
         figures.calls = 2.0 / [1_024.0, 65_536.0][cell[0]];
         figures.packets = 1.0 / [536.0, 1_460.0][cell[1]];
-        // Two packets per acknowledgement.
+        // One acknowledgement per two packets.
         let acks = (figures.packets / 2.0 * figures.bytes as f64).round();
         figures.connection.as_mut().unwrap().acks = format!("{acks}").parse().unwrap();
     }
@@ -257,7 +257,7 @@ fn independent_unit_costs_are_estimated() {
             .ns
             .unwrap()
     };
-    // Over the 48 runs, the machine drifts by 2.4 % on average.
+    // Over the 48 runs, the machine's drift adds 2.4 % on average.
     for (unit, truth) in [
         (CostUnit::Byte, 0.2),
         (CostUnit::Packet, 300.0),
@@ -272,7 +272,7 @@ fn independent_unit_costs_are_estimated() {
         (CostUnit::Ack, &[CostUnit::Packet][..])
     );
     assert!(costs.misfit.unwrap() < 0.02);
-    // A time that does not depend on any of the units.
+    // This time does not depend on any of the units.
     for run in &mut runs {
         run.figures.cpu.ns_per_byte = if run.cell == 1 || run.cell == 2 {
             9.0

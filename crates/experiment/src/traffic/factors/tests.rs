@@ -1,4 +1,4 @@
-//! Tests how factors are parsed, the settings of cells, and which facts are in effect.
+//! Tests how factors are parsed, which settings cells get, and which facts are in effect.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol};
@@ -7,7 +7,7 @@ use ticktax_probes::net::Tuning;
 
 use super::{FACTORS, Factors, Setup, Vary, VaryError};
 
-/// Parses factors for 300 ms of TCP over a veth pair.
+/// Parses factors over a base of 300 ms of TCP on a veth pair.
 pub(in super::super) fn read(typed: &[&str]) -> Result<Factors, String> {
     let varied: Result<Vec<_>, _> = typed.iter().map(|text| text.parse::<Vary>()).collect();
     let base = Setup {
@@ -90,7 +90,7 @@ fn facts_in_effect_are_those_read_back() {
         Fact::new("net.ipv4.tcp_rmem", "4096 1 2"),
         Fact::new("timestamps", "on"),
     ];
-    // A fact about the device is kept, even if it has the factor's name.
+    // A fact about the device must be kept, even if it has the factor's name.
     let device = read(&["tso=0,1"]).unwrap();
     let own = [Fact::new("tso", "off")];
     assert_eq!(device.in_effect(&[1], &own), own);

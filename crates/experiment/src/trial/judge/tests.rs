@@ -1,4 +1,4 @@
-//! Tests verdicts of trials whose true effect is known.
+//! Tests the verdicts on trials whose true effect is known.
 
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::trial::{
@@ -8,7 +8,8 @@ use ticktax_model::trial::{
 use super::judge;
 use crate::trial::plan;
 
-/// A trial whose run times follow `law`. The second arm takes longer by the fraction `effect`.
+/// A trial in which run times follow `law`, and the second arm takes longer by the fraction
+/// `effect`.
 fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
     let mut draws = Draws::new(seed);
     let slots = plan(arms, blocks, seed ^ 0xabba);
@@ -48,7 +49,7 @@ fn an_effect_is_reported_with_its_size_and_direction() {
         (comparison.blocks, comparison.first.unwrap().count),
         (Some(10), 20)
     );
-    // The difference within a block is as noisy as a single run, because each arm ran twice.
+    // Each arm runs twice per block, so the difference within a block is as noisy as a single run.
     let noise = comparison.noise.unwrap();
     assert!((0.01..0.04).contains(&noise), "{noise}");
     let detectable = comparison.detectable.unwrap();
@@ -213,7 +214,7 @@ fn a_change_from_zero_is_an_absolute_difference() {
         (Scale::Absolute, Verdict::Worse)
     );
     assert!((comparison.effect.unwrap().value - 0.3).abs() < 0.01);
-    // Percentages of zero are undefined.
+    // A percentage of zero is undefined.
     let outcomes: Vec<Outcome> = statement
         .fail_if
         .iter()
@@ -222,8 +223,8 @@ fn a_change_from_zero_is_an_absolute_difference() {
     assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
 }
 
-/// Upper limit for a count with expected fraction `share`: three standard deviations above the
-/// mean.
+/// Upper limit for a count whose expected fraction is `share`: the mean plus three standard
+/// deviations.
 fn at_most(share: f64, trials: u32) -> f64 {
     let trials = f64::from(trials);
     trials * share + 3.0 * (trials * share * (1.0 - share)).sqrt()
@@ -263,7 +264,7 @@ fn detectable_effects_are_detected() {
     for blocks in [10, 20] {
         let mut found = 0;
         for seed in 0..u64::from(TRIALS) {
-            // The difference within a block has the standard deviation of a single run.
+            // The difference within a block has the same standard deviation as a single run.
             let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
             let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
             let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);

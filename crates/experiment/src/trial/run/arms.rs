@@ -9,9 +9,9 @@ use ticktax_model::knob::KnobScope;
 
 use super::{Subject, TryError};
 
-/// Maximum number of arms. A report with more would be unreadable.
+/// Maximum number of arms. With more, the report would be unreadable.
 const MAX_ARMS: usize = 8;
-/// Keyword for a setting's current value.
+/// Keyword that stands for a setting's current value.
 const NOW: &str = "now";
 
 /// A setting and its value in each arm, parsed from `KNOB=A,B`.
@@ -22,10 +22,10 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Parses `KNOB=A,B`. If values contain commas, use `;` as the separator.
+    /// Parses `KNOB=A,B`. Values that contain commas are separated with `;` instead.
     ///
     /// # Errors
-    /// The syntax is wrong, or the setting does not exist.
+    /// Returns an error if the syntax is wrong, or if the setting does not exist.
     pub fn parse(text: &str) -> Result<Self, TryError> {
         let wrong = |why: &str| TryError::Senseless(format!("`{text}`: {why}"));
         let (id, list) = text
@@ -47,7 +47,7 @@ impl Assignment {
 /// The CPUs, interrupt and disk that settings apply to, as named by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
-    /// The CPUs, or `None` for all that are online.
+    /// The CPUs, or `None` for all online CPUs.
     pub cpus: Option<CpuList>,
     /// Number of the interrupt line.
     pub irq: Option<u32>,
@@ -58,11 +58,11 @@ pub struct Named {
 /// The objects that a setting applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Objects that exist throughout the trial.
+    /// Objects that exist during the complete trial.
     Fixed(Vec<Target>),
-    /// The command. The setting is applied to it again in each run.
+    /// The command. The setting must be applied again in each run.
     Command,
-    /// A cgroup created for the command.
+    /// The cgroup created for the command.
     CommandGroup(Controller),
     /// All threads of a process.
     Threads(i32),
@@ -97,11 +97,11 @@ impl Place {
 pub(super) enum Value {
     /// The value that the setting had before the trial.
     Now,
-    /// A value in the notation that reading the setting returns.
+    /// A value, written the way that reading the setting returns it.
     Is(String),
 }
 
-/// A setting, its value in every arm, and the objects it applies to.
+/// A setting with its value in every arm and the objects that it applies to.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) knob: &'static Knob,
@@ -109,12 +109,12 @@ pub(super) struct Row {
     pub(super) values: Vec<Value>,
 }
 
-/// Resolves the assignments and validates them as thoroughly as is possible without changing
+/// Resolves the assignments, and validates them as thoroughly as possible without changing
 /// anything.
 ///
 /// # Errors
-/// The lists have different lengths, a value is out of range, an object is missing, two arms are
-/// equal, or a dangerous setting lacks consent.
+/// Returns an error if the lists have different lengths, a value is out of range, an object is
+/// missing, two arms are equal, or a dangerous setting lacks consent.
 pub(super) fn rows(
     assignments: &[Assignment],
     subject: &Subject,
@@ -265,7 +265,7 @@ fn place(
 }
 
 /// An object that exists before the command runs. Reading it shows the values that the kernel
-/// offers and those that the command will inherit.
+/// offers and the values that the command will inherit.
 fn asked_of(place: &Place) -> Target {
     let own = || Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
     match place {
@@ -276,7 +276,8 @@ fn asked_of(place: &Place) -> Target {
     }
 }
 
-/// Current values of each row's setting, one per object. Empty for cgroups that do not exist yet.
+/// Current values of each row's setting, one per object. Empty for a cgroup that does not exist
+/// yet.
 fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> {
     let mut all = Vec::new();
     for row in rows {
@@ -288,7 +289,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
         let mut values = Vec::new();
         for target in &targets {
             let value = row.knob.read(system, target)?;
-            // The current value must be writable, because it is restored later.
+            // It must be possible to write the current value back, because it will be restored.
             if row.values.contains(&Value::Now) {
                 row.knob.parse(system, target, &value)?;
             }
@@ -299,7 +300,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
     Ok(all)
 }
 
-/// Rejects arms whose settings are all equal.
+/// Rejects arms whose settings are all the same.
 fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(), TryError> {
     let of_arm = |arm: usize| -> Vec<Vec<String>> {
         let value = |(row, now): (&Row, &Vec<String>)| match &row.values[arm] {

@@ -3,7 +3,7 @@
 use ticktax_knobs::KnobError;
 use ticktax_observe::ObserveError;
 
-/// Reason why a trial cannot start or continue. Each message is one line for the user.
+/// Why a trial cannot start or continue. Each message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TryError {
     /// The arguments contradict each other.
@@ -15,7 +15,7 @@ pub enum TryError {
     /// A run cannot be observed, or the command cannot be run.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The kernel stored the same value for two arms with different values.
+    /// The kernel stored the same value for two arms although different values were written.
     #[error(
         "arms {first} and {second} are the same in effect ({settings}), although different values \
          were requested"
@@ -25,7 +25,7 @@ pub enum TryError {
         first: String,
         /// Label of the other arm.
         second: String,
-        /// Settings and values of both arms.
+        /// The settings, with the value that both arms got.
         settings: String,
     },
     /// The command fails in every arm, so there is nothing to compare.

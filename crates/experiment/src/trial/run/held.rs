@@ -1,8 +1,8 @@
-//! Starts a command that waits until all its settings are applied.
+//! Starts a command that does not run until all its settings are applied.
 //!
-//! Starts ticktax again, with the arguments in [`Starter`]. The new process writes a byte to its
-//! standard input, which is a socket, and waits for a byte in return. Then it executes the command.
-//! If the socket is closed instead, it exits.
+//! Starts ticktax again with the arguments in [`Starter`]. The new process writes a byte to its
+//! standard input, which is a socket, and waits for a byte in return. It then executes the command.
+//! If the socket is closed instead, the process exits.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -24,12 +24,12 @@ use ticktax_probes::clock::now;
 
 use super::TryError;
 
-/// How to start the process that waits and later becomes the command.
+/// How to start the process that first waits and then becomes the command.
 #[derive(Clone, Debug)]
 pub struct Starter {
     /// Path of the ticktax program.
     pub program: PathBuf,
-    /// Arguments before `--` and the command.
+    /// Arguments to put before `--` and the command.
     pub arguments: Vec<OsString>,
     /// Whether to show the command's output instead of discarding it.
     pub show_output: bool,
@@ -37,20 +37,20 @@ pub struct Starter {
 
 /// When and how a command exited.
 pub(super) struct CommandEnd {
-    /// When the waiting thread noticed the exit.
+    /// When the thread that waits for the command noticed the exit.
     pub(super) at: Nanos,
-    /// `None` if unknown.
+    /// Exit status, or `None` if unknown.
     pub(super) status: Option<ExitStatus>,
 }
 
-/// A command that is waiting for its release or already running.
+/// A command that is waiting to be released or is already running.
 pub(super) struct Held {
     pid: i32,
     socket: UnixStream,
     end: Receiver<CommandEnd>,
-    /// CPU time that the process used before it executed the command.
+    /// CPU time that the process had used before it executed the command.
     before: Nanos,
-    /// CPU time of all earlier children of ticktax.
+    /// CPU time of ticktax's earlier children.
     children_before: Nanos,
 }
 
@@ -70,7 +70,7 @@ impl Held {
         }
         let children_before = ticktax_host::children_cpu_time();
         let mut child = starting.spawn().map_err(|error| refused(&error))?;
-        // `starting` holds the child's end of the socket.
+        // `starting` contains the child's end of the socket.
         drop(starting);
         let pid = i32::try_from(child.id()).unwrap_or(-1);
         let (tell, end) = channel();
@@ -97,14 +97,14 @@ impl Held {
         self.pid
     }
 
-    /// Lets the command run. Returns when it was released.
+    /// Releases the command. Returns the time at which it was released.
     pub(super) fn release(&mut self) -> Nanos {
         let used = Proc::default().usage(&[self.pid]);
         self.before = used.map_or(Nanos::ZERO, |used| {
             used.on_cpu.unwrap_or(used.user + used.system)
         });
         let begin = now();
-        // Ignore errors: if the process has already exited, the wait will notice.
+        // Ignore errors: if the process has already exited, waiting for it will show that.
         let _ = self.socket.write_all(&[1]);
         begin
     }
@@ -118,7 +118,7 @@ impl Held {
         }
     }
 
-    /// Result for a command that is not waited for any longer. Its exit status is unknown.
+    /// End of a command that is abandoned. The exit status is unknown.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
@@ -126,21 +126,22 @@ impl Held {
         }
     }
 
-    /// CPU time of the command and the children it waited for. Valid once it has exited.
+    /// CPU time of the command and of the children that it waited for. Valid only after the command
+    /// has exited.
     pub(super) fn used(&self) -> Nanos {
         let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
         used.max(Nanos::ZERO)
     }
 
-    /// Sends `signal` to the command if it does not exit within a second. (A Ctrl-C in the terminal
-    /// has already reached it.) If it ignores the signal too, it keeps running.
+    /// Sends `signal` to the command, unless it exits within a second. (A Ctrl-C in the terminal
+    /// has already reached it.) If it ignores the signal, it keeps running.
     pub(super) fn interrupt(&self, signal: i32) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if self.wait(PATIENCE).is_some() {
             return;
         }
         if let Ok(signal) = Signal::try_from(signal) {
-            // The process has not been reaped, so its PID cannot have been reused.
+            // The process has not been reaped yet, so its PID cannot have been reused.
             let _ = kill(Pid::from_raw(self.pid), signal);
             self.wait(PATIENCE);
         }
@@ -153,11 +154,11 @@ pub(super) fn shown(command: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// Checks that a program exists and is executable. `name` is a path, or the name of a file in one
-/// of the directories in `search`, which has the format of `PATH`.
+/// Checks that a program exists and is executable. `name` is either a path or the name of a file in
+/// one of the directories in `search`, which has the format of `PATH`.
 ///
 /// # Errors
-/// The error that a shell would report for the program.
+/// Returns the error that a shell would report for the program.
 pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<(), ObserveError> {
     let refused = |kind| ObserveError::Command {
         command: name.to_string_lossy().into_owned(),

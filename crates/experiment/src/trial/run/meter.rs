@@ -12,7 +12,7 @@ use ticktax_observe::{Event, ObserveError, Plan, Program, Session};
 use super::Subject;
 use crate::measures;
 
-/// Metrics by which arms can be compared, named as in `--metric`.
+/// Metrics for comparing arms, named as in `--metric`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialMetric {
     /// Run time of the command.
@@ -75,7 +75,7 @@ impl TrialMetric {
         }
     }
 
-    /// Describes the metric for `subject`: unit, better direction and origin.
+    /// Describes the metric for `subject`: its unit, which direction is better, and its origin.
     pub(super) fn of(self, subject: &Subject) -> Metric {
         let (unit, better) = match self {
             Self::Time | Self::Cpu | Self::P99 => (Unit::Ns, Better::Lower),
@@ -95,22 +95,22 @@ impl TrialMetric {
         }
     }
 
-    /// Whether each run must be audited to measure the metric for `subject`.
+    /// Whether measuring the metric for `subject` requires an audit of each run.
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
             Self::Time => false,
-            // A child reports its CPU time to its parent only when it exits.
+            // A process's children report their CPU time to it only when they exit.
             Self::Cpu => matches!(subject, Subject::Process { .. }),
             _ => true,
         }
     }
 
-    /// Whether the audit must detect frames.
+    /// Whether the audit must detect frames to measure the metric.
     const fn needs_frames(self) -> bool {
         matches!(self, Self::Fps | Self::Lost)
     }
 
-    /// Why a run may have no value for this metric, and what to do.
+    /// Why a run may have no value for this metric, and how to avoid that.
     pub(super) const fn without(self) -> &'static str {
         match self {
             Self::Time | Self::Cpu => "no value was reported; leave this metric out",
@@ -158,7 +158,7 @@ pub(super) struct Measured<'a> {
     pub(super) time: Option<Nanos>,
     /// CPU time of the command.
     pub(super) cpu: Option<Nanos>,
-    /// Statement of the audit of the command or process.
+    /// The statement, if the command or process was audited.
     pub(super) statement: Option<&'a Statement>,
 }
 
@@ -180,7 +180,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Starts to watch process `pid`.
+    /// Starts watching process `pid`.
     pub(super) fn begin(
         pid: i32,
         length: Option<Nanos>,
@@ -201,8 +201,8 @@ impl Audit {
         Ok(Self { session, auditor })
     }
 
-    /// Processes available rows, waiting up to about 50 ms for them. Returns the header when the
-    /// audit is over.
+    /// Processes the available rows, and waits up to about 50 ms for some. Returns the header when
+    /// the audit is over.
     pub(super) fn step(&mut self) -> Option<Box<Header>> {
         match self.session.next_event() {
             Event::Rows { sources, rows } => {
@@ -222,8 +222,8 @@ impl Audit {
     }
 }
 
-/// The plan for watching process `pid`. It needs the tracer, because /proc does not provide these
-/// metrics.
+/// The plan for watching process `pid`. The tracer is required, because /proc does not provide
+/// these metrics.
 pub(super) fn plan(pid: i32, length: Option<Nanos>) -> Plan {
     Plan {
         length,

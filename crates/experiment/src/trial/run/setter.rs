@@ -1,4 +1,4 @@
-//! Applies the settings of each arm and remembers the original values.
+//! Applies each arm's settings, and remembers the original values.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_model::trial::{Arm, ArmSetting};
 use super::TryError;
 use super::arms::{Place, Row, Value, label, threads};
 
-/// A setting, identified by its ID, and the object it belongs to.
+/// The ID of a setting, and the object that it applies to.
 type Key = (&'static str, Target);
 
 /// Applies the settings of one arm after another.
@@ -18,23 +18,23 @@ pub(super) struct Setter {
     session: Session,
     consent: Consent,
     rows: Vec<Row>,
-    /// Values that settings had before the trial.
+    /// The values that settings had before the trial.
     originals: BTreeMap<Key, String>,
-    /// Values that the trial last wrote.
+    /// The values that the trial wrote last.
     left: BTreeMap<Key, String>,
-    /// Values that the kernel actually stored, keyed by the setting and the value written.
+    /// The values that the kernel actually stored, keyed by setting and written value.
     taken: BTreeMap<(&'static str, String), String>,
-    /// Threads that started while another arm's value applied to their process. Their original
-    /// value is unknown, so they will get that of the process.
+    /// Threads that were started while another arm's value applied to their process. Their original
+    /// value is unknown, so they will get the process's original value.
     late: Vec<(&'static Knob, Target)>,
-    /// Whether any arm has been applied.
+    /// Whether an arm has been applied yet.
     begun: bool,
-    /// Cgroups created for the command to join.
+    /// Cgroups created for the command.
     groups: BTreeMap<Controller, Target>,
 }
 
 impl Setter {
-    /// Creates the cgroups but does not change any settings yet.
+    /// Creates the cgroups, but does not change any settings yet.
     pub(super) fn new(
         system: System,
         mut session: Session,
@@ -51,7 +51,7 @@ impl Setter {
                 None => session.make_group(controller)?,
             };
             groups.insert(controller, target.clone());
-            // Check that this kernel has the setting before anything runs.
+            // Check that this kernel has the setting before running anything.
             row.knob.read(&system, &target)?;
         }
         Ok(Self {
@@ -68,7 +68,7 @@ impl Setter {
         })
     }
 
-    /// Applies the settings of `arm`, except those of the command. Settings that already have the
+    /// Applies the settings of `arm`, except those for the command. Settings that already have the
     /// right value are read back, to detect changes by other programs.
     pub(super) fn enter(&mut self, arm: usize) -> Result<(), TryError> {
         for at in 0..self.rows.len() {
@@ -85,7 +85,7 @@ impl Setter {
             };
             for target in targets {
                 let set = self.set(knob, &target, &value, of.map(Target::Task));
-                // The thread may have exited in the meantime.
+                // The thread may have exited since it was listed.
                 let has_ended = |pid| !threads(pid).contains(&target);
                 if set.is_err() && of.is_some_and(has_ended) {
                     continue;
@@ -169,7 +169,8 @@ impl Setter {
             .collect()
     }
 
-    /// The value of a setting in `arm`, as the kernel stored it if it has been applied.
+    /// The value of a setting in `arm`. If it has been applied, this is the value that the kernel
+    /// stored.
     fn shown(&self, row: &Row, arm: usize) -> String {
         let id = row.knob.id();
         match &row.values[arm] {
@@ -199,7 +200,7 @@ impl Setter {
         }
     }
 
-    /// Checks that the kernel did not store the same values for two arms.
+    /// Checks that the kernel did not store the same value for two arms.
     pub(super) fn require_different(&self) -> Result<(), TryError> {
         let arms = self.arms();
         for (at, arm) in arms.iter().enumerate() {

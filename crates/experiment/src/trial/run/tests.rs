@@ -51,7 +51,7 @@ fn warm_ups_come_first_then_noise_runs_then_blocks() {
     );
 }
 
-/// The check runs exactly once, after every arm has run, with or without warm-ups.
+/// The check must run exactly once, after every arm has run, whether or not there are warm-ups.
 #[test]
 fn comparability_is_checked_once() {
     for (warm_ups, noise_runs, blocks, expected) in [

@@ -1,5 +1,4 @@
-//! Tests how arms are parsed and resolved. The tests read this machine's settings but change
-//! nothing.
+//! Tests how arms are parsed and resolved. Reads this machine's settings but changes nothing.
 
 use ticktax_knobs::{Consent, System};
 use ticktax_model::{Cpu, Nanos};
