@@ -1,4 +1,4 @@
-//! Random worlds with two CPUs and a victim with a few threads, recorded as a tracer would.
+//! Random scenarios with two CPUs and a victim with a few threads, recorded as a tracer would.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 /// An event. Its first field is the time since the previous one.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// This CPU switches to the thread with this number or, if that cannot run, to idle. The last
-    /// field is the reason why a thread leaves the CPU.
+    /// This CPU switches to the thread with the second number, or to idle if that thread cannot
+    /// run. The last number is the reason why the previous thread leaves the CPU.
     Switch(i64, usize, usize, usize),
     /// The thread with this number is woken if it is blocked.
     Wake(i64, usize),
