@@ -545,8 +545,7 @@ fn own_threads_and_children_are_not_other_programs() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // The program's children are its own too, whatever their names. Each alone is below the
-    // threshold.
+    // The program's children are its own too, under any name. Each alone is below the threshold.
     let child = |(nth, name): (i32, &str)| Interferer {
         own: true,
         ..behind(name, Some(5_000 + nth), 80, 4)

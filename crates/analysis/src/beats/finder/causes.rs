@@ -246,7 +246,7 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
-            // A work item was more likely queued on the CPU that ran it than on another.
+            // A work item was probably queued on the CPU that ran it.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
             onsets.last = Some((start, end));
@@ -254,8 +254,8 @@ impl Causes {
         }
     }
 
-    /// The causes of a stream's beat with this `period`, nearest first. Ignores onsets that are not
-    /// a `member` of the beat.
+    /// Returns the causes of a stream's beat with this `period`, nearest first. Ignores onsets for
+    /// which `member` is false, because they do not belong to the beat.
     pub(super) fn chain(
         &self,
         (stream, own): (StreamId, &Identity),
@@ -297,7 +297,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// Finds the cause of the runs during which `identity` performed these `acts`.
+    /// Finds the cause of the runs during which `identity` performed `acts`.
     fn cause_of_acts(
         &self,
         identity: &Identity,
@@ -323,7 +323,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// The actor behind nearly all `votes`, if there is one.
+    /// Returns the actor behind nearly all `votes`, or `None` if there is no such actor.
     fn majority(&self, votes: &[Option<Act>]) -> Option<Cause> {
         let mut counts = vec![0_usize; self.actors.len()];
         for act in votes.iter().flatten() {
@@ -342,7 +342,7 @@ impl Causes {
     }
 }
 
-/// The last of `edges` after `since` and no later than `start`, preferring edges from the CPU
+/// Returns the last of `edges` after `since` and no later than `start`, preferring edges from CPU
 /// `here`.
 fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
@@ -353,12 +353,12 @@ fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nano
 }
 
 impl Onsets {
-    /// Time after which an edge can cause the next onset.
+    /// Only edges after this time can cause the next onset.
     fn since(&self) -> Nanos {
         match (&self.target, self.last) {
             (_, None) => Nanos(i64::MIN),
             (Some(Target::Thread(_)), Some((start, end))) => start.max(end - LEAVING),
-            // A work item or softirq can be queued or raised again as soon as it has started.
+            // A work item or softirq can be queued or raised again once it has started.
             (_, Some((start, _))) => start,
         }
     }

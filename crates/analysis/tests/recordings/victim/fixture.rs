@@ -12,7 +12,7 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// CPU, thread and reason: the CPU switches to the thread, or to idle if the thread cannot run.
-    /// The reason is the previous thread's for leaving the CPU.
+    /// The reason is why the previous thread leaves the CPU.
     Switch(i64, usize, usize, usize),
     /// Wakes this thread if it is blocked.
     Wake(i64, usize),
