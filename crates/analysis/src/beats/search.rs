@@ -235,7 +235,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let share = (to - from) / self.seen;
-            // A short stretch is one piece; a long one yields four, far apart.
+            // A short stretch becomes one piece. A long one becomes four that are far apart.
             let count = if share > 0.5 { 4 } else { 1 };
             let part = (wanted * share / f64::from(count))
                 .max(64.0 * period)
@@ -250,7 +250,7 @@ impl<'a> Search<'a> {
             }
         }
         if dense {
-            // Events closer than a phase step add no information about the phase.
+            // Events less than one phase step apart add no information about the phase.
             let step = period / 256.0;
             for piece in &mut pieces {
                 piece.dedup_by_key(|t| index(*t / step));
@@ -264,7 +264,7 @@ impl<'a> Search<'a> {
     }
 
     /// Follows, fits and tests a period over the whole window. Returns `None` if it is not a beat.
-    /// If slots are missing regularly, a longer period is tested instead, up to `longer` times.
+    /// If slots are missing regularly, tests a longer period instead, up to `longer` times.
     fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>, longer: u32) -> Option<Found> {
         let weighed = self.weighed();
         let stretches = self.stretches.iter();
@@ -314,8 +314,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The factor by which the true period is longer, if slots are missing regularly rather than at
-/// random.
+/// Returns the factor by which the true period is longer, if slots are missing regularly rather
+/// than at random.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;

@@ -5,13 +5,11 @@
 //! coincide. Each moment has a *control* half a tick later. A beat follows the tick if
 //!
 //! 1. at least four in five of its events start within [`within`] of a tick, not counting events
-//! that
-//!   continue a run that started just before;
+//!    that continue a run that started just before;
 //! 2. Fisher's exact test of moments against controls, each with or without such an event, gives a
-//!   probability below [`super::lines::FAMILY`] divided by the number of beats tested; and
+//!    probability below [`super::lines::FAMILY`] divided by the number of beats tested; and
 //! 3. no other cause is possible: no other interrupt or softirq occurs in most of the moments, and
-//! no
-//!   source runs at these ticks more often than at others ([`ASSOCIATED`]).
+//!    no source runs at these ticks more often than at others ([`ASSOCIATED`]).
 //!
 //! Softirqs raised by the tick count as the tick. A waker without rows, for example on an unwatched
 //! CPU, cannot be distinguished from a tick at the same phase.
