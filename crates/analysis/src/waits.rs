@@ -1,28 +1,29 @@
 //! Computes which threads of a machine waited for a CPU, and which threads ran in the meantime.
 //!
 //! # Waits
-//! A wait begins when a thread is woken (an edge) or preempted, and ends when it runs. A thread
-//! that runs again without a wake-up since its last run did not sleep: it was preempted. If events
-//! were lost, a wake-up may be missing, so only waits that begin with one are reported. Waits that
-//! cross either end of the recording are not reported.
+//! A wait begins when a thread is woken (an edge) or preempted, and ends when the thread runs. A
+//! thread that runs again without having been woken since its last run did not sleep: it was
+//! preempted. If events were lost, a wake-up may be missing, so only waits that begin with one are
+//! reported. Waits that cross either end of the recording are not reported.
 //!
 //! A woken thread preempts ticktax's spinning probe immediately, as if the CPU were idle. If the
-//! probe ran for long before a thread came back, the thread was therefore asleep, and its wake-up
-//! is missing. Autogroups are an exception: they divide CPU time between sessions first. A thread
-//! of another session waits behind the probe as behind any program, and such waits are reported.
+//! probe ran for long before a thread came back, that thread was therefore asleep, and its wake-up
+//! is missing. Autogroups are an exception, because they divide CPU time between sessions first. A
+//! thread of another session waits behind the probe as behind any program, and such waits are
+//! reported.
 //!
 //! If the kernel did not report the switch to a thread, waits during that thread's run are not
-//! reported. It may have been the thread that waited.
+//! reported, because the thread that waited may be the one that ran.
 //!
 //! # Order of rows
-//! Edges and rows from other CPUs can arrive late. The start of a wait is therefore looked up by
-//! the first row that arrives a second after the run that ended it. Wake-ups that arrive even later
-//! are ignored. The threads that ran during the wait are looked up with the next row of the CPU,
-//! which may come much later.
+//! Edges and rows from other CPUs can arrive late. The start of a wait is therefore looked up only
+//! when a row arrives that is a second later than the run which ended the wait. Wake-ups that
+//! arrive even later are ignored. The threads that ran during the wait are looked up at the CPU's
+//! next row, which may come much later.
 //!
 //! # Memory
-//! The wake-ups and runs of each thread in the last two seconds, and sums by waiting and by running
-//! source.
+//! The wake-ups and runs of each thread in the last two seconds are kept, and sums by the source
+//! that waited and the source that ran.
 
 mod probe;
 
