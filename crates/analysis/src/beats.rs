@@ -190,7 +190,7 @@ pub struct Beat {
     pub jitter: Nanos,
     /// How the beat's timer keeps time.
     pub rhythm: Rhythm,
-    /// Number of phase jumps, each of which means that the timer was restarted.
+    /// Number of phase jumps. Each means that the timer was restarted.
     pub restarts: u32,
     /// Mean events per beat; 1 if each beat is a single event.
     pub burst: f64,

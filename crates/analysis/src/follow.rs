@@ -48,8 +48,8 @@ pub enum Subject {
     Thread(i32),
     /// All processes that run the program with this name.
     Program(String),
-    /// All processes in a cgroup and its descendants. The path is relative to the hierarchy that
-    /// has the CPU controller.
+    /// All processes in a cgroup and its descendants. The path is relative to the CPU controller's
+    /// hierarchy.
     Cgroup(String),
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for FollowError {
 
 impl std::error::Error for FollowError {}
 
-/// What a source's rows mean to the first pass.
+/// Meaning of a source's rows to the first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// This thread of the subject ran.
@@ -139,7 +139,7 @@ enum Meaning {
     OthersWait,
     /// The CPU was idle.
     Idle,
-    /// A thread ran for which the kernel sent no switch event.
+    /// A thread ran, but the kernel sent no switch event for it.
     Unreported,
     /// Irrelevant to the first pass.
     Other,

@@ -201,7 +201,7 @@ impl Packets {
         }
     }
 
-    /// Processes the runs for which all surrounding rows have arrived by `now`.
+    /// Processes the runs whose surrounding rows have all arrived by `now`.
     fn settle(&mut self, now: Nanos, sources: &SourceTable) {
         while let Some(run) = self.receivers.settled(now) {
             let mut found = std::mem::take(&mut self.found);

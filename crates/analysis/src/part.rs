@@ -206,7 +206,7 @@ impl Cut {
         let base = match source.kind {
             Kind::Idle | Kind::Task => true,
             Kind::Softirq | Kind::Irq | Kind::Nmi | Kind::Steal => false,
-            // A wait's self time is the time for which the thread was throttled, which comes first.
+            // A wait's self time is its throttled part, which comes first.
             Kind::Wait => {
                 let mut kept = self.inside(span)?;
                 let held = (span.start + span.self_time).min(kept.end());

@@ -35,7 +35,7 @@ pub(crate) struct Event<'a> {
     shape: Shape<'a>,
     /// The row's interval. For a sum, this is its window.
     pub(crate) span: &'a Span,
-    /// Class to which the row's time belongs. `None` if the row is not CPU time or has no length.
+    /// Class that the row's time belongs to. `None` if the row is not CPU time or has no length.
     pub(crate) class: Option<Class>,
     /// Index of the row's CPU: the CPU number, or one past the kernel's limit for impossible
     /// numbers.
@@ -44,7 +44,7 @@ pub(crate) struct Event<'a> {
     pub(crate) roles: &'a Roles,
 }
 
-/// What a row contains in addition to its interval.
+/// The contents of a row in addition to its interval.
 #[derive(Clone, Copy, Debug)]
 enum Shape<'a> {
     Plain,
@@ -52,7 +52,7 @@ enum Shape<'a> {
     Edge(&'a Edge),
 }
 
-/// What happened on a CPU or, for a wait, to a thread.
+/// The type of an event. An event happens on a CPU or, in case of a wait, to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventKind<'a> {
     /// A thread ran, or the CPU was idle. The event covers all or part of the time between two

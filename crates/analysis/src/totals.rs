@@ -37,7 +37,7 @@ pub struct Accumulator {
     windows: Option<Windows>,
 }
 
-/// The account to which a source's rows are added, and whether its intervals count.
+/// The account that a source's rows are added to, and whether its intervals count.
 #[derive(Clone, Debug)]
 struct Known {
     name: Arc<str>,

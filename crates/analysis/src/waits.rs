@@ -201,8 +201,8 @@ impl Waits {
         };
         self.edges += 1;
         let wakes = &mut self.threads.entry(tid).or_default().wakes;
-        // A thread on an unwatched CPU is woken again and again but never seen to run. A wake-up is
-        // no longer needed if a later one precedes every run that is still to be judged.
+        // A thread on an unwatched CPU is woken again and again but never seen to run. A wake-up
+        // becomes useless once a later one precedes every run that is still to be judged.
         let needed = edge.span.start - SETTLED - SETTLED;
         while wakes.len() > 1 && wakes[1] < needed {
             wakes.pop_front();

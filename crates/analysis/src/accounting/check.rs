@@ -159,8 +159,8 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
 /// Time in a CPU's columns that belongs to a spinning probe or soaker. Both are niced.
 ///
 /// It can differ from the time they really used: if a program sleeps through every tick, they get
-/// all samples. If it is unknown which ticks hit them, nice time in excess of their own belongs to
-/// other niced programs, up to the time that those programs used.
+/// all samples. If it is unknown which ticks hit them, nice time in excess of the time they used
+/// belongs to other niced programs, up to the time that those programs used.
 fn of_probe(
     header: &Header,
     books: &CpuBooks,

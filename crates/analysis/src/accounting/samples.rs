@@ -43,7 +43,7 @@ impl By {
     }
 }
 
-/// What a tick can hit on a CPU.
+/// The occupant of a CPU when a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// A program, identified by process id.

@@ -11,9 +11,9 @@ use ticktax_model::waits::WaitingProgram;
 use super::{Processes, programs, total_time};
 use crate::victim::timer_of;
 
-/// Stolen time is reported from this share of all CPUs' time.
+/// Minimum stolen time to report, as a share of all CPUs' time.
 const MUCH_STOLEN: f64 = 0.01;
-/// Kernel work of one kind is reported from this share of all CPUs' time.
+/// Minimum time of one kind of kernel work to report, as a share of all CPUs' time.
 const MUCH_KERNEL_WORK: f64 = 0.03;
 /// CPUs count as full if less than this share of their time is spare.
 const SPARE: f64 = 0.03;
@@ -25,9 +25,9 @@ const OVERBOOKED: f64 = 0.1;
 const ROOM: f64 = 0.6;
 /// Minimum number of run-queue samples. With fewer, the number of runnable threads is unknown.
 const SAMPLES: u64 = 20;
-/// Waiting behind a real-time process is reported from this share of the audit.
+/// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;
-/// Throttled time is reported from this share of the audit.
+/// Minimum throttled time to report, as a share of the audit.
 const MUCH_THROTTLED: f64 = 0.01;
 
 /// Collects the advice from all rules, costliest first.
@@ -148,8 +148,8 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// Advice on stolen time. This is the hypervisor's figure or the time during which provably nothing
-/// ran, whichever is larger. The latter is known only with a probe.
+/// Advice on stolen time. This is the larger of two figures: the hypervisor's, and the time during
+/// which provably nothing ran. The second is known only with a probe.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());

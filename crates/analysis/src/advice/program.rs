@@ -15,15 +15,15 @@ use super::Processes;
 use super::machine::stolen;
 use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
-/// Waiting is reported from this share of the time that the program needed a CPU.
+/// Minimum waiting time to report, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// Same as [`MUCH_WAITING`], but for a loop without late frames, which had time to spare.
+/// Same as [`MUCH_WAITING`] for a loop without late frames, which had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
 /// A single wait at least this long is reported even if waits are rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// A program is reported if it caused at least this share of the waiting.
 const MUCH_OF_WAITING: f64 = 0.1;
-/// Throttled time is reported from this share of the time that the program needed a CPU.
+/// Minimum throttled time to report, as a share of the time that the program needed a CPU.
 const MUCH_THROTTLED: f64 = 0.005;
 /// If real-time throttling caused more than this share of the waiting, no other cause is reported.
 const MOSTLY_HELD: f64 = 0.5;

@@ -68,10 +68,10 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     Some((mean, poisson_regular(n, spread).max(renewal)))
 }
 
-/// Upper bound on the probability that `n` Poisson intervals which fill a given time are this
-/// similar. Given their sum, the intervals are uniform on a simplex (Greenwood 1946). Those within
-/// a coefficient of variation form a ball in it. The bound is loose if the ball extends beyond the
-/// simplex.
+/// Upper bound on the probability that `n` Poisson intervals that fill a given time are this
+/// similar. Given their sum, the intervals are uniform on a simplex (Greenwood 1946). Within it,
+/// the intervals up to a given coefficient of variation form a ball. The bound is loose if the ball
+/// extends beyond the simplex.
 fn poisson_regular(n: usize, spread: f64) -> f64 {
     let n = n as f64;
     let dimension = n - 1.0;

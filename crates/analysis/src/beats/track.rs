@@ -276,7 +276,7 @@ impl MovesByLapse {
     }
 }
 
-/// Returns the largest of `values`, none of which may be NaN. The lanes let the compiler vectorise
+/// Returns the largest of `values`. None of them may be NaN. The lanes let the compiler vectorise
 /// this.
 fn max(values: &[f32; PHASES]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 8];

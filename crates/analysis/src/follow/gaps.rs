@@ -1,5 +1,5 @@
-//! Determines what a thread did between two runs, from its wake-ups and from what its CPU did
-//! meanwhile.
+//! Determines what a thread did between two runs, from its wake-ups and from its CPU's activity in
+//! between.
 
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{MOVED, OffCpuReason};
@@ -44,8 +44,7 @@ impl Gap {
             cpu: self.cpu,
             start: self.start,
             dur,
-            // A wait's self time is the part for which the thread was throttled. That part is
-            // unknown here.
+            // A wait's self time is its throttled part, which is unknown here.
             self_time: dur,
             source,
         }

@@ -24,7 +24,7 @@ impl IncidentAnalysis {
         let mut pieces: Vec<Piece> = Vec::new();
         // Indices of the pieces that can contain the next row, outermost first.
         let mut open: Vec<usize> = Vec::new();
-        // Rows are sorted by start. Of those with the same start, the longest comes first.
+        // Rows are sorted by start. If several start together, the longest comes first.
         for span in self.spans.iter().filter(|span| span.cpu == cpu) {
             let (from, to) = (span.start.max(begin), span.end().min(end));
             if from >= to {

@@ -89,7 +89,7 @@ pub(super) struct GapBook {
     pub(super) empty: LengthTally,
     /// Residuals of gaps from which rows may be missing.
     pub(super) unmatched: LengthTally,
-    /// Those gaps in `unmatched` that contained no known row.
+    /// The gaps in `unmatched` that contained no known row.
     pub(super) nameless: LengthTally,
     /// Residuals around named rows, indexed by signature and side.
     pub(super) residuals: Vec<[Residuals; 3]>,

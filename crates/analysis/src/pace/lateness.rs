@@ -34,7 +34,7 @@ type Key = (HoldUp, Option<(String, Kind)>);
 /// A source's name, kind and process id.
 pub(crate) type Named = (String, Kind, Option<i32>);
 
-/// How much time the hypervisor took from a loop's CPUs, with its uncertainty.
+/// Time that the hypervisor took from a loop's CPUs, with its uncertainty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outside {
     /// The loop's CPU, if the loop ran on only one. Otherwise, stolen time cannot be attributed to
@@ -70,7 +70,7 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
-        // A steal clock that never advanced may not be implemented.
+        // A steal clock that never advanced might not be implemented.
         let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
@@ -480,8 +480,8 @@ mod tests {
         assert_eq!((&*by.name, by.time), ("backupd", Nanos(25 * MS)));
     }
 
-    /// Frame 5 takes 26 ms, which makes the next one late. Of these, 23 ms are its own work at
-    /// first, then page faults, then a quota.
+    /// Frame 5 takes 26 ms, which makes the next one late. Of this, 23 ms are its own work in the
+    /// first case, page faults in the second, and throttling in the third.
     #[test]
     fn a_frame_that_overran_makes_the_next_one_late() {
         let next = (6, 6, 9, 3);
@@ -529,7 +529,7 @@ mod tests {
         assert_eq!(disk.causes[0].kind, HoldUp::Disk);
     }
 
-    /// The second frame starts when the list of losses is no longer complete.
+    /// The second frame starts after the list of losses has become incomplete.
     #[test]
     fn frames_whose_delays_were_not_kept_are_only_counted() {
         let frames = |began: i64| Frame {

@@ -1,4 +1,4 @@
-//! Distributions of times, with only those quantiles for which there are enough times.
+//! Distributions of times, restricted to quantiles that are supported by enough times.
 
 use ticktax_model::pace::{Bucket, Distribution, Quantile};
 use ticktax_model::{Histogram, Nanos};

@@ -60,8 +60,8 @@ impl Asked {
         }
     }
 
-    /// Returns the index of the CPU in question, and the time up to which it must be known what ran
-    /// there.
+    /// Returns the index of the CPU in question, and the time until which its activity must be
+    /// known.
     fn place(&self) -> (usize, Nanos) {
         let arrival = &self.followed.arrival;
         match &self.stage {

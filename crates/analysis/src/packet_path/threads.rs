@@ -143,7 +143,7 @@ impl Receivers {
         }));
     }
 
-    /// Removes and returns the next run for which all surrounding rows must have arrived by `now`.
+    /// Removes and returns the next run whose surrounding rows must have arrived by `now`.
     pub(super) fn settled(&mut self, now: Nanos) -> Option<Run> {
         let Reverse(first) = self.runs.peek()?;
         if first.run.end >= now - SETTLED {

@@ -40,8 +40,8 @@ impl ReceiverWatch {
         }
     }
 
-    /// Returns the thread's delays once the recording has ended. `cpu` is the CPU to which the
-    /// thread was pinned, if any. Returns `None` if the thread was never seen. In a container, the
+    /// Returns the thread's delays once the recording has ended. `cpu` is the CPU that the thread
+    /// was pinned to, if any. Returns `None` if the thread was never seen. In a container, the
     /// thread's ids differ from the kernel's.
     pub fn finish(mut self, sources: &SourceTable, cpu: Option<Cpu>) -> Option<HoldUps> {
         if !self.seen {

@@ -18,7 +18,7 @@ const MS: i64 = 1_000_000;
 /// Process id of the hog.
 const HOG: i32 = 10;
 
-/// What the CPU does while the hog does not run.
+/// Activity of the CPU while the hog is not running.
 #[derive(Clone, Copy, Debug)]
 enum Other {
     Idle,
@@ -38,7 +38,7 @@ struct World {
     runtime: i64,
     policy: &'static str,
     other: Other,
-    /// How long the hog runs per second, in ms.
+    /// CPU time of the hog per second, in ms.
     runs: i64,
 }
 

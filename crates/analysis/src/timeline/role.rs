@@ -72,7 +72,7 @@ impl OffCpu {
     }
 }
 
-/// What the rows of an interrupt or softirq mean.
+/// Meaning of an interrupt's or softirq's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interrupt {
     /// [`Kind::Irq`], [`Kind::Softirq`] or [`Kind::Nmi`].

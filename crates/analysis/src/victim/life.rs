@@ -34,7 +34,7 @@ impl Life {
     /// Maximum number of delays held for a thread that may turn out to be the victim's.
     const EARLY: usize = 3;
     /// Same as [`Self::EARLY`], for a throttled thread. Throttling does not show whether a thread
-    /// is the victim's, so all of its delays may have to be held.
+    /// is the victim's, so it is possible that all of its delays must be held.
     const EARLY_THROTTLED: usize = 10;
     /// Maximum number of runs kept per CPU. Another CPU's rows may be late by this many runs.
     const RECENT_RUNS: usize = 32;
@@ -164,9 +164,8 @@ impl Life {
         self.follow(worst);
     }
 
-    /// Adds an interval in which the thread was throttled, or in which it waited for a CPU
-    /// afterwards. The tracer reports these for every thread, so this thread need not be the
-    /// victim's.
+    /// Adds an interval of throttling, or of waiting for a CPU after throttling. The tracer reports
+    /// these for every thread, so this thread need not be the victim's.
     pub(super) fn throttled(&mut self, state: ThreadState, delay: Candidate, worst: &mut Worst) {
         self.throttled = true;
         self.add(state, delay.length(), delay.length());

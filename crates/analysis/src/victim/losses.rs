@@ -175,7 +175,7 @@ impl Losses {
         }
     }
 
-    /// Reserves room for an interval that starts at `start`. If there is none, notes that the
+    /// Reserves room for an interval that starts at `start`. If the list is full, notes that the
     /// interval is missing.
     fn reserve(&mut self, start: Nanos) -> bool {
         let has_room = self.kept < Self::MAX;

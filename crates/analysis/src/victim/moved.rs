@@ -18,9 +18,9 @@ pub(super) struct Moved {
     pub(super) thread: ThreadId,
     pub(super) kind: DelayKind,
     pub(super) span: Span,
-    /// Time up to which the thread was still queued on the old CPU.
+    /// When the thread stopped being queued on the old CPU.
     pub(super) until: Nanos,
-    /// What the new CPU did, on which the thread then ran.
+    /// Activity of the new CPU, on which the thread then ran.
     pub(super) pieces: Vec<Piece>,
 }
 
@@ -62,7 +62,7 @@ impl Moves {
         self.waits.push_back(wait);
     }
 
-    /// Returns the next wait for which all earlier runs of its thread are known by `now`.
+    /// Returns the next wait whose thread's earlier runs are all known by `now`.
     #[inline]
     pub(super) fn settled(&mut self, now: Nanos) -> Option<Moved> {
         if self.waits.is_empty() {

@@ -82,8 +82,7 @@ impl Quota {
             .collect()
     }
 
-    /// Splits a wait into the part for which the thread was throttled and the part for which it
-    /// waited for a CPU.
+    /// Splits a wait into its throttled part and the wait for a CPU that follows.
     pub(super) fn split(&self, span: &Span) -> (Span, Option<Span>) {
         let end = span.end();
         let part = |start: Nanos, end: Nanos| Span {

@@ -30,11 +30,11 @@ pub(super) struct ThreadShare {
 }
 
 /// Returns the period of the costliest beat of process `pid` that explains the waiting time behind
-/// its `threads`. The beat's threads must have caused more than half of that time, and most of
-/// their own time must match the beat. No single interval may be as long as the period. The beat's
-/// threads must have been `woken` in at least half of its periods: a thread that does not sleep has
-/// no timer, and its pattern is that of the threads with which it shares the CPU. The phases of
-/// beats are relative to `origin`.
+/// its `threads`. The beat's threads must have caused more than half of that time, and most of the
+/// time that they caused must match the beat. No single interval may be as long as the period. The
+/// beat's threads must have been `woken` in at least half of its periods: a thread that does not
+/// sleep has no timer, and its pattern is that of the threads with which it shares the CPU. The
+/// phases of beats are relative to `origin`.
 pub(super) fn period(
     pid: i32,
     threads: &BTreeMap<i32, ThreadShare>,

@@ -244,8 +244,8 @@ struct Rhythms<'a> {
     wakers: &'a Wakers,
 }
 
-/// Returns the interferers, largest total first. The keys of `by_source` are a source, and whether
-/// the wait ended on another CPU than the one where the source ran. They are in order.
+/// Returns the interferers, largest total first. A key of `by_source` is a source, and whether the
+/// wait ended on another CPU than the one where the source ran. Keys must be in ascending order.
 fn interferers<'a>(
     by_source: impl IntoIterator<Item = ((SourceId, bool), &'a WaitsBehind)>,
     sources: &SourceTable,

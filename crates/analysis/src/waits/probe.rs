@@ -10,8 +10,8 @@ use crate::timeline::History;
 /// Longest idle time that can be part of a wait for a CPU. It is the time needed to wake the CPU,
 /// or to move to it. With more idle time, the thread was not runnable, and its wake-up is missing.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
-/// A thread that was not woken was preempted by other threads, not only by the probe. Those must
-/// have run for at least 1/`OTHERS` of the probe's time.
+/// A thread that was not woken was preempted by other threads, not only by the probe. The others
+/// must have run for at least 1/`OTHERS` of the probe's time.
 const OTHERS: i64 = 5;
 
 /// CPU time, by kind of occupant, while a thread may have been waiting.

@@ -13,7 +13,7 @@ use crate::pace::rhythm::{self, Found};
 use crate::pace::watch::Run;
 use crate::pace::{FrameStats, Terms, frames};
 
-/// Maximum number of threads that are searched for a rhythm. Those that ran longest come first.
+/// Maximum number of threads searched for a rhythm, starting with the one that ran longest.
 const SEARCHED: usize = 32;
 /// Maximum number of programs to suggest if the requested name was not found.
 const NAMED: usize = 5;

@@ -137,7 +137,7 @@ pub(super) struct Causes {
     grown: usize,
 }
 
-/// Returns the identity to which edges from `source` are attributed, or `None` if it is idle. The
+/// Returns the identity that edges from `source` are attributed to, or `None` if it is idle. The
 /// actual cause is then an interrupt that no hook watches.
 fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
@@ -254,8 +254,8 @@ impl Causes {
         }
     }
 
-    /// Returns the causes of a stream's beat with this `period`, nearest first. Ignores onsets for
-    /// which `member` is false, because they do not belong to the beat.
+    /// Returns the causes of a stream's beat with this `period`, nearest first. Ignores onsets that
+    /// do not belong to the beat according to `member`.
     pub(super) fn chain(
         &self,
         (stream, own): (StreamId, &Identity),
@@ -323,7 +323,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// Returns the actor behind nearly all `votes`, or `None` if there is no such actor.
+    /// Returns the actor behind nearly all `votes`, if there is one.
     fn majority(&self, votes: &[Option<Act>]) -> Option<Cause> {
         let mut counts = vec![0_usize; self.actors.len()];
         for act in votes.iter().flatten() {

@@ -19,10 +19,10 @@ const TICKS: [u32; 4] = [100, 250, 300, 1000];
 /// machines differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// How far a recording's rows can be trusted in comparisons with gaps.
+/// The reliability of a recording's rows when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// What an empty gap proves on each CPU.
+    /// The proof that an empty gap provides, per CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// A row can extend beyond the gap that contains it by at most this much.
     pub(crate) slack: Nanos,
@@ -31,7 +31,7 @@ pub(crate) struct Trust {
 }
 
 impl Default for Trust {
-    /// The values for a recording in progress, for which there is no proof yet.
+    /// The values for a recording in progress, before any proof is available.
     fn default() -> Self {
         Self {
             proofs: Vec::new(),
@@ -42,8 +42,8 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// Maximum number of kernel entries without a row on `cpu`, or `None` if there is no such
-    /// bound.
+    /// Returns the maximum number of kernel entries without a row on `cpu`, or `None` if it is
+    /// unknown.
     fn unseen(&self, cpu: Cpu) -> Option<u64> {
         let proof = self.proofs.iter().find(|proof| proof.cpu == cpu)?;
         match proof.proof {

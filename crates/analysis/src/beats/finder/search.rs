@@ -12,10 +12,10 @@ use super::stream::Identity;
 
 /// Unobserved time up to this share of a window is not excluded.
 const NEGLIGIBLE: f64 = 0.02;
-/// A thread's lifetime becomes a window of its own if it covers at least this share of the
+/// A thread's lifetime becomes a separate window if it covers at least this share of the
 /// observation.
 const MIN_LIFE: f64 = 0.25;
-/// A thread's lifetime becomes a window of its own only if it is at least this long.
+/// A thread's lifetime becomes a separate window only if it is at least this long.
 const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 
 /// A beat found in one source.
@@ -132,8 +132,8 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
 }
 
 /// Finds the beats in one stream. A search of the whole observation does not find a beat that is
-/// present during only part of it. So if there is none, the first, last and middle halves are
-/// searched.
+/// present during only part of it. If that search finds nothing, the first, last and middle halves
+/// are searched.
 fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {

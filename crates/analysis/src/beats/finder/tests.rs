@@ -275,7 +275,7 @@ fn gaps_that_only_share_a_timers_period_are_locked_and_empty() {
         (BeatKind::Gaps, "local_timer hrtimer_wakeup")
     );
     assert_eq!(same.locked_at, Some(Nanos(3 * MS)));
-    // The machine is not virtual, so there is no host.
+    // The machine is not virtual, so it has no host.
     assert_eq!(gaps.outside, Some(Outside { host_hz: None }));
     // If a gap contains the timer, the timer explains the gap, which is not empty.
     let own = gaps_beside_a_timer(-US, 50 * US);

@@ -94,7 +94,7 @@ fn finding(
             "the device's features (ethtool netlink), the increase of /proc/net/dev, and the \
             time of NET_RX and NET_TX"
                 .to_owned(),
-        // How much of the time would be saved was not measured.
+        // It was not measured how much of the time would be saved.
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Some(Cost::of(

@@ -7,7 +7,7 @@ use super::super::Facts;
 
 use ticktax_model::configured::SysctlSetting;
 
-/// Keys that the kernel or programs change by themselves, or that trigger an action.
+/// Keys whose values the kernel or programs change, or that trigger an action.
 const MOVING: [&str; 14] = [
     "fs.binfmt_misc.status",
     "fs.dentry-state",

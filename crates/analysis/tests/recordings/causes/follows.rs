@@ -14,7 +14,7 @@ use super::{LENGTH, MS, Random, Recording, TICK, US, frame, thread};
 const PHASE: i64 = 50 * US;
 const LAST: i64 = LENGTH - 20 * MS;
 
-/// What makes a thread or work item run.
+/// The trigger that makes a thread or work item run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Truth {
     Tick,

@@ -364,7 +364,7 @@ fn without_edges_no_cause_is_named() {
 }
 
 /// A thread that starts on a busy CPU is preempted several times before it first sleeps. No wake-up
-/// precedes these on-CPU periods, all of which belong to the same start.
+/// precedes these on-CPU periods. They all belong to the same start.
 #[test]
 fn a_start_in_pieces_does_not_outvote_the_timer() {
     let mut random = Random(3);

@@ -31,7 +31,7 @@ pub(crate) enum Loss {
     Preempted(i64, Vec<Frame>, i64),
 }
 
-/// What a CPU runs until the next context switch that is not part of a loss.
+/// The occupant of a CPU until the next context switch that is not part of a loss.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
     Base(Frame),

@@ -10,7 +10,7 @@ use ticktax_model::{Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable
 const US: i64 = 1_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// What a tick costs: self time of the interrupt, of its function, and of the softirq that follows.
+/// Cost of a tick: self time of the interrupt, of its function, and of the softirq that follows.
 const OWN: i64 = 2 * US;
 const FUNCTION: i64 = 3 * US;
 const SOFTIRQ: i64 = US;

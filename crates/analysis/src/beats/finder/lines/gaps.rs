@@ -1,5 +1,5 @@
-//! Attributes a beat of gaps to a source whose events lie in the gaps, to two sources whose
-//! coincidence causes it, or to no source.
+//! Attributes a beat of gaps to a source with events in the gaps, to two sources that cause it by
+//! coincidence, or to no source.
 
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, SamePeriod};
 use ticktax_model::recording::ProbeKind;

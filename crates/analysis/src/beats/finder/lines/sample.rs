@@ -152,8 +152,8 @@ fn in_columns(
     }
 }
 
-/// Rounds to `digits` significant digits. Peaks are no more precise than that, and every digit
-/// takes space in every file.
+/// Rounds to `digits` significant digits. Peaks are not known more precisely, and every digit takes
+/// space in every file.
 fn rounded(value: f64, digits: usize) -> f64 {
     let written = format!("{value:.*e}", digits.saturating_sub(1));
     written.parse().unwrap_or(value)
