@@ -105,8 +105,8 @@ impl Limits {
         self.runtime.unwrap_or(Nanos::from_millis(950))
     }
 
-    /// Longest time per period that real-time threads can leave to others while still counting as
-    /// having used up their own.
+    /// Longest time per period that real-time threads can leave to others and still count as having
+    /// used up their own.
     fn most_left(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,

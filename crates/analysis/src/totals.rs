@@ -62,7 +62,7 @@ impl Accumulator {
     /// Maximum number of accounts, counting each CPU separately. They take 9 MiB.
     pub const MOST: usize = 8_192;
 
-    /// Also adds up rows per window. [`Accumulator::windows`] gives access to close them.
+    /// Also adds up rows per window. Windows are closed through [`Accumulator::windows`].
     #[must_use]
     pub fn with_windows(mut self, windows: Windows) -> Self {
         self.windows = Some(windows);

@@ -19,8 +19,8 @@ const MUCH_KERNEL_WORK: f64 = 0.03;
 const SPARE: f64 = 0.03;
 /// A machine is overbooked if its threads need more CPU time than exists, by at least this share.
 const OVERBOOKED: f64 = 0.1;
-/// A CPU that was idle for more than this share had room for the waiters, so they must have been
-/// confined to other CPUs. A smaller share proves nothing: with autogroups, a probe gets half of a
+/// A CPU with more than this share of spare time had room for the waiters, so they must have been
+/// confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets half of a
 /// CPU that it shares with one other session.
 const ROOM: f64 = 0.6;
 /// Minimum number of run-queue samples. With fewer, the number of runnable threads is unknown.

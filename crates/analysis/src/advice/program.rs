@@ -27,7 +27,7 @@ const MUCH_OF_WAITING: f64 = 0.1;
 const MUCH_THROTTLED: f64 = 0.005;
 /// If real-time throttling caused more than this share of the waiting, no other cause is reported.
 const MOSTLY_HELD: f64 = 0.5;
-/// Time in interrupts or page faults is reported from this share of the time that the program
+/// Minimum time in interrupts or page faults to report, as a share of the time that the program
 /// needed a CPU.
 const MUCH_INTERRUPTED: f64 = 0.05;
 
@@ -240,7 +240,7 @@ fn has_known_owner(interferer: &Interferer) -> bool {
     !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
-/// The period with which a group ran for most of its time, and the beat that shows it. `None`
+/// The period at which a group ran for most of its time, and the beat that shows it. `None`
 /// unless the group is a single process that has a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {

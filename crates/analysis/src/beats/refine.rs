@@ -209,7 +209,7 @@ impl Steps {
         self.all.len() >= STEPS && off > fit.margin + FAR * self.error()
     }
 
-    /// The fit for a timer that is re-armed for the mean interval.
+    /// Returns the fit for a timer that is rearmed for the mean interval.
     fn fit(&self) -> Fit {
         let freedom = (self.all.len() as f64 - 1.0).max(1.0);
         Fit {
@@ -414,8 +414,8 @@ mod tests {
 
     #[test]
     fn a_timer_rearmed_early_has_the_period_of_most_intervals() {
-        // The timer takes two ticks of 4 ms, but only one tick in one case out of ten. Each event
-        // is slightly late.
+        // The timer takes two ticks of 4 ms or, in one case out of ten, only one. Each event is
+        // slightly late.
         let mut draws = Draws::new(9);
         let (mut times, mut entries, mut at) = (Vec::new(), Vec::new(), 0.0);
         for event in 0..600 {

@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// Selects the events on which periods near `period` are compared.
+    /// Selects the events used to compare periods near `period`.
     fn trial(&self, period: f64) -> Trial {
         let wanted = TRIAL_SLOTS * period;
         let dense = self.times.len() as f64 * period / self.seen > 8.0;

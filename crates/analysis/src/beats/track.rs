@@ -74,7 +74,7 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// Returns the trial period, ns, corrected by the path's slope.
+    /// Returns the trial period after correction by the path's slope, ns.
     pub(super) fn corrected(&self) -> f64 {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
@@ -244,8 +244,8 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
 /// Log probabilities of a path's moves between two consecutive blocks with events.
 #[derive(Clone, Copy)]
 struct Moves {
-    /// Added if the path does not move. The distribution of moves is scaled down by the share of
-    /// restarts, because the probabilities of both together are at most 1.
+    /// Log probability of not moving. It is reduced by the share of restarts, so that all
+    /// probabilities add up to at most 1.
     stay: f32,
     /// Subtracted for each phase step that the path moves.
     per_step: f32,

@@ -1,4 +1,4 @@
-//! Compares periods on part of the events, and chooses among the multiples of a period.
+//! Compares periods using part of the events, and chooses among the multiples of a period.
 
 use super::lattice::Lattice;
 use super::track::{DriftModel, Track, follow};
@@ -12,7 +12,7 @@ const AS_GOOD: f64 = 0.72;
 /// Share of slots that the likelihood assumes to have a beat.
 const WEIGHT: f32 = 0.8;
 
-/// The part of the events on which periods are compared.
+/// The part of the events that is used to compare periods.
 pub(super) struct Trial {
     /// Event times in the window, ns. No piece extends across a hole in the observation.
     pub(super) pieces: Vec<Vec<f64>>,

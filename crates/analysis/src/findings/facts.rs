@@ -35,7 +35,7 @@ impl<'a> Mount<'a> {
         self.mounted.options.iter().any(|other| other == option)
     }
 
-    /// Returns the first of `options` with which the file system is mounted.
+    /// Returns the first of `options` that the file system is mounted with.
     pub(super) fn first_of(&self, options: &[&'a str]) -> Option<&'a str> {
         options.iter().copied().find(|option| self.has(option))
     }

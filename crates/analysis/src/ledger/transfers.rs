@@ -135,7 +135,7 @@ impl Transfers {
         if !self.beyond_outside.is_empty() {
             let max = &mut account.intervals.max;
             *max = (*max).max(self.beyond_outside.max());
-            // Which of the gaps contained the stolen time is unknown.
+            // It is unknown which gaps contained the stolen time.
             let beyond = Tally {
                 time: self.beyond_outside.time.min(time),
                 ..self.beyond_outside

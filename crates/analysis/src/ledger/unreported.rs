@@ -10,7 +10,7 @@ use ticktax_model::{Kind, Nanos, SourceTable};
 
 use super::on_cpu::{OnCpuTimes, ProcessRows};
 
-/// Less missing CPU time than this is not reported.
+/// Missing CPU time below this is not reported.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
 /// Missing time is ignored if it is less than 1/`PART` of a process's time.
 const PART: i64 = 100;

@@ -91,7 +91,7 @@ impl<'a> Receiver<'a> {
             if end <= self.free {
                 self.pauses = later;
             } else if start < done {
-                // A pause ends with a datagram having been read.
+                // A pause ends once a datagram has been read.
                 return end.max(done);
             } else {
                 break;
@@ -156,8 +156,8 @@ mod tests {
         assert_eq!(sum(&course, 700), 0);
     }
 
-    /// Datagrams that arrive while a quarter of the buffer is being read need room too: B ≥ P +
-    /// ρ·B/4.
+    /// Datagrams that arrive while a quarter of the buffer is being read need room too, so
+    /// B ≥ P + ρ·B/4.
     #[test]
     fn a_busy_reader_needs_room_for_what_it_has_read() {
         let course = self::course(20 * US);

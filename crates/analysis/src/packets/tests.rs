@@ -323,7 +323,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
         never_read: 6,
         ..PacketLog::default()
     };
-    // No counter contains seven of them.
+    // Seven of them are not in any counter.
     let reason = |reason: &str, datagrams| DropReason {
         reason: reason.to_owned(),
         datagrams,

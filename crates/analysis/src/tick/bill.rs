@@ -168,7 +168,7 @@ fn cost(
     let functions: Nanos = within.iter().map(|part| part.time).sum();
     let around = match basis {
         Basis::Spans => lengths.tally.time - functions,
-        // Which interrupts contained a tick is unknown, so each tick is charged the average.
+        // It is unknown which interrupts contained a tick, so each tick is charged the average.
         Basis::Sums => share(book.frames.tally, lengths.tally.count),
         Basis::Interrupts | Basis::Counters => lengths.tally.time,
     };

@@ -12,7 +12,7 @@ use crate::timeline::Occupant;
 /// base row of a minute. Further intervals are ignored.
 const MAX_OPEN: usize = 1 << 16;
 
-/// Use of a CPU when a tick hits it.
+/// Activity of a CPU when a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupation {
     /// A program, the kernel, or ticktax's own work.

@@ -90,7 +90,7 @@ pub(crate) struct Interrupt {
 pub(crate) enum Line {
     /// The local timer's interrupt or, if that has no tracepoint, its substitute.
     LocalTimer,
-    /// The softirq that runs timers of low resolution.
+    /// The softirq that runs low-resolution timers.
     TimerSoftirq,
     /// Any other.
     Other,

@@ -1,4 +1,4 @@
-//! Decides which CPU a thread waited for if its wait ended on another CPU than it began on.
+//! Decides which CPU a thread waited for if its wait ended on a different CPU from the one it began on.
 //!
 //! An idle CPU has an empty run queue. As long as the CPU on which the thread finally ran was idle,
 //! the thread was therefore queued elsewhere: on the CPU where it ran before, or where its waker

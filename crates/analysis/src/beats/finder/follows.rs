@@ -1,4 +1,4 @@
-//! Tests whether a beat follows the kernel's tick, in recordings without wake-ups.
+//! Determines whether a beat follows the kernel's tick, in recordings without wake-ups.
 //!
 //! Without edges, the cause of a run is unknown, but one can test whether a thread starts after
 //! ticks more often than at other times. A *moment* is one tick, or several CPUs' ticks that

@@ -377,7 +377,7 @@ fn a_hole_in_the_recording_is_reported_and_moves_no_period() {
     let found = world.search(length);
     assert_eq!(names(&found), ["mixer"], "{found:#?}");
     assert!(near(&found.beats[0], 50 * MS));
-    // The 40 beats in the hole are not expected.
+    // The 40 beats in the hole must not count as expected.
     assert!(
         found.beats[0].rhythm.expected < 145,
         "{}",

@@ -20,7 +20,7 @@ fn beats(train: &Train) -> Vec<Beat> {
 fn events_without_a_period_yield_no_beat() {
     for law in NullLaw::ALL {
         let wrong = (0..100).filter(|&seed| !beats(&law.train(seed)).is_empty());
-        // With a 1 % false-alarm rate, one seed in 290 has more than four in a hundred.
+        // At a 1 % false-alarm rate, one seed in 290 gives more than four in a hundred.
         let wrong = wrong.count();
         assert!(wrong <= 4, "{law:?}: {wrong} of 100");
     }
@@ -63,7 +63,7 @@ fn intervals_contain_periods_that_are_rounded_to_ticks() {
                     covered += u64::from((beat.period.low..=beat.period.high).contains(&truth));
                 }
             }
-            // With 93 % coverage, one seed in 300 has fewer than 88 % of 200.
+            // At 93 % coverage, one seed in 300 covers fewer than 88 % of 200.
             assert!(
                 found >= 150 && covered * 100 >= found * 88,
                 "{law:?} {count}: {covered} of {found}"

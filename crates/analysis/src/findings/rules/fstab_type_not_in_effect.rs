@@ -1,4 +1,4 @@
-//! Finds a file system that is mounted with another type than `/etc/fstab` specifies. For example,
+//! Finds a file system that is mounted with a type other than the one in `/etc/fstab`. For example,
 //! `ext3` mounted as `ext2` has no journal.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};

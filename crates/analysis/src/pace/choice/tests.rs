@@ -139,7 +139,7 @@ fn equal_variants_are_rarely_distinguished() {
                 .collect();
             chosen += usize::from(choices(&rows)[0].by.is_some());
         }
-        // With a probability of 5 %, one seed in 240 has more than 11 choices in 100.
+        // At 5 %, one seed in 240 gives more than 11 choices in 100.
         assert!(chosen <= 11, "{chosen} of 100 for {variants} variants");
     }
 }

@@ -34,7 +34,7 @@ enum Truth {
     AnyPhase,
     /// A device that interrupts at a fixed phase of the tick.
     Device,
-    /// A thread that a timer at a fixed phase of the tick wakes. It works for a while first.
+    /// A helper thread, woken at a fixed phase of the tick, that works before it wakes the task.
     Helper,
 }
 

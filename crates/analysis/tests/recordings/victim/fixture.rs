@@ -11,8 +11,8 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 /// An event. Its first field is the time since the previous event.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// CPU, thread and reason: the CPU switches to the thread, or to idle if the thread cannot run.
-    /// The reason is why the previous thread leaves the CPU.
+    /// The CPU (second field) switches to the thread (third field), or to idle if that cannot run.
+    /// The last field is the reason why the previous thread leaves the CPU.
     Switch(i64, usize, usize, usize),
     /// Wakes this thread if it is blocked.
     Wake(i64, usize),
