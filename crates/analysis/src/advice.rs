@@ -121,8 +121,8 @@ impl Processes<'_> {
     }
 
     /// Returns one process from each autogroup of `pids`, ignoring exited and real-time processes.
-    /// Returns none if one of `gaining` is in the same autogroup, or if no autogroup of `gaining`
-    /// is known.
+    /// Returns none if one of `gaining` is in one of these autogroups, or if no autogroup of
+    /// `gaining` is known.
     fn one_per_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
         let pids = pids.iter().copied().filter(lowered);

@@ -51,7 +51,7 @@ pub(super) enum Who {
     Probe,
     /// The idle loop.
     Idle,
-    /// Kernel threads and other work of ticktax.
+    /// Kernel threads, and ticktax's work other than the probe.
     Other,
 }
 

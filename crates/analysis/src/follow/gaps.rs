@@ -32,7 +32,7 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// Returns the detail of the gap's source, formatted as the tracer does.
+    /// Returns the detail of the gap's source, in the format that the tracer uses.
     pub(super) fn detail(&self) -> String {
         let moved = if self.moved { MOVED } else { "" };
         format!("{}{moved}", self.reason.name())

@@ -51,8 +51,8 @@ impl Transfers {
     ///
     /// Lost rows and rows without times are already booked elsewhere, and are not part of the
     /// probe's self time. If they were in a gap, only part of the gap's residual is in the probe's
-    /// account. In the worst case, all of that time is in gaps that may contain such rows. This is
-    /// assumed, and only the remainder is moved.
+    /// account. The worst case is assumed: all of that time is in gaps that may contain such rows,
+    /// so only the remainder is moved.
     ///
     /// A gap with known rows keeps its residual as entry and exit even if events were lost. Events
     /// lost within it then leave the probe's account twice and can overdraw it.

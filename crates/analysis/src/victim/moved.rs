@@ -1,4 +1,5 @@
-//! Decides which CPU a thread waited for if its wait ended on a different CPU from the one it began on.
+//! Decides which CPU a thread waited for if its wait ended on a different CPU from the one it began
+//! on.
 //!
 //! An idle CPU has an empty run queue. As long as the CPU on which the thread finally ran was idle,
 //! the thread was therefore queued elsewhere: on the CPU where it ran before, or where its waker
@@ -18,7 +19,7 @@ pub(super) struct Moved {
     pub(super) thread: ThreadId,
     pub(super) kind: DelayKind,
     pub(super) span: Span,
-    /// When the thread stopped being queued on the old CPU.
+    /// Time until which the thread was certainly queued on the old CPU.
     pub(super) until: Nanos,
     /// Activity of the new CPU, on which the thread then ran.
     pub(super) pieces: Vec<Piece>,

@@ -245,7 +245,8 @@ struct Rhythms<'a> {
 }
 
 /// Returns the interferers, largest total first. A key of `by_source` is a source, and whether the
-/// wait ended on a different CPU from the one where the source ran. Keys must be in ascending order.
+/// wait ended on a different CPU from the one where the source ran. Keys must be in ascending
+/// order.
 fn interferers<'a>(
     by_source: impl IntoIterator<Item = ((SourceId, bool), &'a WaitsBehind)>,
     sources: &SourceTable,

@@ -6,7 +6,7 @@ use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
 
-/// When an on-CPU period's thread was woken, and when the period starts and ends, in µs.
+/// An on-CPU period: times of the wake-up before it, its start and its end, in µs.
 pub(crate) type Doing = (i64, i64, i64);
 
 pub(crate) const PID: i32 = 10;
