@@ -33,7 +33,8 @@ pub struct Alias {
     pub period: Period,
 }
 
-/// The rhythm at which harmonic `k` of `a` passes harmonic `n` of `b`, with frequency |k/a − n/b|.
+/// The rhythm at which harmonic `k` of `a` passes harmonic `n` of `b`. Its period is
+/// 1/|k/a − n/b|.
 pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
     let (k, n) = (f64::from(k), f64::from(n));
     let frequency = (k / a.value - n / b.value).abs();

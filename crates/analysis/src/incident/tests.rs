@@ -491,8 +491,8 @@ mod groups {
         }))
     }
 
-    /// An index with three kinds of incidents: a backup every 31 s for 40 min, a mailer at irregular
-    /// times, and two that occur only once.
+    /// An index with three kinds of incidents: a backup every 31 s for 40 min, a mailer at
+    /// irregular times, and two that occur only once.
     fn index() -> IncidentIndex {
         let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
         let mut number = 0;

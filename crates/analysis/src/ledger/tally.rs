@@ -78,8 +78,8 @@ impl LengthTally {
         self.histogram.merge(&other.histogram);
     }
 
-    /// Returns the `q`-quantile of the intervals' lengths. It is capped at the longest interval,
-    /// because the middle of that interval's histogram bucket may exceed it.
+    /// Returns the `q`-quantile (0 to 1) of the intervals' lengths. It is capped at the longest
+    /// interval, because the middle of that interval's histogram bucket may exceed it.
     pub(crate) fn quantile(&self, q: f64) -> Option<Nanos> {
         Some(self.histogram.quantile(q)?.min(self.tally.longest))
     }

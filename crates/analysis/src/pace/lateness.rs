@@ -99,7 +99,7 @@ struct Delayed {
     by: BTreeMap<Key, LostTo>,
 }
 
-/// Finds the causes of delay for every frame that started more than `late_from` after it was due.
+/// Finds the causes of delay for each of `frames` that started over `late_from` after it was due.
 /// `terms` is (period, `late_from`). `frames` and `losses` must be sorted by start, and `losses`
 /// must be those of the loop's thread. If there were too many losses, those after `full_at` are
 /// missing. `name` returns a loss's source.

@@ -102,8 +102,8 @@ fn number(text: &str) -> Option<i128> {
     value.ok().map(|value| sign * value)
 }
 
-/// Returns the cost of a wrong value, for parameters that affect time and CPUs. For all others, the
-/// cost is not known in general.
+/// Returns the cost of a wrong value, for parameters that affect time and CPUs. Returns `None` for
+/// all others, whose cost is not known in general.
 fn cost(key: &str) -> Option<Cost> {
     let what = match key {
         "kernel.nmi_watchdog" => "a performance counter and an NMI every few seconds on each CPU",
