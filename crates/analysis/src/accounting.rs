@@ -1,33 +1,34 @@
-//! The accounting check: compares the kernel's CPU time counters with the traced time.
+//! Checks CPU time accounting: compares the kernel's counters with the traced time.
 //!
-//! # How a kernel samples
+//! # How the kernel samples
 //! With `TICK_CPU_ACCOUNTING`, each tick charges its whole length to the task it interrupted, or to
-//! idle time (`kernel/sched/cputime.c`, `account_process_tick`). This is right on average for work
+//! idle time (`kernel/sched/cputime.c`, `account_process_tick`). On average, this is right for work
 //! that is independent of the tick. For work that depends on the tick, the error is unbounded: a
 //! program that sleeps through every tick is never charged. A recording contains the ticks and the
 //! tasks they interrupted, so the check can repeat the kernel's sampling for each program.
 //!
 //! # Bursts that depend on the tick
-//! Let L be the distance between ticks. A burst of length w with a random phase is hit by ⌊w/L⌋ or
-//! ⌊w/L⌋ + 1 ticks. The mean is w/L, and the variance is at most min(1/4, w/L). For n bursts with a
-//! total length of T, the variance is at most min(n/4, T/L). Dividing (hits − T/L) by the root of
+//! Let L be the tick period. A burst of length w with a random phase is hit by ⌊w/L⌋ or ⌊w/L⌋ + 1
+//! ticks. The mean is w/L, and the variance is at most min(1/4, w/L). For n bursts with a total
+//! length of T, the variance is at most min(n/4, T/L). Dividing (hits − T/L) by the square root of
 //! that bound gives a lower bound on the number of standard deviations.
 //!
 //! # Lost ticks
 //! A hypervisor may swallow ticks. Ticks lie on a grid, because `hrtimer_forward` in
-//! `tick_nohz_handler` keeps to multiples of the period. So if a tick was due while a program ran
-//! but did not fire, this can be detected. A lost tick samples no task, but the test for dependence
-//! on the tick counts it as if it had fired.
+//! `tick_nohz_handler` keeps to multiples of the period. The check can therefore detect a tick that
+//! was due while a program ran but did not fire. A lost tick samples no task, but the test for
+//! dependence on the tick counts it as if it had fired.
 //!
 //! # Other differences
-//! Since Linux 2.6.32, the kernel rescales a process' times to the scheduler's measurement
-//! (`cputime_adjust`), so that only their split into user and system time is sampled. The columns
-//! of `/proc/stat` are not rescaled. If the tick may stop, idle time is measured by the clock
-//! (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`). So a CPU's columns need not add up to the
-//! elapsed time. `top` shows each as a share of their sum, which is yet another figure.
+//! Since Linux 2.6.32, the kernel scales a process's times to the CPU time that the scheduler
+//! measured (`cputime_adjust`), so sampling only decides how they split into user and system time.
+//! The columns of `/proc/stat` are not scaled. If the tick can stop, idle time is measured by the
+//! clock (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`), so a CPU's columns need not add up
+//! to the elapsed time. `top` shows each column as a share of their sum, which is yet another
+//! figure.
 //!
 //! # Memory
-//! A few hundred bytes per process and CPU, and 12 bytes per source.
+//! The check needs a few hundred bytes per process and CPU, and 12 bytes per source.
 
 mod causes;
 mod check;
@@ -65,7 +66,7 @@ impl Who {
     }
 }
 
-/// Repeats the kernel's tick sampling on a timeline's events.
+/// Repeats the kernel's tick sampling for the events of a timeline.
 #[derive(Debug)]
 pub(crate) struct AccountingCheck {
     /// Tick period.
@@ -74,9 +75,9 @@ pub(crate) struct AccountingCheck {
     by: &'static [By],
     /// Indexed by CPU number.
     cpus: Vec<CpuSamples>,
-    /// Whether some rows are sums, which cannot be assigned to ticks.
+    /// Whether any rows are sums, which cannot be assigned to ticks.
     summed: bool,
-    /// Process id of a program that is always listed, even if it hardly ran.
+    /// Process id of a program that is always listed, even if it barely ran.
     listed: Option<i32>,
 }
 
@@ -91,13 +92,13 @@ impl AccountingCheck {
         }
     }
 
-    /// Makes the statement list the program `pid` even if it hardly ran.
+    /// Includes program `pid` in the statement even if it barely ran.
     pub(crate) fn list(&mut self, pid: i32) {
         self.listed = Some(pid);
     }
 
-    /// Makes the statement from the closed accounts; `None` if `/proc/stat` was not read both
-    /// before and after the recording.
+    /// Builds the statement from the closed accounts. Returns `None` unless `/proc/stat` was read
+    /// both before and after the recording.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -140,7 +141,8 @@ impl AccountingCheck {
         Some(&mut self.cpus[event.slot])
     }
 
-    /// The kind of rows that are this recording's ticks; `None` if sampling cannot be repeated.
+    /// Returns the kind of rows that are ticks in this recording, or `None` if the sampling cannot
+    /// be repeated.
     fn tick_rows(&self, header: &Header) -> Option<By> {
         if !self.has_spans(header) {
             return None;
@@ -154,14 +156,14 @@ impl AccountingCheck {
         header.level == Level::Kernel && !self.summed
     }
 
-    /// The samples on `cpu`, if it has rows.
+    /// Returns the samples on `cpu`, or `None` if it has no rows.
     fn on(&self, cpu: Cpu) -> Option<&CpuSamples> {
         self.cpus.get(cpu.index())
     }
 }
 
-/// Name and process id of a program's thread; `None` for other sources, including ticktax's own
-/// threads.
+/// Returns the program name and process id of a program's thread. Returns `None` for any other
+/// source, including ticktax's own threads.
 fn program(source: &Source) -> Option<(&str, i32)> {
     let thread = source.thread.as_ref()?;
     (source.kind == Kind::Task && source.owner == Owner::Program)

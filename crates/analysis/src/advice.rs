@@ -1,7 +1,8 @@
-//! Advice on lost CPU time, from rules that read a whole statement.
+//! Advice on lost CPU time, from rules that read a complete statement.
 //!
-//! A rule only gives advice that the statement's numbers support, and includes those numbers. If a
-//! program was watched, the rules are about its time, otherwise about the machine's.
+//! A rule gives advice only if the statement's numbers support it, and includes those numbers. If a
+//! program was watched, the rules consider that program's time. Otherwise they consider the
+//! machine's.
 
 mod machine;
 mod program;
@@ -21,19 +22,19 @@ use ticktax_model::victim::ThreadPolicy;
 
 use crate::ran::Ran;
 
-/// Prefixes of the ids of rules whose findings are not about CPU time.
+/// Id prefixes of rules whose findings are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
 /// Facts about the processes that advice is about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
-    /// Autogroups of processes. An autogroup is a scheduling group for one session.
+    /// Autogroups of the processes. An autogroup is the scheduling group of one session.
     pub(crate) autogroups: &'a [ProcessAutogroup],
-    /// Threads whose policy is not the ordinary one.
+    /// Threads whose scheduling policy is not the default.
     pub(crate) policies: &'a [ThreadPolicy],
     /// Processes that existed at the end; `None` if unknown.
     pub(crate) present: Option<&'a BTreeSet<i32>>,
-    /// CPU time per thread. Only threads that ran can have kept others waiting.
+    /// CPU time per thread. Only a thread that ran can have kept others waiting.
     pub(crate) ran: Option<&'a Ran>,
     /// Processes that belong to the watched program.
     pub(crate) followed: &'a [i32],
@@ -44,7 +45,7 @@ impl Processes<'_> {
         self.present.is_some_and(|present| !present.contains(&pid))
     }
 
-    /// The share of a process' CPU time that threads used whose policy satisfies `is_such`.
+    /// Share of a process's CPU time that was used by threads whose policy satisfies `is_such`.
     fn share(&self, pid: i32, is_such: impl Fn(SpecialPolicy) -> bool) -> f64 {
         let share = self
             .ran
@@ -52,25 +53,25 @@ impl Processes<'_> {
         share.unwrap_or_default()
     }
 
-    /// The policy of the thread that used most of a process' CPU time. `None` unless threads that
-    /// preempt all ordinary ones used more than half of that time.
+    /// Returns the policy of the thread that used most of a process's CPU time. Returns `None`
+    /// unless more than half of that time was used by threads that preempt all ordinary ones.
     fn goes_first(&self, pid: i32) -> Option<SpecialPolicy> {
         let policy = self.ran?.policy_of_most(pid, self.policies)?;
         (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
     }
 
-    /// Whether real-time threads used most of a process' CPU time.
+    /// Whether real-time threads used most of a process's CPU time.
     fn is_real_time(&self, pid: i32) -> bool {
         self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
-    /// Whether all of a process' CPU time was used by threads with the lowest priority.
+    /// Whether only threads with the lowest priority used any of a process's CPU time.
     fn is_lowest(&self, pid: i32) -> bool {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
 
-    /// Lists, by reason, the processes that a higher nice value would not slow down. `gaining` are
-    /// the processes that should benefit, if known.
+    /// Returns the processes that a higher nice value would not slow down, grouped by reason.
+    /// `gaining` lists the processes that should benefit, if known.
     fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> Standing {
         let mut standing = Standing::default();
         for &pid in pids {
@@ -87,8 +88,8 @@ impl Processes<'_> {
         standing
     }
 
-    /// Describes a program that takes `time` from others. `gaining` are the processes that should
-    /// benefit, if known.
+    /// Describes a program that takes `time` away from others. `gaining` lists the processes that
+    /// should benefit, if known.
     fn crowding(
         &self,
         (program, pids, time): (&str, Vec<i32>, Nanos),
@@ -108,8 +109,8 @@ impl Processes<'_> {
         Some(known.group.number)
     }
 
-    /// Whether the process' nice value matters to one of `gaining`: either both are in the same
-    /// autogroup, or autogroups are not used.
+    /// Whether the nice value of process `pid` matters to one of `gaining`: either the two are in
+    /// the same autogroup, or autogroups are not in use.
     fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(group) = self.group(pid) else {
             return self.autogroups.is_empty();
@@ -119,8 +120,9 @@ impl Processes<'_> {
             .any(|own| own == group)
     }
 
-    /// One process from each autogroup of `pids`, ignoring exited and real-time processes. Empty if
-    /// one of `gaining` is in such a group, or if no group of `gaining` is known.
+    /// Returns one process from each autogroup of `pids`, ignoring exited and real-time processes.
+    /// Returns none if one of `gaining` is in one of these autogroups, or if no autogroup of
+    /// `gaining` is known.
     fn one_per_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
         let pids = pids.iter().copied().filter(lowered);
@@ -137,14 +139,13 @@ impl Processes<'_> {
     }
 }
 
-/// Returns advice on `statement`, most important first; ignores [`Statement::advice`]. Only
-/// findings lead to advice if the statement is not at kernel level, because counters do not show
-/// who used the time.
+/// Returns advice on `statement`, most important first. Ignores its [`Statement::advice`]. Below
+/// kernel level, counters do not show who used the time, so only findings lead to advice.
 pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
-        // It is unknown how many of the lost events fall into a part of a recording.
+        // It is unknown how many of the lost events belong to a given part of a recording.
         if statement.part.is_none() && lost > statement.cost.events / 100 {
             advice.push(Advice::EventsLost { events: lost });
         }
@@ -160,7 +161,7 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     advice
 }
 
-/// Advice from findings that cost CPU time now.
+/// Advice from findings about problems that are costing CPU time now.
 fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     let serious = statement.findings.iter().filter(|finding| {
         let other = OTHER_TOPICS
@@ -181,7 +182,8 @@ fn total_time(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }
 
-/// Groups programs by name, with their processes and CPU time, costliest first.
+/// Groups the accounts by program name, costliest first. Each entry has the program's processes and
+/// CPU time.
 fn programs(accounts: &[Account]) -> Vec<(&str, Vec<i32>, Nanos)> {
     let mut by_name: BTreeMap<&str, (Vec<i32>, Nanos)> = BTreeMap::new();
     for account in accounts.iter().filter(|a| a.class == Class::Program) {

@@ -1,4 +1,4 @@
-//! The auditor: feeds the events of one timeline to all consumers and combines their results into a
+//! The auditor passes the events of one timeline to all consumers and combines their results into a
 //! statement.
 
 use ticktax_model::beats::BeatLine;
@@ -24,14 +24,14 @@ use crate::timeline::{Keep, Timeline};
 use crate::victim::{Loss, Victim, named};
 use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 
-/// Takes a recording's rows, live or from a file, and makes its statement.
+/// Takes the rows of a recording, live or from a file, and turns them into a statement.
 ///
-/// All calls must pass the same [`SourceTable`], which may grow in between.
+/// All calls must pass the same [`SourceTable`], which may grow between calls.
 #[derive(Debug)]
 pub struct Auditor {
     timeline: Timeline,
     ledger: Ledger,
-    /// `None` in the analysis of one program.
+    /// `None` when a single program is analysed.
     waits: Option<crate::waits::Waits>,
     packets: Option<Packets>,
     /// The kernel's limits on real-time threads.
@@ -45,8 +45,8 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// An auditor of `machine` with all consumers of a machine-wide statement. Programs, frames and
-    /// workloads must be requested.
+    /// An auditor of `machine` with every consumer that a machine-wide statement needs. Programs,
+    /// frames and workloads must be requested separately.
     pub fn new(machine: &Machine) -> Self {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
@@ -58,7 +58,7 @@ impl Auditor {
         }
     }
 
-    /// An auditor that keeps only the accounts and the cost of the tick.
+    /// An auditor that keeps only the accounts and the tick's cost.
     pub fn books() -> Self {
         Self {
             timeline: Timeline::new(Keep::LONG),
@@ -75,8 +75,8 @@ impl Auditor {
         }
     }
 
-    /// Omits the search for beats, which takes most of the time. [`figures`](crate::figures()) does
-    /// not need it.
+    /// Skips the search for beats, which takes most of the time. [`figures`](crate::figures()) does
+    /// not need them.
     #[must_use]
     pub fn without_beats(mut self) -> Self {
         self.beats = None;
@@ -90,8 +90,8 @@ impl Auditor {
         self
     }
 
-    /// Analyses the time of one program, ignoring rows that ended at or before `begin`. If called
-    /// again, the first `begin` stays in effect.
+    /// Analyses the time of one program, ignoring rows that end at or before `begin`. Later calls
+    /// do not change `begin`.
     pub fn victim_since(&mut self, begin: Nanos) {
         self.waits = None;
         let limits = self.limits;
@@ -103,7 +103,7 @@ impl Auditor {
     }
 
     /// Infers the frames of the analysed program, process `pid`, from its wake-ups. Keeps every
-    /// wake-up, up to 40 MiB.
+    /// wake-up, which takes up to 40 MiB.
     pub fn frames_of(&mut self, pid: i32) {
         self.frames.get_or_insert_with(|| Process::new(pid));
         if let Some(victim) = &mut self.victim {
@@ -111,8 +111,9 @@ impl Auditor {
         }
     }
 
-    /// The frames in the rows so far, watched from `begin` to `end`. `overshot_from` is as in
-    /// [`Terms`](crate::pace::Terms). `None` if no frames were requested.
+    /// Returns the frames in the rows so far, watched from `begin` to `end`. `overshot_from` has
+    /// the meaning described at [`Terms`](crate::pace::Terms). Returns `None` if no frames were
+    /// requested.
     pub fn frames_so_far(
         &self,
         begin: Nanos,
@@ -123,26 +124,26 @@ impl Auditor {
         Some(frames.judge(begin, end, overshot_from))
     }
 
-    /// Makes the accounting check list the program `pid` even if it hardly ran, because its
-    /// [`figures`](crate::figures()) will be needed.
+    /// Makes the accounting check list program `pid` even if it barely ran. This is required to get
+    /// [`figures`](crate::figures()) for it.
     pub fn list_program(&mut self, pid: i32) {
         if let Some(check) = &mut self.accounting {
             check.list(pid);
         }
     }
 
-    /// Beats found since the last call, for a live view.
+    /// Returns beats found since the last call, for a live view.
     pub fn news(&mut self) -> Vec<BeatLine> {
         self.beats.as_mut().map_or_else(Vec::new, Finder::news)
     }
 
-    /// The accounts of the rows so far, as the tracer saw them. Only [`Auditor::finish`] moves time
-    /// between accounts according to a probe's gaps.
+    /// Returns the accounts of the rows so far, as the tracer saw them. Time that a probe's gaps
+    /// move between accounts is moved only by [`Auditor::finish`].
     pub fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
         self.ledger.so_far(sources)
     }
 
-    /// The accounts and the analysed program's times so far, for a live view.
+    /// Returns the accounts and the analysed program's times so far, for a live view.
     pub fn glance(&self, sources: &SourceTable) -> Glance {
         Glance {
             accounts: self.so_far(sources),
@@ -151,10 +152,10 @@ impl Auditor {
     }
 
     /// Extracts the workload from all rows, which [`Auditor::with_work`] keeps. A second call finds
-    /// none.
+    /// no rows.
     ///
     /// # Errors
-    /// The recording holds no work that could be repeated.
+    /// Returns an error if the recording contains no work that can be repeated.
     pub fn work(
         &mut self,
         header: &Header,
@@ -165,13 +166,13 @@ impl Auditor {
         rows.finish(header, sources, asked)
     }
 
-    /// Makes the statement once all rows have come. `sources` is the table that the rows refer to,
-    /// and `threads` the number of threads that search for beats.
+    /// Builds the statement after the last row. `sources` is the table that the rows refer to, and
+    /// `threads` is the number of threads that search for beats.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Statement {
         self.conclude(header, sources, threads).0
     }
 
-    /// The frames of a process ([`Auditor::frames_of`]) and the causes of the late ones. The
+    /// Returns the frames requested with [`Auditor::frames_of`] and the causes of late ones. The
     /// arguments are those of [`Auditor::finish`].
     pub fn finish_pace(
         self,
@@ -256,7 +257,7 @@ impl Auditor {
     }
 }
 
-/// The frames of the analysed process, if it has any, and the causes of the late ones.
+/// Returns the frames of the analysed process, if it has any, and the causes of late ones.
 fn program_frames(
     process: &Process,
     header: &Header,

@@ -1,24 +1,24 @@
-//! Beats: periodic components among the events of one source.
+//! Finds beats: periodic components among the events of one source.
 //!
 //! [`detect`] takes the times of a source's events and returns the periodic components. Each has a
 //! period with its confidence interval, a false-alarm probability, a phase, a jitter, and the share
-//! of time it costs. The steps, in order:
+//! of time it costs. The steps are, in order:
 //!
 //! - `spectrum` and `lags` propose candidate periods: peaks of an averaged power spectrum and of
 //!   the histogram of lags.
-//! - `track` follows the phase of a candidate through the window. The likelihood ratio of the best
-//!   path against chance is the evidence for the candidate.
-//! - `assign` decides which events belong to the beat; `refine` estimates its period by generalised
-//!   least squares.
-//! - `lattice` handles events that occur only on kernel ticks: it compares them with random ticks
+//! - `track` follows the phase of a candidate through the window. The evidence for the candidate is
+//!   the likelihood ratio of the best path against chance.
+//! - `assign` decides which events belong to the beat, and `refine` estimates its period by
+//!   generalised least squares.
+//! - `lattice` handles events that occur only on kernel ticks. It compares them with random ticks
 //!   instead of random times.
 //! - `null` bounds what chance can produce. `trial` chooses between a period and its multiples.
 //!   `peel` removes a beat's events and searches the rest.
 //!
-//! **Limits.** A beat needs at least five events that span four periods, so no period longer than a
-//! quarter of the window is found ([`knowable`]). A timer that re-arms itself with intervals spread
-//! over about 12 % of the period looks like irregular arrivals. When two beats have periods in a
-//! ratio of small integers, the second is reported as a harmonic of the first.
+//! **Limits.** A beat needs at least five events that span four periods, so a period longer than a
+//! quarter of the window cannot be found ([`knowable`]). A timer that rearms itself with intervals
+//! spread over about 12 % of the period looks like irregular arrivals. If the periods of two beats
+//! are in a ratio of small integers, the second is reported as a harmonic of the first.
 
 mod aliases;
 mod anchor;
@@ -66,26 +66,26 @@ pub struct Events {
     pub starts: Vec<Nanos>,
     /// Durations, one per start.
     pub durations: Vec<Nanos>,
-    /// Intervals in which no event is missing, ascending and disjoint: either the whole observation
-    /// or the parts of it that were kept.
+    /// Intervals in which no event is missing, ascending and disjoint: either the whole
+    /// observation, or the parts of it that were kept.
     pub observed: Vec<(Nanos, Nanos)>,
-    /// The kernel's tick; `None` if it is unknown or if these events are the tick. Events that
-    /// occur only on ticks look periodic at the tick's period, which alone does not make them a
-    /// beat.
+    /// The kernel's tick. `None` if it is unknown, or if these events are the tick itself. Events
+    /// that occur only on ticks look periodic at the tick's period, but that alone does not make
+    /// them a beat.
     pub tick: Option<Tick>,
 }
 
-/// The kernel's tick on the CPU where the events occurred.
+/// The kernel's tick on the CPU where the events occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Tick period; positive.
+    /// Tick period, always positive.
     pub length: Nanos,
     /// Time of one tick, if known.
     pub at: Option<Nanos>,
 }
 
 impl Tick {
-    /// The tick of a kernel with `hz` ticks per second; `None` if `hz` is 0 or above 10⁹.
+    /// The tick of a kernel with `hz` ticks per second. Returns `None` if `hz` is 0 or above 10⁹.
     pub fn of_hz(hz: u32) -> Option<Self> {
         let length = Nanos(Nanos::from_secs(1).0.checked_div(hz.into())?);
         (length > Nanos::ZERO).then_some(Self { length, at: None })
@@ -93,7 +93,7 @@ impl Tick {
 }
 
 impl Events {
-    /// Events of a source that was observed without a break from `begin` to `end`.
+    /// Events of a source that was observed continuously from `begin` to `end`.
     pub fn new(begin: Nanos, end: Nanos, starts: Vec<Nanos>, durations: Vec<Nanos>) -> Self {
         Self {
             starts,
@@ -110,7 +110,7 @@ impl Events {
         self
     }
 
-    /// Time from the start of the first observed interval to the end of the last.
+    /// Time from the start of the first observed interval to the end of the last one.
     pub fn span(&self) -> Nanos {
         match (self.observed.first(), self.observed.last()) {
             (Some(first), Some(last)) => last.1 - first.0,
@@ -119,8 +119,8 @@ impl Events {
     }
 }
 
-/// A period with its 95 % confidence interval. Fractions of a nanosecond matter: many beats
-/// determine the period to better than 1 ns.
+/// A period with its 95 % confidence interval. Fractions of a nanosecond matter, because many beats
+/// determine their period to better than 1 ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Period {
     /// Best estimate, ns.
@@ -141,7 +141,8 @@ impl Period {
         }
     }
 
-    /// Whether the confidence intervals overlap, so that both can describe the same period.
+    /// Whether the confidence intervals overlap, which means that both can describe the same
+    /// period.
     pub fn agrees(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
@@ -156,8 +157,8 @@ pub enum Rhythm {
     Rearmed,
 }
 
-/// Median, 99th percentile and maximum of `lengths`, all 0 if it is empty. The percentile is left
-/// out if there are too few lengths to know it.
+/// Median, 99th percentile and maximum of `lengths`, all 0 if it is empty. The percentile is
+/// omitted if there are too few lengths to determine it.
 pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
     lengths.sort_unstable();
     let last = lengths.len().saturating_sub(1);
@@ -175,21 +176,21 @@ pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
 pub struct Beat {
     /// Mean period over the window.
     pub period: Period,
-    /// Upper bound on the probability, from 0 to 1, that chance produces evidence this strong at
-    /// any period searched.
+    /// Upper bound on the probability (0 to 1) that chance produces evidence this strong at any of
+    /// the periods searched.
     pub false_alarm: f64,
-    /// Time at which the first beat of the observation was due (the phase).
+    /// When the first beat of the observation was due, which defines the phase.
     pub first: Nanos,
     /// Number of beats observed.
     pub seen: u64,
     /// Number of beats that fit into the observed time.
     pub expected: u64,
-    /// Standard deviation of the beats from their grid or, for [`Rhythm::Rearmed`], of the
+    /// Standard deviation of the beats from their grid. For [`Rhythm::Rearmed`], it is that of the
     /// intervals.
     pub jitter: Nanos,
-    /// How the timer keeps time.
+    /// How the beat's timer keeps time.
     pub rhythm: Rhythm,
-    /// Number of phase jumps; each means that the timer was restarted.
+    /// Number of phase jumps. Each means that the timer was restarted.
     pub restarts: u32,
     /// Mean events per beat; 1 if each beat is a single event.
     pub burst: f64,
@@ -216,12 +217,12 @@ impl Beat {
     }
 }
 
-/// Why no period can be found in a source's events.
+/// Reason why no period can be found in a source's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// There are this many events, fewer than [`FEWEST`].
+    /// There are only this many events, fewer than [`FEWEST`].
     FewEvents(usize),
-    /// The observation lasted only this long, too short even for [`SHORTEST`].
+    /// The observation lasted only this long, which is too short even for [`SHORTEST`].
     ShortWindow(Nanos),
 }
 
@@ -238,15 +239,15 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Returns the shortest and the longest period that can be found in `events`, or why none can be.
-/// Periods outside this range can exist but cannot be detected.
+/// Returns the shortest and the longest period that can be found in `events`, or the reason why
+/// none can. Periods outside this range can exist but cannot be detected.
 pub fn knowable(events: &Events) -> Result<(Nanos, Nanos), Unknown> {
     if events.starts.len() < FEWEST {
         return Err(Unknown::FewEvents(events.starts.len()));
     }
     let seen: i64 = events.observed.iter().map(|o| o.1.0 - o.0.0).sum();
-    // A beat fills at least four in ten of its slots, so n events cannot form a beat with a shorter
-    // period than this.
+    // A beat fills at least four in ten of its slots. This limits how short the period of n events
+    // can be.
     let sparse = 2 * (seen / (5 * i64::try_from(events.starts.len()).unwrap_or(i64::MAX)));
     let shortest = SHORTEST.max(Nanos(sparse));
     let longest_part = events

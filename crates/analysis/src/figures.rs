@@ -1,14 +1,14 @@
-//! A recording's key figures, for comparison with predictions. They are the same for real and
-//! simulated machines.
+//! A recording's key figures, for comparison with predictions. Real and simulated machines have the
+//! same ones.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Figures;
 use ticktax_model::prediction::{Figure, Measure};
 use ticktax_model::statement::{Class, Statement};
 
-/// The figures for the whole machine and, if `pid` is given, for that program's CPU time.
+/// Returns the figures for the whole machine and, if `pid` is given, for that program's CPU time.
 ///
-/// Figures that were not measured, or that the auditor was not asked for, are omitted.
+/// Figures are omitted if they were not measured, or if the auditor was not asked for them.
 pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |measure, value: Option<f64>| {
@@ -54,8 +54,8 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
     figures
 }
 
-/// The CPU time that `/proc/PID/stat` shows for a program, as a share of the time between the two
-/// readings.
+/// Returns the CPU time that `/proc/PID/stat` shows for a program, as a share of the time between
+/// the two readings.
 fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     let check = statement.accounting.as_ref()?;
     let between = check.cpus.first()?.between;
@@ -71,7 +71,7 @@ fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     time.map(|time| time.share_of(between))
 }
 
-/// The figures for a loop's frames over `elapsed`.
+/// Returns the figures for a loop's frames over `elapsed`.
 pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<Figure> {
     let per_minute = |count: u64| {
         let minutes = elapsed.as_secs_f64() / 60.0;

@@ -1,20 +1,20 @@
-//! Analyses a program that the tracer did not follow, using a machine-wide recording.
+//! Analyses a program that the tracer did not follow, from a machine-wide recording.
 //!
-//! The analysis of a program ([`victim`](crate::Auditor::victim_since)) needs to know what each
-//! thread did while it was off its CPU. The tracer writes such rows only for the threads that it
-//! follows. For any other thread, they are derived here from the thread's on-CPU periods (*runs*)
-//! and wake-ups. The result is a recording like any other, with the subject in its header.
+//! Analysing a program ([`victim`](crate::Auditor::victim_since)) requires knowing what each thread
+//! did while it was off its CPU. The tracer writes such rows only for threads that it follows. For
+//! any other thread, they are derived here from the thread's on-CPU periods (*runs*) and wake-ups.
+//! The result is a recording like any other, with the subject in its header.
 //!
 //! # Derivation
 //! Between two runs of a thread there is a gap:
 //!
 //! - A wake-up splits the gap: until then the thread slept, and afterwards it waited for a CPU. If
-//!   there are several wake-ups, the thread must have run in between without a switch event, so the
-//!   time from the first to the last is unknown.
-//! - Without a wake-up, the thread did not sleep: it was preempted and waited for the whole gap.
+//!   there are several wake-ups, the thread must have run in between without a switch event, so it
+//!   is unknown what it did from the first to the last.
+//! - Without a wake-up, the thread did not sleep: it was preempted and waited throughout the gap.
 //!
-//! A wake-up can be missing. So a wait without one is only believed if no events were lost, no
-//! unreported thread ran at the time, and the CPU was busy. Otherwise the gap is unknown.
+//! A wake-up can be missing. A wait without one is therefore believed only if no events were lost,
+//! no unreported thread ran at the time, and the CPU was busy. Otherwise the gap is unknown.
 //!
 //! # Limits
 //! The recording does not show why a thread slept, so disk waits, locks, stops and voluntary sleep
@@ -22,9 +22,9 @@
 //! the recording are not reported.
 //!
 //! # Two passes
-//! The rows are read twice: [`Follow`] collects runs and wake-ups, then [`Followed`] passes the
-//! rows on and inserts the derived rows between them. A wake-up can arrive a second after the run
-//! that it led to, so a single pass would have to hold back rows for that long.
+//! The rows are read twice. [`Follow`] collects runs and wake-ups. [`Followed`] then passes the
+//! rows on and inserts the derived ones. A wake-up can arrive a second after the run that it led
+//! to, so a single pass would have to hold back rows for that long.
 
 mod gaps;
 mod header;
@@ -46,21 +46,21 @@ pub enum Subject {
     Processes(Vec<i32>),
     /// The thread with this id.
     Thread(i32),
-    /// All processes running the program with this name.
+    /// All processes that run the program with this name.
     Program(String),
-    /// All processes in a cgroup and its descendants. The path is that in the hierarchy with the
-    /// CPU controller.
+    /// All processes in a cgroup and its descendants. The path is relative to the CPU controller's
+    /// hierarchy.
     Cgroup(String),
 }
 
 impl Subject {
-    /// The cgroup with this directory, such as `/sys/fs/cgroup/system.slice`, or with this path
-    /// from `/proc/PID/cgroup`.
+    /// The cgroup given by its directory, such as `/sys/fs/cgroup/system.slice`, or by its path in
+    /// `/proc/PID/cgroup`.
     pub fn cgroup(folder: &str) -> Self {
         let Some(below) = folder.strip_prefix("/sys/fs/cgroup/") else {
             return Self::Cgroup(folder.to_owned());
         };
-        // In version 1, each hierarchy has a directory.
+        // In version 1, each hierarchy has its own directory.
         let (first, rest) = below.split_once('/').unwrap_or((below, ""));
         let is_hierarchy = first == "unified" || first.split(',').any(|name| name == "cpu");
         Self::Cgroup(format!("/{}", if is_hierarchy { rest } else { below }))
@@ -82,14 +82,14 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Why a recording cannot be analysed for a subject.
+/// Reason why a recording cannot be analysed for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowError {
     /// None of the subject's threads ran during the recording.
     NotSeen(Subject),
-    /// The recording contains sums of intervals.
+    /// The recording contains sums of intervals instead of single ones.
     Sums,
-    /// The recording contains only counters, read at its start and end.
+    /// The recording contains only counters, read when it started and ended.
     Counters,
     /// The wake-up tracepoint was not attached.
     NoWakeups,
@@ -132,7 +132,8 @@ impl std::error::Error for FollowError {}
 enum Meaning {
     /// This thread of the subject ran.
     Runs(i32),
-    /// This thread of the subject was off its CPU. Such rows show that the tracer followed it.
+    /// This thread of the subject was off its CPU. Such rows show that the tracer followed the
+    /// thread.
     Waits(i32),
     /// A followed thread of another program was off its CPU.
     OthersWait,
@@ -144,16 +145,16 @@ enum Meaning {
     Other,
 }
 
-/// First pass: finds the subject's threads, their runs and their wake-ups.
+/// First pass: collects the subject's threads, with their runs and wake-ups.
 #[derive(Debug)]
 pub struct Follow {
     subject: Subject,
-    /// The subject's processes, if it is given by process id or cgroup.
+    /// The subject's processes, if the subject is given by process id or cgroup.
     pids: Option<BTreeSet<i32>>,
     meanings: Vec<Option<Meaning>>,
     threads: FastMap<i32, Thread>,
-    /// Wake-ups of all threads, by thread id. A thread's first wake-up can arrive before its first
-    /// run.
+    /// Wake-ups of all threads, by thread id. Even other threads' are kept, because a thread's
+    /// first wake-up can arrive before its first run.
     wakes: FastMap<i32, Vec<Nanos>>,
     machine: Machine,
     has_sums: bool,
@@ -165,10 +166,10 @@ pub struct Follow {
 /// One of the subject's threads.
 #[derive(Debug)]
 struct Thread {
-    /// A source of the thread's runs, used as a template for the sources of its waits.
+    /// A source of the thread's runs. It is the template for the sources of its waits.
     source: SourceId,
     runs: Vec<Run>,
-    /// Whether the tracer followed the thread, so that its waits are among the rows.
+    /// Whether the tracer followed the thread, in which case its waits are among the rows.
     is_followed: bool,
 }
 
@@ -176,7 +177,7 @@ impl Follow {
     /// Prepares to find `subject` in the recording with this header.
     ///
     /// # Errors
-    /// Returns an error if the recording cannot show anything about the subject.
+    /// Returns an error if such a recording cannot show what the subject did.
     pub fn new(header: &Header, subject: Subject) -> Result<Self, FollowError> {
         if header.level == Level::Proc {
             return Err(FollowError::Counters);
@@ -271,8 +272,8 @@ impl Follow {
         }
     }
 
-    /// Derives the subject's missing rows. Call it after the last row; `sources` is the complete
-    /// table.
+    /// Derives the subject's missing rows. Must be called after the last row. `sources` is the
+    /// complete table.
     ///
     /// # Errors
     /// Returns an error if the subject was not seen, or if its waits cannot be derived.
@@ -353,7 +354,7 @@ impl Thread {
         }
     }
 
-    /// Sorts the runs, because rows from several CPUs arrive in any order.
+    /// Sorts the runs. Rows from several CPUs can arrive in any order.
     fn settle(&mut self) {
         self.runs.sort_by_key(|run| (run.start, run.end));
         self.runs.dedup_by(|next, run| {
@@ -366,7 +367,7 @@ impl Thread {
     }
 }
 
-/// A derived row, and the run on the same CPU that follows it.
+/// A derived row, and the start of the run on the same CPU that follows it.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     /// Start of that run.
@@ -374,34 +375,34 @@ struct Wait {
     span: Span,
 }
 
-/// Second pass: the recording as if the tracer had followed the subject.
+/// Second pass: turns the recording into one whose tracer followed the subject.
 #[derive(Debug)]
 pub struct Followed {
     header: Header,
     sources: SourceTable,
     meanings: Vec<Option<Meaning>>,
-    /// Derived rows, indexed by CPU and sorted by run.
+    /// Derived rows, indexed by CPU and sorted by the run that follows.
     waits: Vec<Vec<Wait>>,
 }
 
 impl Followed {
-    /// The recording's header, changed to be about the subject.
+    /// Returns the recording's header, changed to be about the subject.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The source table that the rows refer to.
+    /// Returns the source table that the rows refer to.
     pub fn sources(&self) -> &SourceTable {
         &self.sources
     }
 
-    /// The source table that the rows refer to, and the header.
+    /// Returns the source table that the rows refer to, and the header.
     pub fn into_parts(self) -> (SourceTable, Header) {
         (self.sources, self.header)
     }
 
-    /// Processes the recording's next row: passes it to `each` unless it is another program's wait.
-    /// A derived row comes just before the first row of the run that ends it, as if the tracer had
+    /// Passes the recording's next row to `each`, unless the row is another program's wait. A
+    /// derived row precedes the first row of the run that ends it, just as if the tracer had
     /// written it.
     pub fn row(&self, row: &Row, each: &mut dyn FnMut(&SourceTable, &Row)) {
         if let Row::Span(span) = row {

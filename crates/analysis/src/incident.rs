@@ -1,15 +1,15 @@
-//! Explains a recording that a trigger started: which thread did not run, what ran instead, and
-//! what made that run.
+//! Explains a recording started by a trigger: which thread did not run, what ran instead, and why
+//! that ran.
 //!
 //! # Claims
-//! What ran instead is the self time of each row on the CPU on which the thread waited, to the
-//! nanosecond. Time that no row covers is reported as unseen. A cause is always a wake-up edge;
-//! without an edge, no cause is reported.
+//! Each source that ran instead is charged the self time of its rows on the CPU where the thread
+//! waited, to the nanosecond. Time that no row covers is reported as unseen. A cause is always a
+//! wake-up edge. Without an edge, no cause is reported.
 //!
 //! # Memory
-//! Rows in the delay and in the second before it are kept, at most `MAX_ROWS` of 40 bytes each; the
-//! same holds for edges. If there are more, those before the delay are dropped, except for the
-//! thread's own. Causes then reach less far back.
+//! The rows from a second before the delay until its end are kept, at most `MAX_ROWS` of 40 bytes
+//! each. The same goes for edges. If there are more, those before the delay are dropped, except for
+//! the thread's own. Causes then reach less far back.
 
 mod causes;
 mod frame;
@@ -28,22 +28,21 @@ use crate::victim::{MIN_IDLE, named, waker};
 
 pub use group::{incident_list, incident_sheet};
 
-/// Time before the delay in which its causes are sought.
+/// Causes are sought this long before the delay.
 const BEFORE: Nanos = Nanos::from_secs(1);
-/// Time after a long uninterrupted period of kernel work in which to look for the thread that it
-/// kept waiting.
+/// After long uninterrupted kernel work, the thread that it kept waiting is sought for this long.
 const AFTER: Nanos = Nanos::from_millis(10);
-/// Maximum number of rows kept, and of edges. Each take 10 MiB.
+/// Maximum number of rows kept, and of edges. Either takes up to 10 MiB.
 const MAX_ROWS: usize = 1 << 18;
-/// Maximum number of sources reported as having run instead.
+/// Maximum number of sources reported to have run instead.
 const NAMED: usize = 8;
 
-/// Explains a recording that a trigger started, using the recording's rows.
+/// Explains a recording started by a trigger, from the recording's rows.
 #[derive(Debug)]
 pub struct IncidentAnalysis {
     trigger: Trigger,
     triggers: u64,
-    /// Rows that end before this time are not kept.
+    /// Rows that end before this time are dropped.
     from: Nanos,
     spans: Vec<Span>,
     edges: Vec<ObservedEdge>,
@@ -58,10 +57,10 @@ struct ObservedEdge {
 }
 
 impl IncidentAnalysis {
-    /// Starts the analysis of a recording's `triggers`, or some of them. `None` if `triggers` is
-    /// empty.
+    /// Starts the analysis of all or some of a recording's `triggers`. Returns `None` if there are
+    /// none.
     pub fn new(triggers: &[Trigger]) -> Option<Self> {
-        // A measured delay explains more than a request to record does.
+        // A measured delay explains more than a request to record.
         let weight = |trigger: &&Trigger| (trigger.kind.is_measured(), trigger.lasted);
         let latest_of_equals = triggers.iter().rev();
         let trigger = latest_of_equals.max_by_key(weight)?.clone();
@@ -76,19 +75,20 @@ impl IncidentAnalysis {
         Some(new)
     }
 
-    /// The trigger that the incident is about, which is the one with the longest delay.
+    /// Returns the trigger that the incident is about, which is the one with the longest delay.
     pub fn trigger(&self) -> &Trigger {
         &self.trigger
     }
 
-    /// The interval in which rows matter.
+    /// Returns the interval whose rows matter.
     fn window(&self) -> (Nanos, Nanos) {
         let begin = self.trigger.begin().0.saturating_sub(BEFORE.0);
         let end = self.trigger.time.0.saturating_add(AFTER.0);
         (Nanos(begin), Nanos(end))
     }
 
-    /// Drops rows before the delay unless this was already done. The thread's own rows stay.
+    /// Drops the rows before the delay, except for the thread's own. Does nothing if this was
+    /// already done.
     fn make_room(&mut self, sources: &SourceTable) {
         let (from, tid) = (self.trigger.begin() - LEADS, self.trigger.tid);
         if self.from >= from {
@@ -144,8 +144,8 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Returns the rows that ran while a thread waited from `begin` to `end`. It had run on
-    /// `before` and then ran on `cpu`. If it first waited on `before`, also returns that.
+    /// Returns what ran while a thread waited from `begin` to `end`. The thread had last run on
+    /// `before` and then ran on `cpu`. If it first waited on `before`, what ran there is included.
     fn waited_behind(
         &self,
         (begin, end): (Nanos, Nanos),
@@ -154,7 +154,8 @@ impl IncidentAnalysis {
         sources: &SourceTable,
     ) -> (Vec<own::Piece>, Option<Cpu>) {
         let mut pieces = self.own_times(cpu, begin, end);
-        // The thread was not waiting for an idle CPU, so until then it was in another CPU's queue.
+        // Until the idle time ended, the thread must have been in another CPU's queue. Otherwise it
+        // would have run here.
         let idle = pieces
             .iter()
             .filter(|piece| sources.get(piece.source).kind == Kind::Idle && piece.own >= MIN_IDLE);
@@ -168,7 +169,7 @@ impl IncidentAnalysis {
         (pieces, None)
     }
 
-    /// Explains why a thread was blocked, by what woke it.
+    /// Explains why a thread was blocked, from what woke it.
     fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let during = (self.trigger.begin(), self.trigger.time);
@@ -178,7 +179,7 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Explains why the kernel used a CPU without a break.
+    /// Explains why the kernel used a CPU without interruption.
     fn stretched(&self, incident: &mut Incident, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
@@ -190,8 +191,8 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Explains why a probe did not get its CPU. The probe's own rows are ignored, because it did
-    /// not run.
+    /// Explains why a probe did not get its CPU. Ignores the probe's own rows, because it did not
+    /// run.
     fn missed(&self, incident: &mut Incident, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
@@ -202,7 +203,7 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Sorts what ran by time, and determines what made the longest of it run.
+    /// Sorts what ran by time, and determines why the source with the most time ran.
     fn rank(&self, incident: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
         let mut by_name: BTreeMap<(String, Kind), (RanInstead, &own::Piece)> = BTreeMap::new();
         for piece in pieces {
@@ -237,7 +238,7 @@ impl IncidentAnalysis {
         incident.ran = ran.into_iter().map(|(ran, _)| ran).collect();
     }
 
-    /// The thread that the trigger names, with its program if rows show it.
+    /// Returns the thread that the trigger names, with its program if rows show it.
     fn thread_of_trigger(&self, sources: &SourceTable) -> Option<IncidentThread> {
         let Trigger { tid, pid, comm, .. } = &self.trigger;
         let found = sources.iter().find(|(_, source)| is_thread(source, *tid));
@@ -250,7 +251,7 @@ impl IncidentAnalysis {
         })
     }
 
-    /// The CPU on which the thread last ran before `time`.
+    /// Returns the CPU on which the thread last ran before `time`.
     fn last_cpu(&self, tid: i32, time: Nanos, sources: &SourceTable) -> Option<Cpu> {
         let before = self
             .spans
@@ -260,9 +261,9 @@ impl IncidentAnalysis {
         own.max_by_key(|span| span.end()).map(|span| span.cpu)
     }
 
-    /// The thread that uninterrupted kernel work on `cpu` kept waiting. If the work was an
-    /// interrupt or a softirq, it is the interrupted thread. Otherwise it is the next thread on
-    /// that CPU, if that thread was runnable before the kernel work ended.
+    /// Returns the thread that uninterrupted kernel work on `cpu` kept waiting. If the work was an
+    /// interrupt or a softirq, this is the thread that it interrupted. Otherwise it is the next
+    /// thread on that CPU, provided that it was runnable before the kernel work ended.
     fn kept_waiting(
         &self,
         cpu: Cpu,
@@ -281,8 +282,8 @@ impl IncidentAnalysis {
         let mut beneath = threads
             .clone()
             .filter(|span| span.start < end && span.end() > begin);
-        // A thread that also runs before or after is the interrupted one. A thread that does not is
-        // the kernel work.
+        // A thread that also ran before or after was interrupted. One that did not is the kernel
+        // work itself.
         let found = beneath.find(|span| !is_stretch(span) && span.start <= begin);
         if let Some(span) = found.filter(|span| span.end() >= end) {
             return Some(span)
@@ -298,19 +299,19 @@ impl IncidentAnalysis {
     }
 }
 
-/// Maximum time from the start of a wake-up until the thread is runnable. An interrupt to another
-/// CPU can lie in between.
+/// Longest time from the start of a wake-up until the thread is runnable. It can include an
+/// interrupt to another CPU.
 const LEADS: Nanos = Nanos::from_millis(1);
-/// Maximum difference between the kernel's scheduler clock and the clock of the rows.
+/// Largest difference between the kernel's scheduler clock and the clock of the rows.
 const ROUNDED: Nanos = Nanos::from_micros(20);
 
-/// Whether `source` is the thread `tid`. Never true if `tid` is 0.
+/// Whether `source` is thread `tid`. Never true if `tid` is 0.
 fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     let thread = source.thread.as_ref();
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// The end of a row. It saturates, because a file can contain any times.
+/// Returns the end of a row. It saturates, because a file can contain any times.
 fn end_of(span: &Span) -> Nanos {
     Nanos(span.start.0.saturating_add(span.dur.0))
 }

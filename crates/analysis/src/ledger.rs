@@ -3,8 +3,8 @@
 //! # Sums
 //! On each CPU, base rows (threads and idle time) cover the whole timeline. Interrupts, softirqs
 //! and the functions within them are nested in a base row or in each other. A row's `self_time` is
-//! its length minus the rows nested in it. So the self times of a CPU's rows, including lost rows,
-//! add up exactly to the CPU's elapsed time. Any difference is reported in
+//! its length minus the rows nested in it. The self times of a CPU's rows, including lost rows,
+//! therefore add up exactly to the CPU's elapsed time. Any difference is reported in
 //! [`Balance::off`](ticktax_model::statement::Balance) and never added to an account.
 //!
 //! # Gaps of the probes
@@ -22,17 +22,17 @@
 //! | nothing, otherwise | unexplained |
 //! | unknown, because rows may be missing | unexplained |
 //!
-//! A CPU is fully watched if every kernel entry is traced, it lost no event, and the witnesses
-//! agree (`proof`).
+//! A CPU is fully watched if every kernel entry is traced, no event on it was lost, and the
+//! witnesses agree (`proof`).
 //!
-//! A row whose thread is unknown, because the kernel did not report the switch to it, is always
-//! unexplained.
+//! If the kernel did not report the switch to a thread, the thread's row is always unexplained.
 //!
-//! Moving time does not change the total. Gaps below the probe's threshold, and gaps that the probe
-//! had to drop (`Loss::gaps`, counted in the statement's coverage), stay in the probe's account.
+//! Moving time does not change the total. Gaps below the probe's threshold stay in the probe's
+//! account. So do gaps that the probe had to drop (`Loss::gaps`, counted in the statement's
+//! coverage).
 //!
-//! A sleeping probe's gap lasts from the time the probe was due until it ran. Such gaps are
-//! reported but move no time, because the time never belonged to the probe.
+//! A sleeping probe's gap lasts from when the probe was due until it ran. Such gaps are reported
+//! but move no time, because the time never belonged to the probe.
 //!
 //! # Steal
 //! If the hypervisor's own counter shows stolen time on a CPU between the header's two readings,
@@ -40,8 +40,8 @@
 //! a better witness.
 //!
 //! # Memory
-//! The ledger keeps a tally per source, a histogram per account, and a queue of gaps per CPU. The
-//! gaps wait there for their rows, which the timeline keeps in a bounded history.
+//! The ledger keeps a tally per source, a histogram per account, and a queue of gaps per CPU. Gaps
+//! wait in the queue for their rows, which the timeline keeps in a bounded history.
 
 mod accounts;
 mod books;
@@ -85,17 +85,17 @@ use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,
-    /// Indexed by CPU number. All impossible CPU numbers share the index after the kernel's limit.
+    /// Indexed by CPU number. Impossible CPU numbers all share the index after the kernel's limit.
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,
     signatures: Signatures,
     on_cpu: OnCpuTimes,
-    /// Reused between gaps to avoid allocation.
+    /// Reused for each gap, to avoid allocation.
     contents: Contents,
 }
 
-/// The ledger's state for one CPU.
+/// The ledger's state for a single CPU.
 #[derive(Debug, Default)]
 struct CpuLedger {
     classes: ClassTimes,
@@ -104,23 +104,23 @@ struct CpuLedger {
     departures: Departures,
 }
 
-/// Maximum time by which a row can extend beyond a spinning probe's gap and still count as inside
-/// it. The probe's counter is synchronized with the tracer's clock to within tens of nanoseconds.
+/// A row counts as inside a spinning probe's gap if it extends beyond the gap by at most this much.
+/// The probe's counter is synchronised with the tracer's clock to within tens of nanoseconds.
 pub(crate) const TOLERANCE: Nanos = Nanos(100);
 
-/// [`TOLERANCE`] plus the clock uncertainty that `header` reports.
+/// Returns [`TOLERANCE`] plus the clock uncertainty reported in `header`.
 pub(crate) fn slack(header: &Header) -> Nanos {
     TOLERANCE + proof::uncertainty(header)
 }
 
 impl Ledger {
-    /// The accounts of all rows so far, before the residuals of gaps are moved.
+    /// Returns the accounts of all rows so far, before any residual is moved.
     pub(crate) fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
         self.registry.accounts(sources, Nanos::ZERO)
     }
 
-    /// Books an event, given its CPU's history. Calls `judged` for each spinning-probe gap whose
-    /// contents are now fully known.
+    /// Books an event, given its CPU's history. Calls `judged` for each gap of a spinning probe
+    /// whose contents are now fully known.
     #[inline]
     pub(crate) fn event(
         &mut self,
@@ -184,8 +184,8 @@ impl Ledger {
         }
     }
 
-    /// Computes the final accounts from all events, `header`, and the rows still in `timeline`.
-    /// Calls `judged` for the remaining gaps.
+    /// Computes the final accounts from all events, `header`, and the rows that are still in
+    /// `timeline`. Calls `judged` for the remaining gaps.
     ///
     /// At [`Level::Proc`](ticktax_model::recording::Level), the accounts come from the kernel's
     /// counters, and only gap rows are used.
@@ -208,7 +208,7 @@ impl Ledger {
         closing::close(&self, header, sources)
     }
 
-    /// Judges the gaps on CPU `slot` whose rows have all arrived.
+    /// Judges those gaps on CPU `slot` whose rows have all arrived.
     fn judge_gaps(
         &mut self,
         slot: usize,

@@ -1,7 +1,7 @@
 //! Analyses recordings.
 //!
-//! Everything here is a pure function of a recording's rows and header. Nothing reads a clock, a
-//! file or the environment, and nothing prints. Recordings of a live machine, of a lab guest and of
+//! All code here is a pure function of a recording's rows and header. It does not read a clock, a
+//! file or the environment, and does not print. Recordings of a live machine, of a lab guest and of
 //! the simulator go through the same code.
 //!
 //! # The path of a row
@@ -18,7 +18,6 @@
 //!                ├─► pace ───────► a process's frames
 //!                └─► workload ───► the work done, to run it again
 //! ```
-//!
 //! 1. `timeline` resolves the meaning of each source once and emits one event per row. It keeps
 //!    each CPU's recent history, for questions such as what ran during an interval.
 //! 2. The consumers read events. [`Auditor`] holds all of them and one timeline. Consumers that

@@ -1,8 +1,8 @@
-//! CPU time spent on traffic: books the rows between its first and its last byte.
+//! Books the CPU time spent on traffic, from its first byte to its last.
 //!
-//! The recording starts before the traffic and ends after it, and work outside the traffic is not
-//! part of its cost. When the traffic starts is known only once it has started, and when it ends
-//! only afterwards. So rows are held until bytes have moved after them. Rows that cross the start
+//! The recording starts before the traffic and ends after it. Work outside the traffic is not part
+//! of its cost. When the traffic starts is known only once it has started, and when it ends only
+//! afterwards. So rows are held back until bytes have moved after them. Rows that cross the start
 //! or the end are cut there, as in a part of a recording.
 
 mod sampled;
@@ -16,7 +16,7 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
 
-/// Adds up the CPU time spent during traffic, while the traffic flows.
+/// Adds up the CPU time spent on traffic, while the traffic is flowing.
 #[derive(Debug)]
 pub struct TrafficLedger {
     sender: Option<i32>,
@@ -30,8 +30,8 @@ pub struct TrafficLedger {
 }
 
 impl TrafficLedger {
-    /// Creates an empty ledger. `sender` and `receiver` are the thread ids of the traffic's ends,
-    /// if they run on this machine.
+    /// Creates an empty ledger. `sender` and `receiver` are the thread ids of the traffic's two
+    /// ends, if they run on this machine.
     pub fn new(sender: Option<i32>, receiver: Option<i32>) -> Self {
         Self {
             sender,
@@ -44,7 +44,7 @@ impl TrafficLedger {
         }
     }
 
-    /// Notes that the traffic started at `begin` and has moved bytes until `reached`, and books all
+    /// Notes that the traffic started at `begin` and had moved bytes up to `reached`. Books all
     /// rows that ended by then.
     pub fn reach(&mut self, sources: &SourceTable, begin: Nanos, reached: Nanos) {
         self.begin = begin;
@@ -59,7 +59,7 @@ impl TrafficLedger {
     /// last byte. `user` is the time that sender and receiver spent between their calls.
     ///
     /// # Errors
-    /// Returns the reason if there was no traffic or its threads are not in the trace.
+    /// Returns the reason if there was no traffic, or if its threads are not in the trace.
     pub fn finish(
         mut self,
         sources: &SourceTable,
@@ -99,7 +99,7 @@ impl TrafficLedger {
         Ok(self.close(header, end))
     }
 
-    /// Moves `time`, a thread's user time, from its `call` account to its `user` account.
+    /// Moves a thread's user time, `time`, from its `call` account to its `user` account.
     fn split(&mut self, call: TrafficAccount, user: TrafficAccount, time: Nanos) {
         if let Some(call_time) = self.times.get_mut(&call) {
             let part = time.clamp(Nanos::ZERO, *call_time);
@@ -157,8 +157,8 @@ impl TrafficLedger {
         }
     }
 
-    /// The account for a span's self time; `None` if it is not CPU time. All of a thread's time is
-    /// booked as calls until its user time is known.
+    /// Returns the account for a span's self time, or `None` if it is not CPU time. A thread's time
+    /// is all booked as calls until its user time is known.
     fn account(&self, sources: &SourceTable, span: &Span) -> Option<TrafficAccount> {
         let source = sources.get(span.source);
         let tid = source.thread.as_ref().map(|thread| thread.tid);
@@ -187,7 +187,7 @@ impl TrafficLedger {
 
 impl RowSink for TrafficLedger {
     fn row(&mut self, _: &SourceTable, row: &Row) {
-        // Edges and waits are not CPU time, and are as frequent as packets.
+        // Edges and waits are not CPU time, and there are as many as packets.
         if matches!(row, Row::Span(_)) {
             self.held.push_back(row.clone());
         }

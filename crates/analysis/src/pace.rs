@@ -1,10 +1,10 @@
-//! Paced loops: finds the frames in a thread's wake-ups, computes statistics about frames, and
+//! Paced loops: finds the frames in a thread's wake-ups, computes statistics about them, and
 //! compares loops.
 //!
-//! - [`FrameStats`] takes the frames of any loop and computes its statistics.
-//! - After [`Auditor::frames_of`](crate::Auditor::frames_of), an audit finds a process' frames in
+//! - [`FrameStats`] takes the frames of any loop and computes their statistics.
+//! - After [`Auditor::frames_of`](crate::Auditor::frames_of), an audit finds a process's frames in
 //!   its threads' wake-ups. [`Auditor::finish_pace`](crate::Auditor::finish_pace) returns the
-//!   statement about them, with the causes of late frames.
+//!   statement about them, including the causes of late frames.
 //! - [`TurnStats`] takes the frames of loops that run alternately, and compares them with
 //!   [`choices`].
 

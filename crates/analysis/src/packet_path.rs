@@ -1,5 +1,5 @@
-//! Packet delays: follows each wake-up by `NET_RX` step by step, from the interrupt to the thread
-//! that runs.
+//! Packet delays: follows each wake-up by `NET_RX` step by step, from the interrupt to when the
+//! thread runs.
 //!
 //! # Path of a packet
 //! 1. An interrupt starts (its row).
@@ -8,28 +8,27 @@
 //! 4. It wakes a thread (`sched_waking`, an edge).
 //! 5. The thread runs (its row).
 //!
-//! A step is omitted if its rows are missing. If a softirq is raised while `NET_RX` runs, it
+//! A step is omitted if its rows are missing. If a softirq is raised while `NET_RX` runs, the event
 //! belongs to the next `NET_RX`.
 //!
 //! An interrupt makes the kernel poll a device. Packets that arrive during the poll cause no
-//! interrupt. So a step before the wake-up is the longest time that the packet can have waited
-//! there, and the actual wait may be shorter.
+//! interrupt. The length of a step before the wake-up is therefore the longest time that the packet
+//! can have waited there. The actual wait may be shorter.
 //!
 //! # Which run follows a wake-up
 //! The kernel reports wake-ups only for threads that sleep or are about to. If a thread was
 //! interrupted by the `NET_RX` that woke it, it simply continued. If it was running on another CPU,
-//! it either continued, or went to sleep and came back. It counts as having come back if it left
-//! its CPU shortly after the wake-up and no other wake-up occurred before it left.
+//! it either continued, or went to sleep and came back. It is considered to have come back if it
+//! left its CPU shortly after the wake-up, and no other wake-up occurred before it left.
 //!
 //! # Order of rows
 //! Rows from other CPUs can arrive late, so a thread's runs are processed some time after they
-//! ended. A question about who ran on a CPU is answered once a row that covers the time in question
-//! has arrived.
+//! ended. A question about what ran on a CPU is answered once a row that covers the time in
+//! question has arrived.
 //!
 //! # Memory
 //! For a limited number of threads woken by packets, their latest runs and histograms of the steps
-//! are kept. In addition, there are the packets still underway and the longest paths of each
-//! process.
+//! are kept. In addition, packets still underway and the longest paths of each process are kept.
 
 mod asking;
 mod frames;
@@ -49,14 +48,14 @@ use self::sums::Sums;
 use self::threads::Receivers;
 use crate::timeline::{Event, EventKind, History, MAX_TIME, Occupant, Part, Timeline};
 
-/// The path of a packet up to the wake-up of a thread.
+/// A packet's path up to the wake-up of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     slot: usize,
     cpu: Cpu,
     /// Start of the interrupt that raised the softirq.
     interrupt: Option<Nanos>,
-    /// Time at which the softirq was raised, and the source that raised it.
+    /// When the softirq was raised, and the source that raised it.
     raised: Option<(Nanos, SourceId)>,
     /// Start of the softirq.
     began: Nanos,
@@ -65,23 +64,23 @@ struct Path {
     tid: i32,
 }
 
-/// A packet's path, including the run of the thread that it woke.
+/// A packet's path, together with the run of the thread that it woke.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     path: Path,
     pid: i32,
     /// The thread that was woken.
     source: SourceId,
-    /// Start of the thread's run, or the wake-up if it was already running.
+    /// Start of the thread's run or, if the thread was already running, the wake-up.
     ran: Nanos,
     ran_slot: usize,
     ran_on: Cpu,
-    /// Index of the CPU on which the thread ran before, if it was a different one.
+    /// Index of the CPU on which the thread ran before, if that was another CPU.
     came_from: Option<usize>,
 }
 
 impl Arrival {
-    /// Durations of the known steps, in order.
+    /// Returns the durations of the known steps, in order.
     fn steps(&self) -> impl Iterator<Item = (Step, Nanos)> {
         let Path {
             interrupt,
@@ -101,7 +100,7 @@ impl Arrival {
         known.filter_map(|(step, ends)| ends.map(|(from, to)| (step, to - from)))
     }
 
-    /// The longest step; the first of them if several are equal.
+    /// Returns the longest step, or the first of them if several are equally long.
     fn longest(&self) -> (Step, Nanos) {
         let woken = (Step::Woken, self.ran - self.path.woke);
         let mut steps: Vec<(Step, Nanos)> = self.steps().collect();
@@ -110,7 +109,7 @@ impl Arrival {
         longest.unwrap_or(woken)
     }
 
-    /// Earliest known time on the path.
+    /// Returns the earliest known time on the path.
     fn begin(&self) -> Nanos {
         let raised = self.path.raised.map(|(at, _)| at);
         let known = self.path.interrupt.or(raised);
@@ -130,9 +129,9 @@ pub(crate) struct Packets {
     receivers: Receivers,
     questions: Questions,
     sums: Sums,
-    /// Latest end of any row.
+    /// Latest end among all rows.
     newest: Nanos,
-    /// Reused between runs to avoid allocation.
+    /// Reused for each run, to avoid allocation.
     found: Vec<Result<Arrival, i32>>,
 }
 
@@ -218,7 +217,7 @@ impl Packets {
         }
     }
 
-    /// Answers the questions about CPU `slot`, whose occupants are known up to the time `known`.
+    /// Answers questions about CPU `slot`. It is known what ran there up to time `known`.
     fn answer(
         &mut self,
         slot: usize,
@@ -234,7 +233,7 @@ impl Packets {
         }
     }
 
-    /// Queues a question. If the queue is full, the answer stays unknown.
+    /// Queues a question. If the queue is full, the question stays unanswered.
     fn ask(&mut self, asked: Asked, sources: &SourceTable) {
         let mut refused = self.questions.ask(asked);
         while let Some(asked) = refused.take() {
@@ -245,8 +244,8 @@ impl Packets {
         }
     }
 
-    /// Returns the statement about the watched processes, or about all if none is watched; `None`
-    /// if no packet is known. Call it after the last row.
+    /// Returns the statement about the watched processes, or about all processes if none is
+    /// watched. Returns `None` if there are no packets. Must be called after the last row.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -255,7 +254,7 @@ impl Packets {
         watched: &BTreeSet<i32>,
     ) -> Option<PacketPaths> {
         self.settle(MAX_TIME, sources);
-        // An answer for one CPU can lead to a question about another.
+        // Answering a question about one CPU can raise one about another.
         while let Some(slot) = self.questions.any() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.answer(slot, MAX_TIME, history, sources);

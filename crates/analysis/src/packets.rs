@@ -1,5 +1,5 @@
-//! Datagrams lost in paced traffic: where they were lost, what delayed the receiver, and how large
-//! a buffer would have prevented the loss.
+//! Datagrams lost in paced traffic: where they were lost, what delayed the receiver, and what
+//! buffer size would have prevented the loss.
 
 mod needed;
 mod replay;
@@ -23,7 +23,7 @@ use crate::beats::{Beat, Events, FAMILY, detect};
 use needed::{needed, predicted};
 pub use stalls::{HoldUps, ReceiverWatch};
 
-/// Conclusions from the log and the trace together.
+/// Conclusions drawn from both the log and the trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Judged {
     bursts: Vec<Burst>,
@@ -32,8 +32,8 @@ struct Judged {
     needed: Option<NeededBuffer>,
 }
 
-/// The statement about a run's datagrams. `hold_ups` lists the receiver's delays, if they were
-/// traced.
+/// Returns the statement about a run's datagrams. `hold_ups` lists the receiver's delays, if they
+/// were traced.
 pub fn packet_statement(
     header: &Header,
     run: &PacketRun,
@@ -97,7 +97,7 @@ fn judge(
         .iter()
         .map(|burst| {
             let stall = hold_ups.and_then(|hold_ups| hold_ups.during(&burst.pause?, until));
-            // A sender that was itself delayed may have sent at a different rate during the pause.
+            // If the sender itself was delayed, its rate may have been different during the pause.
             let rate_hz = burst.pause.as_ref().and_then(rate_in).or(rate_hz);
             let terms = stall.as_ref().zip(rate_hz).zip(capacity);
             Burst {
@@ -126,7 +126,7 @@ fn judge(
     }
 }
 
-/// The sending rate during a pause, in datagrams per second.
+/// Returns the sending rate during a pause, in datagrams per second.
 fn rate_in(pause: &Pause) -> Option<f64> {
     Some(pause.sent? as f64 / some_time(pause.end - pause.start)?)
 }
@@ -135,7 +135,7 @@ fn some_time(elapsed: Nanos) -> Option<f64> {
     (elapsed > Nanos::ZERO).then(|| elapsed.as_secs_f64())
 }
 
-/// Groups the bursts by their main delay.
+/// Groups bursts by their main delay.
 fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     let mut by: BTreeMap<Option<(HoldUp, String, Kind)>, BurstCause> = BTreeMap::new();
     for burst in bursts {
@@ -157,7 +157,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
         }
         if let (Some(sum), Some(most)) = (&mut cause.held_by, most) {
             sum.time += most.time;
-            // Processes with the same name have no common pid.
+            // Processes that share a name have no common pid.
             sum.pid = sum.pid.filter(|_| sum.pid == most.pid);
         }
     }
@@ -166,7 +166,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     causes
 }
 
-/// The most significant period in the bursts.
+/// Returns the most significant period of the bursts.
 fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     let starts: Vec<Nanos> = bursts.iter().map(|burst| burst.at).collect();
     let lengths = bursts.iter().map(|burst| {
@@ -181,8 +181,8 @@ fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     beats.first().map(Beat::periodicity)
 }
 
-/// Completes the log of a buffer that was not filled beforehand: its capacity is the number of
-/// datagrams that were waiting when the first burst started.
+/// Completes the log of a buffer that was not filled beforehand. The buffer's capacity is the
+/// number of datagrams that were waiting when the first burst started.
 fn with_charge(mut log: PacketLog) -> PacketLog {
     if log.buffer.charge.is_none() {
         let mut bursts = log.bursts.iter().filter(|burst| burst.in_socket > 0);

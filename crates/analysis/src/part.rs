@@ -1,11 +1,11 @@
-//! Cuts a part out of a recording. The result is a recording like any other. It has only the rows
-//! within the part, and its header lacks the facts that are known only for the full recording.
+//! Cuts a part out of a recording. The result is a recording like any other. It contains only the
+//! rows within the part, and its header lacks facts that are known only for the full recording.
 //!
 //! # Cutting rows
 //! Rows that cross an edge of the part are cut there, and so are the rows nested in them. A row's
-//! own time is its length minus the rows nested in it. A cut therefore reduces the own time by the
-//! length cut off the row, minus the length cut off its nested rows. Own times still add up to the
-//! CPU's elapsed time, to the nanosecond. The rows of a CPU arrive in the order of their ends, so
+//! self time is its length minus the rows nested in it. A cut therefore reduces the self time by
+//! the length cut off the row, minus the length cut off its nested rows. Self times still add up to
+//! the CPU's elapsed time, to the nanosecond. A CPU's rows arrive in the order of their ends, so
 //! the rows nested in a row are known when it arrives.
 
 mod header;
@@ -15,8 +15,8 @@ use std::fmt;
 use ticktax_model::recording::{Header, Level, Paced, PacedFrame, RecordingPart, Row};
 use ticktax_model::{Kind, Nanos, Owner, SourceTable, Span};
 
-/// Maximum time by which a part may exceed the recording's end. Users copy times from printed text,
-/// where the recording's length is rounded.
+/// A part may extend beyond the recording's end by at most this much. Users copy times from printed
+/// text, in which the recording's length is rounded.
 const ROUNDED: Nanos = Nanos::from_millis(100);
 
 /// Reason why a part cannot be cut out of a recording.
@@ -29,16 +29,17 @@ pub enum CutError {
         /// Requested end, relative to the start of the recording.
         to: Nanos,
     },
-    /// The part would start or end after the recording's end.
+    /// The part would start or end after the end of the recording.
     Beyond {
         /// The time that is too late.
         at: Nanos,
-        /// Start of the recording: 0, unless it is itself a part of a recording.
+        /// Start of the recording. It is 0, unless the recording is itself a part.
         begin: Nanos,
         /// End of the recording.
         end: Nanos,
     },
-    /// The part would start before the recording, which is itself a part of a recording.
+    /// The part would start before the recording does. This can happen only if the recording is
+    /// itself a part.
     Before {
         /// The time that is too early.
         at: Nanos,
@@ -47,9 +48,9 @@ pub enum CutError {
         /// End of the recording.
         end: Nanos,
     },
-    /// The recording holds sums of intervals, which cannot be cut.
+    /// The recording contains sums of intervals, which cannot be cut.
     Sums,
-    /// The recording holds only counters that were read at its start and end.
+    /// The recording contains only counters, which were read at its start and end.
     Counters,
     /// The recording compares loops that ran alternately.
     Turns,
@@ -97,27 +98,28 @@ pub struct Cut {
 /// State of one CPU.
 #[derive(Debug, Default)]
 struct CutCpu {
-    /// Sum of the own times of the part's rows.
+    /// Sum of the self times of the part's rows.
     own: Nanos,
     /// Time cut off rows that may be nested in a later row, sorted by start.
     nested: Vec<CutOff>,
 }
 
-/// Time cut off a row.
+/// Time cut off one row.
 #[derive(Debug)]
 struct CutOff {
-    /// Start of the uncut row.
+    /// Start of the row before it was cut.
     start: Nanos,
     time: Nanos,
 }
 
 impl Cut {
-    /// Prepares to cut the interval between `from` and `to` out of the recording with this header.
-    /// Both times are relative to its start, or to the original's start if it is itself a part.
-    /// `None` stands for the start or end of the recording.
+    /// Prepares to cut the interval from `from` to `to` out of the recording with this header. Both
+    /// times are relative to the recording's start or, if it is itself a part, to the original
+    /// recording's start. `None` stands for the start or end of the recording.
     ///
     /// # Errors
-    /// The recording does not contain this interval, or nothing in it can be cut.
+    /// Returns an error if the recording does not contain this interval, or if nothing in it can be
+    /// cut.
     pub fn new(header: &Header, from: Option<Nanos>, to: Option<Nanos>) -> Result<Self, CutError> {
         if let Some(Paced::Turns(_)) = header.paced {
             return Err(CutError::Turns);
@@ -148,7 +150,7 @@ impl Cut {
         })
     }
 
-    /// Prepares to cut out an interval of a recording that is still running. Times are
+    /// Prepares to cut an interval out of a recording that is still in progress. Times are on
     /// `CLOCK_MONOTONIC`.
     pub(crate) fn between(begin: Nanos, end: Nanos) -> Self {
         Self {
@@ -164,13 +166,13 @@ impl Cut {
         }
     }
 
-    /// Moves the end. All rows so far must have ended before both the old and the new end.
+    /// Moves the end. No row so far may have ended after the old or the new end.
     pub(crate) fn end_at(&mut self, end: Nanos) {
         let length = end - self.part.begin;
         (self.part.to, self.part.whole) = (length, length);
     }
 
-    /// Takes the next row of the recording and returns its share within the part, if any.
+    /// Returns the portion of the recording's next row that lies within the part, if any.
     pub fn row(&mut self, sources: &SourceTable, row: &Row) -> Option<Row> {
         match row {
             Row::Span(span) => self.span(sources, span).map(Row::Span),
@@ -183,10 +185,11 @@ impl Cut {
         }
     }
 
-    /// The part's header, once all rows have come. `header` is the full recording's.
+    /// Returns the part's header. `header` is the full recording's. Must be called after the last
+    /// row.
     ///
     /// # Errors
-    /// The recording holds sums, which cannot be cut.
+    /// Returns an error if the recording contains sums, which cannot be cut.
     pub fn finish(&self, header: &Header) -> Result<Header, CutError> {
         if self.sums {
             return Err(CutError::Sums);
@@ -203,7 +206,7 @@ impl Cut {
         let base = match source.kind {
             Kind::Idle | Kind::Task => true,
             Kind::Softirq | Kind::Irq | Kind::Nmi | Kind::Steal => false,
-            // A wait's own time is its throttled time, which comes first.
+            // A wait's self time is its throttled part, which comes first.
             Kind::Wait => {
                 let mut kept = self.inside(span)?;
                 let held = (span.start + span.self_time).min(kept.end());
@@ -246,7 +249,8 @@ impl Cut {
         Some(kept)
     }
 
-    /// The share of the span that lies within the part. Its own time is not adjusted yet.
+    /// Returns the portion of the span that lies within the part. Its self time is not adjusted
+    /// yet.
     fn inside(&self, span: &Span) -> Option<Span> {
         if span.dur <= Nanos::ZERO {
             return self.holds(span.start).then_some(*span);
@@ -262,7 +266,7 @@ impl Cut {
 }
 
 impl CutCpu {
-    /// Removes and sums the time cut off the rows nested in a row that started at `start` and ends
+    /// Removes and sums up the time cut off those rows that are nested in a row from `start` until
     /// now.
     fn take_nested(&mut self, start: Nanos) -> Nanos {
         let mut time = Nanos::ZERO;
@@ -273,7 +277,7 @@ impl CutCpu {
     }
 }
 
-/// The extent of the recording with this header, as a part of itself.
+/// Returns the extent of the recording with this header, as a part of the recording itself.
 fn extent(header: &Header) -> Option<RecordingPart> {
     if let Some(part) = header.part {
         return Some(part);

@@ -1,5 +1,5 @@
-//! CPU time of each thread of each process. The scheduling policy reported for a process must be
-//! that of the threads that did the work, not that of a helper thread which hardly ran.
+//! CPU time per thread of each process. It ensures that the scheduling policy reported for a
+//! process is that of the threads that did the work, not that of a helper thread that barely ran.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::victim::ThreadPolicy;
 use ticktax_model::{Kind, Nanos, Owner, Source};
 
-/// CPU time by process and thread. If one program is analysed, only the time in which that program
-/// waited counts.
+/// CPU time by process and thread. If a single program is analysed, only the time during which that
+/// program waited counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran(BTreeMap<i32, BTreeMap<i32, Nanos>>);
 
 impl Ran {
-    /// Adds CPU time of a source. Only threads of programs count.
+    /// Adds a source's CPU time. Only threads of programs count.
     pub(crate) fn add(&mut self, source: &Source, time: Nanos) {
         let is_program = source.kind == Kind::Task && source.owner == Owner::Program;
         if let Some(thread) = source.thread.as_ref().filter(|_| is_program) {
@@ -22,8 +22,9 @@ impl Ran {
         }
     }
 
-    /// Share of the CPU time of process `pid`, 0 to 1, used by threads whose policy `matches`.
-    /// `policies` lists all threads without the default policy. `None` if the process used no time.
+    /// Returns the share (0 to 1) of process `pid`'s CPU time used by threads whose policy
+    /// satisfies `matches`. `policies` lists all threads that do not have the default policy.
+    /// Returns `None` if the process used no time.
     pub(crate) fn share(
         &self,
         pid: i32,
@@ -40,8 +41,8 @@ impl Ran {
         (all > Nanos::ZERO).then(|| time.share_of(all))
     }
 
-    /// Policy of the thread of process `pid` that used the most CPU time; `None` if that is the
-    /// default.
+    /// Returns the policy of the thread that used the most CPU time in process `pid`, or `None` if
+    /// that is the default policy.
     pub(crate) fn policy_of_most(
         &self,
         pid: i32,
@@ -52,8 +53,8 @@ impl Ran {
         Some(of_process.find(|thread| thread.tid == *tid)?.policy)
     }
 
-    /// Policy of process `pid`, if all its threads that used CPU time share it; `None` also if that
-    /// is the default.
+    /// Returns the policy of process `pid`, provided that all of its threads that used CPU time
+    /// share it. Returns `None` for the default policy too.
     pub(crate) fn policy(&self, pid: i32, policies: &[ThreadPolicy]) -> Option<SpecialPolicy> {
         let threads = self.0.get(&pid)?;
         let policy_of = |tid: i32| {
@@ -76,7 +77,7 @@ mod tests {
 
     use super::Ran;
 
-    /// A browser that ran for 100 ms; its real-time audio thread ran for `audio_ms` of these.
+    /// A browser that ran for 100 ms, including `audio_ms` of its real-time audio thread.
     fn browser(audio_ms: i64) -> Ran {
         let mut ran = Ran::default();
         for (tid, ms) in [(312, 100 - audio_ms), (313, audio_ms)] {

@@ -1,29 +1,32 @@
-//! Finds real-time threads that a limit held back although nothing of higher priority was runnable.
+//! Finds real-time threads that a limit kept from running although nothing of higher priority was
+//! runnable.
 //!
-//! Real-time threads run before ordinary ones, with two exceptions. If the real-time threads of a
-//! CPU have used up `sched_rt_runtime_us`, they are throttled: until the period ends, ordinary
-//! threads run there, or the CPU is idle. Since Linux 6.12, the fair server runs ordinary threads
-//! for 50 ms after they have waited for 950 ms.
+//! Real-time threads run before ordinary ones, with two exceptions. If a CPU's real-time threads
+//! have used up `sched_rt_runtime_us`, they are throttled: until the period ends, ordinary threads
+//! run there, or the CPU is idle. Since Linux 6.12, the fair server runs ordinary threads for 50 ms
+//! once they have waited for 950 ms.
 //!
 //! # Criteria
-//! A wait of a real-time thread counts if
+//! A real-time thread's wait counts if
 //!
-//! - it is not longer than the time that a limit leaves to other threads,
+//! - it is no longer than the time that a limit leaves to other threads,
 //! - no real-time thread ran during it, and
 //! - it ends a period in which the CPU's real-time threads used up their time.
 //!
-//! Three facts show which limit caused it: the kernel's version and build, idle time during the
-//! wait (the fair server always runs a thread), and the timer that starts the fair server. If they
-//! leave both possible, both are named.
+//! Three facts show which limit caused the wait: the kernel's version and build, idle time during
+//! the wait (the fair server always runs a thread), and the timer that starts the fair server. If
+//! both limits remain possible, both are named.
 //!
 //! # Order of rows
-//! Which threads are real-time threads is known only at the end. Until then, every wait is kept
-//! that would meet the criteria if the right threads were real-time. That is, the threads that did
-//! not run during the wait used up the time before it. Few waits of ordinary threads are like that,
-//! because the thread that they wait for usually ran before the wait, too.
+//! Which threads are real-time threads is known only at the end. Until then, a wait is kept if it
+//! would meet the criteria provided that the right threads turn out to be real-time threads. In
+//! other words, the threads that did not run during the wait must have used up the time before it.
+//! Few waits of ordinary threads are like that, because the thread behind which they wait usually
+//! ran before the wait, too.
 //!
 //! # Memory
-//! Per CPU, the long runs of the last ten seconds. In total, [`CANDIDATES`] waits.
+//! Each CPU needs room for the long runs of the last ten seconds. In addition, up to [`CANDIDATES`]
+//! waits are kept.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,31 +40,32 @@ use crate::ledger::tally::Tally;
 use crate::timeline::{Event, EventKind, Occupant, Piece};
 use crate::victim::named;
 
-/// Shorter waits do not count. On a busy machine, a switch can take this long.
+/// Shorter waits do not count. On a busy machine, a context switch can take this long.
 const SHORTEST: Nanos = Nanos::from_millis(1);
-/// A wait may exceed the time that a limit leaves to others by this much. The kernel checks the
-/// limit at each tick.
+/// A wait may exceed the time that a limit leaves to other threads by this much, because the kernel
+/// checks the limit only at ticks.
 const LATE: Nanos = Nanos::from_millis(10);
-/// Share of their time limit that real-time threads must have used in the runs that are kept.
+/// Real-time threads count as having used up their time if the runs that are kept cover at least
+/// this share of it.
 const USED_UP: f64 = 0.97;
 /// Shorter runs are not kept.
 const LONG: Nanos = Nanos::from_micros(250);
-/// How long a run is kept.
+/// Runs are kept for this long.
 const KEPT: Nanos = Nanos::from_secs(10);
-/// Maximum number of runs, and of starts of the fair server's timer, kept per CPU.
+/// Maximum number of runs kept per CPU, and of starts of the fair server's timer.
 const RUNS: usize = 1 << 14;
 /// Maximum number of waits kept.
 const CANDIDATES: usize = 4_096;
-/// Maximum time from the fair server's timer until the server runs a thread.
+/// Longest time from the fair server's timer until the server runs a thread.
 const SERVER_DELAY: Nanos = Nanos::from_micros(300);
-/// The first kernel version with a fair server. From this version on, real-time threads are
-/// throttled only in groups (`RT_GROUP_SCHED`).
+/// First kernel version with a fair server. From then on, real-time threads are throttled only in
+/// groups (`RT_GROUP_SCHED`).
 const FAIR_SERVER: (u32, u32) = (6, 12);
 
-/// A machine's limits on real-time threads.
+/// The limits that a machine imposes on real-time threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Time per period that the real-time threads of a CPU may use; `None` if unlimited.
+    /// Time per period that a CPU's real-time threads may use. `None` if it is unlimited.
     runtime: Option<Nanos>,
     period: Nanos,
     /// Whether the kernel throttles real-time threads that exceed `runtime`.
@@ -71,7 +75,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limits of `machine`; `None` if its settings are unknown or limit nothing.
+    /// Returns the limits of `machine`, or `None` if its settings are unknown or limit nothing.
     pub(crate) fn of(machine: &Machine) -> Option<Self> {
         let configured = &machine.configured;
         let setting = |name: &str| -> Option<i64> {
@@ -94,13 +98,15 @@ impl Limits {
         (limits.throttling || limits.server).then_some(limits)
     }
 
-    /// Time per period that real-time threads can use. Without `runtime`, the fair server limits
-    /// them. Its default setting leaves them 950 ms, as much as the default `sched_rt_runtime_us`.
+    /// Time per period that real-time threads can use. If there is no `runtime`, the fair server
+    /// limits them. Its default setting leaves them 950 ms, as does the default
+    /// `sched_rt_runtime_us`.
     fn granted(&self) -> Nanos {
         self.runtime.unwrap_or(Nanos::from_millis(950))
     }
 
-    /// Time per period that threads can leave to others and still have used up their own.
+    /// Longest time per period that real-time threads can leave to others and still count as having
+    /// used up their own.
     fn most_left(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
@@ -116,8 +122,8 @@ impl Limits {
         time.share_of(self.granted()) >= USED_UP
     }
 
-    /// The limit that caused a wait in which the CPU was idle for `idled`. `timer` is whether the
-    /// fair server's timer ran just before the wait.
+    /// Returns the limit that caused a wait during which the CPU was idle for `idled`. `timer` is
+    /// true if the fair server's timer ran just before the wait.
     fn which(&self, idled: Nanos, timer: bool) -> Option<RealTimeLimit> {
         let idled = idled >= SHORTEST;
         match (self.throttling, self.server) {
@@ -131,7 +137,8 @@ impl Limits {
     }
 }
 
-/// Whether a kernel with a fair server throttles groups of real-time threads; `None` if unknown.
+/// Returns whether a kernel with a fair server throttles groups of real-time threads, or `None` if
+/// unknown.
 fn in_groups(machine: &Machine) -> Option<bool> {
     let built = machine.configured.built("RT_GROUP_SCHED")?;
     let off = machine.configured.built("RT_GROUP_SCHED_DEFAULT_DISABLED");
@@ -144,13 +151,13 @@ fn in_groups(machine: &Machine) -> Option<bool> {
     )
 }
 
-/// The first two numbers of a kernel release.
+/// Returns the first two numbers of a kernel release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// A thread's run on a CPU.
+/// A thread's on-CPU period.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     tid: i32,
@@ -158,14 +165,14 @@ struct Run {
     end: Nanos,
 }
 
-/// Recent activity of a CPU.
+/// A CPU's recent activity.
 #[derive(Debug, Default)]
 struct Line {
     /// The current run.
     now: Option<Run>,
-    /// Finished runs of [`LONG`] or longer, in order.
+    /// Completed runs of [`LONG`] or longer, in order.
     long: VecDeque<Run>,
-    /// Start times of the fair server's timer.
+    /// Times at which the fair server's timer started.
     servers: VecDeque<Nanos>,
 }
 
@@ -193,9 +200,10 @@ impl Line {
         }
     }
 
-    /// CPU time of each thread but `left_out` from `begin` to `end`, as far as runs are kept.
-    /// `None` if together they left the CPU for more than `most`. Most calls end so after a few
-    /// runs, because the search starts with the latest one.
+    /// Returns each thread's CPU time from `begin` to `end`, as far as runs are kept, ignoring the
+    /// threads in `left_out`. Returns `None` if the threads leave more than `most` of the CPU's
+    /// time unused. Most calls end that way after a few runs, because the search starts with the
+    /// latest one.
     fn by_thread(
         &self,
         (begin, end): (Nanos, Nanos),
@@ -222,7 +230,7 @@ impl Line {
     }
 }
 
-/// A wait that a limit may have caused.
+/// A wait that may have been caused by a limit.
 #[derive(Debug)]
 struct Candidate {
     source: SourceId,
@@ -230,13 +238,13 @@ struct Candidate {
     start: Nanos,
     length: Nanos,
     limit: RealTimeLimit,
-    /// Ids of the threads that ran during it.
+    /// Ids of the threads that ran during the wait.
     during: BTreeSet<i32>,
     /// CPU time of other threads in the period that ends with the wait.
     ran: BTreeMap<i32, Nanos>,
 }
 
-/// Takes a timeline's events, and the waits that another consumer finds in them.
+/// Takes a timeline's events, and the waits that another consumer has found among them.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     limits: Limits,
@@ -285,15 +293,15 @@ impl RealTime {
         (SHORTEST..=Nanos(left.0 * 3 / 2) + LATE).contains(&length)
     }
 
-    /// Whether a thread that runs on the CPU in `slot` from `start` on may have been held back
-    /// since its last run there. That must be the last long run on this CPU.
+    /// Whether a limit may have held back a thread that now runs on the CPU in `slot`, from `start`
+    /// on, since its last run there. That run must be the last long one on this CPU.
     pub(crate) fn left(&self, slot: usize, tid: i32, start: Nanos) -> bool {
         let last = self.lines.get(slot).and_then(|line| line.long.back());
         last.is_some_and(|run| run.tid == tid && self.wants(start - run.end))
     }
 
-    /// Takes a thread's wait for the CPU in `slot`, and the `pieces` that ran there. `woken` is
-    /// whether the wait began with a wake-up.
+    /// Takes a thread's wait for the CPU in `slot`, with the `pieces` that ran there. `woken` is
+    /// true if the wait began with a wake-up.
     pub(crate) fn waited(
         &mut self,
         (slot, tid, woken): (usize, i32, bool),
@@ -321,7 +329,7 @@ impl RealTime {
             return;
         };
         let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
-        // If only one thread ran after a wake-up, it may just have been impossible to preempt.
+        // If only one thread ran after a wake-up, that thread may simply not have been preemptible.
         let passed_over = !woken || idled >= SHORTEST || during.len() > 1;
         let limit = self.limits.which(idled, line.servers.iter().any(started));
         if let Some(limit) = limit.filter(|_| passed_over && self.limits.used_up(ran.values())) {
@@ -337,7 +345,7 @@ impl RealTime {
         }
     }
 
-    /// Selects the waits that a limit caused, according to the threads' policies at the end of the
+    /// Selects the waits that were caused by a limit, given the threads' policies at the end of the
     /// recording.
     pub(crate) fn finish(self, header: &Header) -> Held {
         let tids = |matches: fn(SpecialPolicy) -> bool| -> BTreeSet<i32> {
@@ -360,7 +368,7 @@ impl RealTime {
     }
 }
 
-/// Waits of real-time threads that a limit caused.
+/// Waits of real-time threads that were caused by a limit.
 #[derive(Debug)]
 pub(crate) struct Held {
     limits: Limits,
@@ -368,14 +376,15 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The limit that caused the wait of thread `tid` that began at `start`, if any.
+    /// Returns the limit that caused the wait of thread `tid` that began at `start`, if any.
     pub(crate) fn limit_of(&self, tid: i32, start: Nanos) -> Option<RealTimeLimit> {
         let mut found = self.found.iter();
         let wait = found.find(|wait| wait.tid == tid && wait.start == start)?;
         Some(wait.limit)
     }
 
-    /// The programs that were held back, largest total first. `wanted` selects them by process id.
+    /// Returns the programs that were held back, largest total first. `wanted` selects programs by
+    /// process id.
     pub(crate) fn programs(
         &self,
         sources: &SourceTable,

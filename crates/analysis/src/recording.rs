@@ -1,4 +1,4 @@
-//! Turns a recording into the document of the verb that made it.
+//! Turns a recording into the document that the verb which made it prints.
 
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Paced, Row, RowSink, RowSource};
@@ -9,7 +9,7 @@ use crate::Auditor;
 use crate::pace::{FrameStats, TurnStats, loop_statement};
 use crate::packets::{ReceiverWatch, packet_statement};
 
-/// Takes the rows of a recording and makes the document that the recording verb printed: the
+/// Takes a recording's rows and builds the document that the recording verb printed. This is the
 /// statement of an audit, the frames of a loop or process, or the fate of datagrams.
 #[derive(Debug)]
 pub struct RecordingAnalysis(Kind);
@@ -24,7 +24,7 @@ enum Kind {
 }
 
 impl RecordingAnalysis {
-    /// Prepares the statement of an audit, even if another verb made the recording.
+    /// Prepares an audit's statement, even if another verb made the recording.
     pub fn audit(header: &Header) -> Self {
         Self(Kind::Audit(Box::new(auditor(header))))
     }
@@ -54,16 +54,16 @@ impl RecordingAnalysis {
     /// that search for beats.
     ///
     /// # Errors
-    /// The recording's rows are damaged.
+    /// Returns an error if the recording's rows are damaged.
     pub fn document<S: RowSource>(recording: &mut S, threads: usize) -> Result<Document, S::Error> {
         let mut analysis = Self::new(recording.header());
         let sources = recording.replay(&mut |sources, row| analysis.row(sources, row))?;
         Ok(analysis.finish(recording.header(), &sources, threads))
     }
 
-    /// Makes the document once all rows have come. `header` must be the one passed to the
-    /// constructor, and `sources` the table that the rows refer to. `threads` is the number of
-    /// threads that search for beats.
+    /// Builds the document after the last row. `header` must be the one passed to the constructor,
+    /// and `sources` the table that the rows refer to. `threads` is the number of threads that
+    /// search for beats.
     pub fn finish(self, header: &Header, sources: &SourceTable, threads: usize) -> Document {
         match self.0 {
             Kind::Audit(auditor) => auditor.finish(header, sources, threads).into(),
@@ -94,7 +94,8 @@ fn auditor(header: &Header) -> Auditor {
     let mut auditor = Auditor::new(&header.machine);
     if let Some(victim) = &header.victim {
         auditor.victim_since(victim.begin);
-        // The frames of ticktax's own loop are rows, so they need not be inferred from wake-ups.
+        // Frames of ticktax's own loop are recorded as rows, so they need not be inferred from
+        // wake-ups.
         let pid = victim.pid.filter(|_| victim.target == Target::Process);
         let pid = pid.filter(|_| header.paced_loop().is_none());
         if let Some(pid) = pid {

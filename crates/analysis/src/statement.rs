@@ -1,4 +1,4 @@
-//! Assembles the statement of a recording from the results of the timeline's consumers.
+//! Assembles a recording's statement from the results of the timeline's consumers.
 
 use std::collections::BTreeMap;
 
@@ -17,28 +17,28 @@ use crate::findings::{self, Measured};
 use crate::ledger::Books;
 use crate::ran::Ran;
 
-/// The results of the consumers.
+/// The consumers' results.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) books: Books,
     pub(crate) tick: Option<TickBill>,
-    /// `None` if not requested or not known.
+    /// `None` if not requested or unknown.
     pub(crate) accounting: Option<AccountingStatement>,
     /// `None` if not requested.
     pub(crate) beats: Option<BeatStatement>,
-    /// `None` if not requested, or if the recording lacks wake-ups.
+    /// `None` if not requested, or if the recording has no wake-ups.
     pub(crate) waits: Option<WaitStatement>,
     /// `None` if no packet path was seen.
     pub(crate) packets: Option<PacketPaths>,
     /// `None` if the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
-    /// CPU time by thread.
+    /// CPU time per thread.
     pub(crate) ran: Ran,
     /// Process ids of the victim.
     pub(crate) followed: Vec<i32>,
 }
 
-/// Assembles the statement. The findings are judged here because they compare measurements with the
+/// Assembles the statement. Findings are judged here because they compare measurements with the
 /// configuration.
 pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
     let measured = Measured {
@@ -99,7 +99,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
     statement
 }
 
-/// Pressure stall (PSI) times between the header's two counter readings, by resource.
+/// Returns the pressure stall (PSI) times between the header's two counter readings, by resource.
 fn pressure(header: &Header) -> BTreeMap<String, Pressure> {
     let since = |(resource, after): (&String, &Pressure)| {
         let before = header.before.pressure.get(resource)?;

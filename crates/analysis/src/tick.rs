@@ -1,19 +1,20 @@
 //! The tick's cost: how often it fired on busy and on idle CPUs, and how long it took.
 //!
 //! # Rows of the tick
-//! With high-resolution timers, the tick is one timer among others. Its function has a name
+//! With high-resolution timers, the tick is only one of several timers. Its function has a name
 //! ([`TICK_FUNCTIONS`](ticktax_model::kernel_words::TICK_FUNCTIONS)). A tick costs that function's
 //! self time plus the self time of the interrupt around it. Other timers that expire in the same
-//! interrupt are not charged to the tick. The softirqs raised by the tick run when the interrupt
-//! returns: the first starts within [`RETURN`] of the interrupt's end, and each further one within
+//! interrupt are not charged to the tick. Softirqs raised by the tick run when the interrupt
+//! returns. The first starts within [`RETURN`] of the interrupt's end, and each further one within
 //! [`RETURN`] of its predecessor's. Their time is listed separately.
 //!
 //! # Busy and idle
-//! Base rows (threads and idle time) cover a CPU's whole timeline and arrive after the rows nested
-//! in them. So the ticks since the last base row belong to the next one.
+//! Base rows (threads and idle time) cover a CPU's whole timeline, and arrive after the rows nested
+//! in them. All ticks since the last base row therefore belong to the next one.
 //!
 //! # Memory
-//! Two numbers per second of the recording, a tally per source, and two histograms per CPU.
+//! The tick needs two numbers per second of the recording, a tally per source, and two histograms
+//! per CPU.
 
 mod bill;
 mod cpu;
@@ -32,27 +33,28 @@ use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
 pub use self::bill::{add_fleet, fleet};
 
-/// Maximum delay from the end of an interrupt or softirq to the start of a softirq that it raised.
+/// Longest delay from the end of an interrupt or softirq to the start of a softirq that it raised.
 pub const RETURN: Nanos = Nanos::from_micros(20);
 
 /// Collects ticks from a timeline's events and from probe gaps.
 #[derive(Debug, Default)]
 pub(crate) struct TickAccumulator {
-    /// Indexed by CPU number. All impossible CPU numbers share one entry.
+    /// Indexed by CPU number. Impossible CPU numbers all share one entry.
     cpus: Vec<Option<Box<CpuBook>>>,
     /// Cost of each tick, including the interrupt around it.
     ticks: LengthTally,
-    /// The part of the cost that is in the tick's functions.
+    /// The part of the cost spent in the tick's functions.
     functions: BTreeMap<SourceId, Tally>,
-    /// All interrupts of the local timer, for kernels whose tick function has no name.
+    /// All local timer interrupts, for kernels whose tick function has no name.
     frames: LengthTally,
-    /// Functions other than the tick's in the local timer's interrupts.
+    /// Functions other than the tick's in local timer interrupts.
     others: Tally,
-    /// Softirqs that ticks raised, by source.
+    /// Softirqs raised by ticks, by source.
     softirqs: BTreeMap<SourceId, Tally>,
     /// Kernel entry and exit time around gaps that contain a single tick.
     around: LengthTally,
-    /// Time of ticks and their softirqs in each second of the clock, for the confidence interval.
+    /// Time of ticks and their softirqs in each second of the clock. It determines the confidence
+    /// interval.
     seconds: BTreeMap<i64, Nanos>,
     summed: bool,
 }
@@ -115,7 +117,7 @@ impl TickAccumulator {
         *self.seconds.entry(at.0.div_euclid(SECOND)).or_default() += cost;
     }
 
-    /// Adds the sum of a source's rows over a window. The order of those rows is unknown.
+    /// Adds the sum of a source's rows over a window. The order of these rows is unknown.
     fn sum(&mut self, role: Role, sum: &Sum, event: &Event<'_>) {
         let part = match role {
             Role::Interrupt(interrupt) if interrupt.is_local_timer() => Some(interrupt.part),
@@ -149,7 +151,7 @@ impl TickAccumulator {
         }
     }
 
-    /// Adds a gap of the spinning probe whose contents are fully known.
+    /// Adds a gap of the spinning probe. Its contents must be fully known.
     pub(crate) fn gap(&mut self, roles: &Roles, gap: &JudgedGap<'_>) {
         let mut ticks = 0;
         for held in gap.held {
@@ -166,7 +168,7 @@ impl TickAccumulator {
         }
     }
 
-    /// The tick bill; `None` if nothing is known about ticks.
+    /// Returns the tick bill, or `None` if nothing is known about ticks.
     pub(crate) fn finish(&self, header: &Header, sources: &SourceTable) -> Option<TickBill> {
         bill::make(self, header, sources)
     }

@@ -1,15 +1,15 @@
 //! The timeline: turns a recording's rows into typed events for all consumers, in one pass.
 //!
-//! It resolves the meaning of each row's source ([`Role`]): a thread, idle time, an interrupt or a
-//! function within it, a probe's gap, or a wait and its reason. It notes whether the occupant of a
-//! CPU was already running or came after idle time ([`Onset`]). It also keeps the recent history of
-//! each CPU ([`History`]), so that consumers can look up what ran during an interval: the ledger
-//! for a gap, the victim for a wait.
+//! The timeline resolves the meaning of each row's source ([`Role`]): a thread, idle time, an
+//! interrupt or a function within it, a probe's gap, or a wait and its reason. It notes whether the
+//! occupant of a CPU was already running or follows idle time ([`Onset`]). It also keeps each CPU's
+//! recent history ([`History`]), so that consumers can look up what ran during an interval: the
+//! ledger for a gap, the victim for a wait.
 //!
 //! # Order
 //! The rows of one CPU arrive in the order of their ends: an interrupt before the thread that it
-//! interrupted, a function before its interrupt. Rows of different CPUs arrive in any order. A late
-//! row is sorted into the history, but its event is late.
+//! interrupted, and a function before its interrupt. Rows of different CPUs arrive in any order. A
+//! late row is sorted into the history, but its event is still late.
 
 mod history;
 mod role;
@@ -23,8 +23,8 @@ pub(crate) use self::role::{
     Interrupt, Line, Occupant, OffCpu, OnCpu, Part, Role, Roles, ThreadId,
 };
 
-/// Maximum time and length of a row, 146 years. Rows beyond it are damaged, and the history ignores
-/// them.
+/// Largest plausible time or length of a row, 146 years. A row beyond that is damaged, and the
+/// history ignores it.
 pub(crate) const MAX_TIME: Nanos = Nanos(i64::MAX / 2);
 
 /// A row and its meaning.
@@ -33,17 +33,18 @@ pub(crate) struct Event<'a> {
     role: &'a Role,
     onset: Onset,
     shape: Shape<'a>,
-    /// The row's interval; for a sum, the interval of its window.
+    /// The row's interval. For a sum, this is its window.
     pub(crate) span: &'a Span,
-    /// The class that its time belongs to; `None` if the row is not CPU time or has no length.
+    /// Class that the row's time belongs to. `None` if the row is not CPU time or has no length.
     pub(crate) class: Option<Class>,
-    /// Index of its CPU: the CPU number, or one past the kernel's limit for impossible numbers.
+    /// Index of the row's CPU: the CPU number, or one past the kernel's limit for impossible
+    /// numbers.
     pub(crate) slot: usize,
     pub(crate) sources: &'a SourceTable,
     pub(crate) roles: &'a Roles,
 }
 
-/// The data of a row beyond its interval.
+/// The contents of a row in addition to its interval.
 #[derive(Clone, Copy, Debug)]
 enum Shape<'a> {
     Plain,
@@ -51,14 +52,14 @@ enum Shape<'a> {
     Edge(&'a Edge),
 }
 
-/// The event itself: something that happened on a CPU or, for a wait, to a thread.
+/// The type of an event. An event happens on a CPU or, in case of a wait, to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventKind<'a> {
-    /// A thread ran, or the CPU was idle. Covers the time between two context switches or a part of
-    /// it.
+    /// A thread ran, or the CPU was idle. The event covers all or part of the time between two
+    /// context switches.
     OnCpu(Occupant, Onset),
-    /// An interrupt, a softirq or a function within one. The event of the interrupted occupant
-    /// comes later.
+    /// An interrupt, a softirq or a function within one. The event of the occupant that it
+    /// interrupted comes later.
     Interrupt(Interrupt),
     /// The hypervisor used the CPU.
     Steal,
@@ -68,17 +69,18 @@ pub(crate) enum EventKind<'a> {
     OffCpu(OffCpu),
     /// A frame of a paced loop.
     Frame,
-    /// Many intervals of one source at unknown times.
+    /// Many intervals of one source, at unknown times.
     Sum(Role, &'a Sum),
-    /// The source made something else runnable. An edge has no length and is not in the history.
+    /// The source made something else runnable. An edge has no length and is not part of the
+    /// history.
     Edge(&'a Edge),
 }
 
-/// How an occupant's row follows the CPU's previous row.
+/// How an occupant's row relates to the CPU's previous row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Onset {
-    /// It was already running. Page faults and the edges of work items split one run into several
-    /// rows.
+    /// The occupant was already running. Page faults and the start or end of a work item split a
+    /// run into several rows.
     pub(crate) continues: bool,
     /// The CPU was idle just before.
     pub(crate) after_idle: bool,
@@ -102,13 +104,13 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether the kernel can have a CPU of this number.
+    /// Whether the CPU's number is one that the kernel can have.
     pub(crate) fn is_on_possible_cpu(&self) -> bool {
         self.slot <= CpuList::MAX_CPU as usize
     }
 }
 
-/// The last occupant of a CPU.
+/// The CPU's last occupant.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     source: SourceId,
@@ -123,7 +125,7 @@ struct CpuLine {
 }
 
 impl CpuLine {
-    /// Takes an occupant's row and returns how it follows the previous one.
+    /// Takes an occupant's row, and returns how it relates to the previous one.
     #[inline]
     fn occupy(&mut self, span: &Span, occupant: &Occupant) -> Onset {
         let new = Last {
@@ -145,13 +147,14 @@ impl CpuLine {
 #[derive(Debug)]
 pub(crate) struct Timeline {
     roles: Roles,
-    /// Indexed by CPU number. One slot past the kernel's limit holds every impossible CPU number.
+    /// Indexed by CPU number. The slot one past the kernel's limit stands for all impossible CPU
+    /// numbers.
     cpus: Vec<CpuLine>,
     keep: Keep,
 }
 
 impl Timeline {
-    /// `keep` limits the history of each CPU.
+    /// Creates a timeline. `keep` limits each CPU's history.
     pub(crate) fn new(keep: Keep) -> Self {
         Self {
             roles: Roles::default(),
@@ -160,9 +163,9 @@ impl Timeline {
         }
     }
 
-    /// Takes a row. Returns its event, and the history of its CPU, which includes the row.
+    /// Takes a row. Returns its event, and its CPU's history, which includes the row.
     ///
-    /// All calls must pass the same [`SourceTable`], which may grow in between.
+    /// All calls must pass the same [`SourceTable`], which may grow between calls.
     #[expect(
         clippy::inline_always,
         reason = "called for each row; returning the event through memory costs 10 % of the time"
@@ -225,7 +228,7 @@ impl Timeline {
         self.cpus.resize_with(slot + 1, new);
     }
 
-    /// The history of the CPU in `slot`, if it had a row, and the roles of all sources.
+    /// Returns the history of the CPU in `slot`, if it has had a row, and the roles of all sources.
     pub(crate) fn history(&mut self, slot: usize) -> Option<(&mut History, &Roles)> {
         Some((&mut self.cpus.get_mut(slot)?.history, &self.roles))
     }
@@ -238,7 +241,8 @@ mod tests {
 
     use super::{EventKind, Keep, Onset, Timeline};
 
-    /// The onset of each row. A row is a source's name (empty for idle), a start and a length.
+    /// Returns the onset of each row. A row is given by its source's name (empty for idle), its
+    /// start and its length.
     fn onsets(rows: &[(&str, i64, i64)]) -> Vec<Onset> {
         let mut sources = SourceTable::default();
         let mut timeline = Timeline::new(Keep::NOTHING);
@@ -278,7 +282,7 @@ mod tests {
         let (no, yes) = (false, true);
         let expected = [(no, no), (no, yes), (yes, no), (no, no), (no, no)];
         assert_eq!(onsets_of_rows, expected);
-        // Idle time that ended earlier does not count.
+        // Idle time does not count if it ended before the row's start.
         assert!(!onsets(&[("", 0, 10), ("a", 11, 5)])[1].after_idle);
     }
 }

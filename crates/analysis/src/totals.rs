@@ -1,12 +1,12 @@
-//! Totals for a recording without an end, which an agent exports while rows keep arriving.
+//! Totals of an endless recording, which an agent exports while rows keep arriving.
 //!
 //! No time is moved between accounts. A statement moves time according to a probe's gaps, but an
 //! agent has no probe, and totals must not change once exported.
 //!
 //! # Memory
 //! Each account has one sum per CPU since the start, and one per window. Once there are
-//! [`Accumulator::MOST`] accounts, time of further ones is added to an account named `others`, one
-//! for each class and CPU.
+//! [`Accumulator::MOST`] accounts, the time of further ones is added to an account named `others`,
+//! one for each class and CPU.
 
 mod windows;
 
@@ -25,11 +25,11 @@ use crate::timeline::{Event, EventKind, Keep, OffCpu, Role, Timeline};
 
 pub use self::windows::{Moment, Windows};
 
-/// Adds up rows since the start and per window.
+/// Adds up rows, both since the start and per window.
 #[derive(Debug)]
 pub struct Accumulator {
     timeline: Timeline,
-    /// How each source is added up, indexed by source.
+    /// How each source is added up, indexed by source id.
     known: Vec<Option<Known>>,
     accounts: AccountSums,
     throttled: BTreeMap<Arc<str>, IntervalSum>,
@@ -45,7 +45,7 @@ struct Known {
 }
 
 impl Default for Accumulator {
-    /// An empty accumulator without windows.
+    /// Creates an accumulator that is empty and has no windows.
     fn default() -> Self {
         Self {
             timeline: Timeline::new(Keep::NOTHING),
@@ -59,7 +59,7 @@ impl Default for Accumulator {
 }
 
 impl Accumulator {
-    /// Maximum number of accounts, where each CPU counts separately. They take 9 MiB.
+    /// Maximum number of accounts, counting each CPU separately. They take 9 MiB.
     pub const MOST: usize = 8_192;
 
     /// Also adds up rows per window. Windows are closed through [`Accumulator::windows`].
@@ -69,12 +69,12 @@ impl Accumulator {
         self
     }
 
-    /// The windows; `None` unless set with [`Self::with_windows`].
+    /// Returns the windows, or `None` unless they were set with [`Self::with_windows`].
     pub fn windows(&mut self) -> Option<&mut Windows> {
         self.windows.as_mut()
     }
 
-    /// Forgets all sources because further rows use a new table. The sums are kept.
+    /// Forgets all sources, because further rows use a new table. Keeps the sums.
     pub fn forget_sources(&mut self) {
         self.timeline = Timeline::new(Keep::NOTHING);
         self.known.clear();
@@ -87,15 +87,15 @@ impl Accumulator {
         totals.ticks.clone_from(&self.ticks);
     }
 
-    /// Total time of all accounts on `cpu`.
+    /// Returns the total time of all accounts on `cpu`.
     pub fn accounted(&self, cpu: Cpu) -> Nanos {
         let accounts = self.accounts.iter();
         let accounts = accounts.filter(|(key, _)| key.cpu == cpu);
         accounts.map(|(_, sum)| sum.time).sum()
     }
 
-    /// The CPUs on which accounts plus lost time differ from the elapsed time in `books`, with the
-    /// difference. Call it after the recording has ended.
+    /// Returns the CPUs on which accounts plus lost time differ from the elapsed time in `books`,
+    /// with the difference. Must be called after the recording has ended.
     pub fn off(&self, books: &[Books], lost: &[Loss]) -> Vec<(Cpu, Nanos)> {
         let off = books.iter().map(|books| {
             let lost = lost.iter().filter(|loss| loss.cpu == books.cpu);
@@ -149,7 +149,7 @@ impl RowSink for Accumulator {
     }
 }
 
-/// Adds an interval of the tick function to the totals and to the open window.
+/// Adds an interval of the tick function, both to the totals and to the open window.
 fn tick(
     ticks: &mut BTreeMap<Cpu, IntervalSum>,
     windows: Option<&mut Windows>,
@@ -166,7 +166,7 @@ fn is_tick(role: Role) -> bool {
     matches!(role, Role::Interrupt(interrupt) if interrupt.is_tick())
 }
 
-/// One interval, or the sum of many.
+/// A single interval, or the sum of many.
 #[derive(Clone, Copy)]
 enum Intervals<'a> {
     One(&'a Span),
@@ -180,7 +180,7 @@ impl Intervals<'_> {
         }
     }
 
-    /// Adds the time to `sum` and, if `counted`, the intervals too.
+    /// Adds the time to `sum`. Also adds the intervals if they are `counted`.
     fn add_to(&self, sum: &mut IntervalSum, counted: bool) {
         match self {
             _ if !counted => sum.time += self.span().self_time,
@@ -190,7 +190,7 @@ impl Intervals<'_> {
     }
 }
 
-/// Looks up how the event's source is added up.
+/// Returns how the event's source is added up.
 fn known<'k>(known: &'k mut Vec<Option<Known>>, class: Class, event: &Event<'_>) -> &'k Known {
     let index = event.span.source.0 as usize;
     if index >= known.len() {
@@ -219,7 +219,7 @@ fn book(accounts: &mut AccountSums, class: Class, known: &Known, intervals: Inte
     intervals.add_to(accounts.entry(at).or_default(), known.counted);
 }
 
-/// Adds a wait to its program's sum if the thread was throttled.
+/// Adds a wait to the sum of its program, provided that the thread was throttled.
 fn throttled(
     programs: &mut BTreeMap<Arc<str>, IntervalSum>,
     off: OffCpu,
@@ -239,8 +239,8 @@ fn throttled(
     }
     let sum = programs.entry(name).or_default();
     match intervals {
-        // Count the full wait until the thread ran again. The row's self time is the throttled
-        // part, if that was seen.
+        // Count the whole wait, until the thread ran again. The row's self time is only the
+        // throttled part, if that was seen.
         Intervals::One(span) => sum.record(span.dur, span.dur),
         Intervals::Many(..) => intervals.add_to(sum, true),
     }
@@ -330,7 +330,7 @@ mod tests {
         let totals = totals(&accumulator);
         let make = sum_of(&totals, Class::Program, "make");
         assert_eq!((make.time, make.count), (Nanos(70), 3));
-        // An interval counts with its elapsed time, not its self time.
+        // An interval's length is its elapsed time, not its self time.
         assert_eq!(make.histogram.counts()[Histogram::bucket(Nanos(50))], 1);
         let timer = sum_of(&totals, Class::Irq, "local_timer");
         assert_eq!((timer.time, timer.count), (Nanos(18), 2));

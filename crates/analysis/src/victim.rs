@@ -1,22 +1,23 @@
-//! The victim: assigns every nanosecond of each thread of one program to exactly one account.
+//! The victim: assigns every nanosecond of each of a program's threads to exactly one account.
 //!
 //! # Sums
 //! The rows of a followed thread cover its life without gaps: base rows while it is on a CPU, wait
-//! rows while it is not. The own time of a base row belongs to the thread, and the rest of the row
-//! to its interruptions. The accounts of a thread therefore add up to the time from its first
-//! moment to its last. Any difference is reported in
+//! rows while it is not. The self time of a base row belongs to the thread, and the rest of the row
+//! to its interruptions. A thread's accounts therefore add up to the time from its first moment to
+//! its last. Any difference is reported in
 //! [`ThreadTimes::off`](ticktax_model::victim::ThreadTimes::off).
 //!
 //! # Order of rows
-//! The row of a wait comes from the CPU that ends the wait, after the rows of the threads that ran
-//! there. They are in the CPU's history by then. Interrupts come before the base row that they
-//! interrupted. Rows of different CPUs come in any order, so a new thread's base row may come
-//! before the wait that shows that the thread is the victim's. The threads of all programs are
-//! therefore summed, and the victim's are selected at the end.
+//! The row of a wait comes from the CPU on which the wait ends, after the rows of the threads that
+//! ran there. By then, those rows are in the CPU's history. Interrupts come before the base row
+//! that they interrupted. Rows of different CPUs come in any order, so a new thread's base row may
+//! precede the wait row that shows that the thread is the victim's. All programs' threads are
+//! therefore summed up, and the victim's are selected at the end.
 //!
 //! # Memory
-//! Sums for each thread, and a bounded window of recent interrupts for each CPU. For each source
-//! that the victim waited behind, a bounded number of the times at which it did.
+//! Sums are kept for each thread, and a bounded window of recent interrupts for each CPU. For each
+//! source behind which the victim waited, a bounded number of the times at which it did so are
+//! kept.
 
 mod interruptions;
 mod life;
@@ -58,23 +59,23 @@ use crate::timeline::{
     Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
 
-/// Shorter idle periods may just be the switch to the next thread.
+/// A shorter idle period may just be part of the switch to the next thread.
 pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
-/// Finds out from a timeline's events what happened to a recording's victim.
+/// Determines from a timeline's events what happened to a recording's victim.
 #[derive(Debug)]
 pub(crate) struct Victim {
     since: Nanos,
     threads: FastMap<i32, Life>,
-    /// Threads that ended, and whose id was given to a new thread.
+    /// Threads that exited and whose id was then given to a new thread.
     past_lives: Vec<Life>,
-    /// Interruptions of the thread on each CPU, indexed by slot.
+    /// Interruptions of the current thread on each CPU, indexed by slot.
     cpus: Vec<Interruptions>,
     latency: LengthTally,
     migrations: u64,
-    /// Waits by the source that ran, and whether they ended on another CPU.
+    /// Waits, by the source that ran, and by whether the wait ended on another CPU.
     behind: FastMap<(SourceId, bool), WaitsBehind>,
-    /// Waiting time by the source that ran, and the CPU that was waited for.
+    /// Waiting time, by the source that ran, and by the CPU that the victim waited for.
     behind_on: FastMap<(SourceId, Cpu), Nanos>,
     worst: Worst,
     wakers: Wakers,
@@ -94,12 +95,12 @@ struct WaitsBehind {
 }
 
 impl Victim {
-    /// If a thread id is reused sooner than this, both threads share one life: rows of the old
-    /// thread may still arrive.
+    /// If a thread id is reused within this time, both threads share one life, because rows of the
+    /// old thread may still arrive.
     const SETTLED: Nanos = Nanos::from_millis(200);
 
-    /// Ignores rows that ended at or before `since`. That is
-    /// [`VictimHeader::begin`](ticktax_model::victim::VictimHeader::begin), the time from which the
+    /// Creates a victim that ignores rows which end at or before `since`. That is
+    /// [`VictimHeader::begin`](ticktax_model::victim::VictimHeader::begin), from which on the
     /// victim was followed.
     pub(crate) fn new(since: Nanos) -> Self {
         Self {
@@ -120,14 +121,14 @@ impl Victim {
         }
     }
 
-    /// Also finds the waits of real-time threads that `limits` caused.
+    /// Also looks for waits of real-time threads that were caused by `limits`.
     #[must_use]
     pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
         self.real_time = limits.map(RealTime::new);
         self
     }
 
-    /// Sums over the threads that are known to be the victim's so far.
+    /// Sums up the threads known so far to be the victim's.
     pub(crate) fn glance(&self, sources: &SourceTable) -> ProgramGlance {
         let mut glance = ProgramGlance::default();
         for life in self.threads.values().filter(|life| life.followed) {
@@ -156,19 +157,20 @@ impl Victim {
         glance
     }
 
-    /// Whether the losses of process `pid` are kept. It can be ticktax itself, as the receiver of
-    /// paced traffic.
+    /// Whether the losses of process `pid` are kept. That process can be ticktax itself, as the
+    /// receiver of paced traffic.
     fn keeps_losses_of(&self, pid: i32) -> bool {
         self.losses.as_ref().is_some_and(|losses| losses.is_of(pid))
     }
 
-    /// From now on, keeps each interval that kept a thread of process `pid` from running.
+    /// Keeps, from now on, each interval in which something kept a thread of process `pid` from
+    /// running.
     pub(crate) fn keep_losses(&mut self, pid: i32) {
         self.losses.get_or_insert_with(|| Losses::new(pid));
     }
 
-    /// The intervals that kept thread `tid` from running, sorted by start, and the time from which
-    /// some are missing. `None` if losses were not kept.
+    /// Returns the intervals in which something kept thread `tid` from running, sorted by start,
+    /// and the time from which some are missing. Returns `None` if losses were not kept.
     pub(crate) fn losses_of(
         &self,
         tid: i32,
@@ -178,7 +180,7 @@ impl Victim {
         Some((losses.of(tid, outside), losses.full_at()))
     }
 
-    /// CPU time of other threads while the victim waited behind them.
+    /// CPU time that other threads used while the victim waited behind them.
     pub(crate) fn ran_while_waiting(&self, sources: &SourceTable) -> Ran {
         let mut ran = Ran::default();
         for (&(id, _), waits) in &self.behind {
@@ -187,26 +189,26 @@ impl Victim {
         ran
     }
 
-    /// Ids of the victim's processes, as far as the rows show.
+    /// Returns the ids of the victim's processes, as far as the rows show them.
     pub(crate) fn processes(&self, about: Option<&VictimHeader>) -> BTreeSet<i32> {
         let lives = self.threads.values().chain(&self.past_lives);
         let followed = lives.filter(|life| life.followed).map(|life| life.pid);
         followed.chain(about.and_then(|about| about.pid)).collect()
     }
 
-    /// Takes a gap of the spinning probe whose contents are fully known.
+    /// Takes a gap of the spinning probe. Its contents must be fully known.
     pub(crate) fn gap(&mut self, gap: &JudgedGap<'_>) {
         if let Some(losses) = &mut self.losses {
             losses.gap(gap);
         }
     }
 
-    /// The time from which rows count.
+    /// Returns the time from which rows count.
     pub(crate) fn since(&self) -> Nanos {
         self.since
     }
 
-    /// Processes the waits that were held back for late rows. No more rows come.
+    /// Processes the waits that were held back for late rows. Must be called after the last row.
     pub(crate) fn settle(&mut self, timeline: &mut Timeline) {
         for (slot, wait) in self.quota.rest() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
@@ -223,8 +225,9 @@ impl Victim {
         }
     }
 
-    /// Makes the victim's statement, after [`Victim::settle`]. `None` if the recording has no
-    /// victim. `beats` are the recording's, or empty if they were not searched for.
+    /// Returns the victim's statement, or `None` if the recording has no victim. Must be called
+    /// after [`Victim::settle`]. `beats` are the recording's beats, or empty if they were not
+    /// searched for.
     pub(crate) fn finish(
         self,
         header: &Header,
@@ -235,7 +238,7 @@ impl Victim {
         Some(statement::make(self, victim, header, (sources, beats)))
     }
 
-    /// Takes an event and the history of its CPU.
+    /// Takes an event, and the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);
@@ -257,7 +260,7 @@ impl Victim {
                     losses.stolen(event.span);
                 }
             }
-            // It is unknown when the intervals of a sum were.
+            // It is unknown when a sum's intervals occurred.
             EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
         }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
@@ -266,8 +269,8 @@ impl Victim {
         while let Some(wait) = self.moves.settled(event.span.end()) {
             self.find_place(wait);
         }
-        // Only a base row completes a CPU's history. An interrupt's row comes before the row of the
-        // thread that it interrupted, which may have run for long.
+        // A CPU's history is complete only up to the last base row. An interrupt's row comes before
+        // that of the thread it interrupted, which may have been running for long.
         if matches!(event.kind(), EventKind::OnCpu(..)) {
             while let Some(wait) = self.moves.ready_on(event.slot, event.span.end()) {
                 self.moved(&wait, event.slot, Some(history));
@@ -275,8 +278,8 @@ impl Victim {
         }
     }
 
-    /// Notes a wake-up. If it came from an idle CPU, an untraced interrupt caused it, so the waker
-    /// is unknown.
+    /// Notes a wake-up. If it came from an idle CPU, its true cause was an untraced interrupt, so
+    /// the waker is unknown.
     fn edge(&mut self, edge: &Edge, event: &Event<'_>) {
         let Effect::Woke(tid) = edge.effect else {
             return;
@@ -298,7 +301,7 @@ impl Victim {
         &mut self.cpus[event.slot]
     }
 
-    /// A thread was on a CPU, or the CPU was idle.
+    /// Handles a thread that was on a CPU, or a CPU that was idle.
     fn base(&mut self, occupant: Occupant, event: &Event<'_>) {
         let (span, since) = (event.span, self.since);
         let mut interruptions = std::mem::take(self.cpu(event));
@@ -320,11 +323,11 @@ impl Victim {
             life.interrupted(delays.collect(), &mut self.worst);
         }
         interruptions.clear();
-        // Keeps the allocation for the next thread.
+        // Keep the allocation for the next thread.
         *self.cpu(event) = interruptions;
     }
 
-    /// A thread was off its CPU.
+    /// Handles a thread that was off its CPU.
     fn wait(&mut self, off: OffCpu, event: &Event<'_>, history: &History) {
         let span = event.span;
         let (Some(thread), Some(reason)) = (off.thread, off.reason) else {
@@ -381,8 +384,8 @@ impl Victim {
         }
     }
 
-    /// Finds the CPU on which a thread waited before it ran on another one. Holds the wait back
-    /// until that CPU's rows have come.
+    /// Finds the CPU on which a thread waited before it ran on another one, and holds the wait back
+    /// until that CPU's rows have arrived.
     fn find_place(&mut self, wait: Moved) {
         let life = self.threads.get(&wait.thread.tid);
         match life.and_then(|life| life.slot_before(wait.span.start)) {
@@ -397,8 +400,8 @@ impl Victim {
         }
     }
 
-    /// Attributes a wait that was spent on the CPU in `slot`, which has this `history`, and ended
-    /// on another CPU.
+    /// Attributes a wait that was spent on the CPU in `slot` but ended on another CPU. `history` is
+    /// that of the CPU in `slot`.
     fn moved(&mut self, wait: &Moved, slot: usize, history: Option<&History>) {
         let history = history.into_iter();
         let before = wait.before();
@@ -410,8 +413,8 @@ impl Victim {
         self.waited(wait.thread, wait.kind, &wait.span, (on, true, &pieces));
     }
 
-    /// Attributes a thread's wait for a CPU to the `pieces` that ran there. `moved` is whether the
-    /// thread then ran on another CPU. `on` is the CPU that it waited for in that case, if known.
+    /// Attributes a thread's wait for a CPU to the `pieces` that ran there. `moved` is true if the
+    /// thread then ran on another CPU. In that case, `on` is the CPU that it waited for, if known.
     fn waited(
         &mut self,
         thread: ThreadId,
@@ -461,8 +464,8 @@ impl Victim {
         }
     }
 
-    /// Accounts for a time in which a thread was throttled and perhaps waited for a CPU afterwards.
-    /// `history` is that of the CPU on which it then ran.
+    /// Accounts for an interval in which a thread was throttled and may then have waited for a CPU.
+    /// `history` is that of the CPU on which the thread then ran.
     fn throttled(&mut self, wait: &Throttled, history: Option<&History>) {
         let ThreadId { tid, pid } = wait.thread;
         let (throttled, waited) = self.quota.split(&wait.span);
@@ -486,7 +489,7 @@ impl Victim {
         }
     }
 
-    /// From `span` on, the thread id belongs to a new thread.
+    /// Notes that the thread id belongs to a new thread from `span` on.
     fn born(&mut self, tid: i32, pid: i32, span: &Span) {
         let life = self.threads.entry(tid).or_insert_with(|| Life::new(pid));
         if life.end() + Self::SETTLED < span.start && !life.is_empty() {

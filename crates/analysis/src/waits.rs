@@ -1,28 +1,29 @@
 //! Computes which threads of a machine waited for a CPU, and which threads ran in the meantime.
 //!
 //! # Waits
-//! A wait begins when a thread is woken (an edge) or preempted, and ends when it runs. A thread
-//! that runs again without a wake-up since its last run did not sleep: it was preempted. If events
-//! were lost, a wake-up may be missing, so only waits that begin with one are reported. Waits that
-//! cross either end of the recording are not reported.
+//! A wait begins when a thread is woken (an edge) or preempted, and ends when the thread runs. A
+//! thread that runs again without having been woken since its last run did not sleep: it was
+//! preempted. If events were lost, a wake-up may be missing, so only waits that begin with one are
+//! reported. Waits that cross either end of the recording are not reported.
 //!
 //! A woken thread preempts ticktax's spinning probe immediately, as if the CPU were idle. If the
-//! probe ran for long before a thread came back, the thread was therefore asleep, and its wake-up
-//! is missing. Autogroups are an exception: they divide CPU time between sessions first. A thread
-//! of another session waits behind the probe as behind any program, and such waits are reported.
+//! probe ran for long before a thread came back, that thread was therefore asleep, and its wake-up
+//! is missing. Autogroups are an exception, because they divide CPU time between sessions first. A
+//! thread of another session waits behind the probe as behind any program, and such waits are
+//! reported.
 //!
 //! If the kernel did not report the switch to a thread, waits during that thread's run are not
-//! reported. It may have been the thread that waited.
+//! reported, because the thread that waited may be the one that ran.
 //!
 //! # Order of rows
-//! Edges and rows from other CPUs can arrive late. The start of a wait is therefore looked up by
-//! the first row that arrives a second after the run that ended it. Wake-ups that arrive even later
-//! are ignored. The threads that ran during the wait are looked up with the next row of the CPU,
-//! which may come much later.
+//! Edges and rows from other CPUs can arrive late. The start of a wait is therefore looked up only
+//! when a row arrives that is a second later than the run which ended the wait. Wake-ups that
+//! arrive even later are ignored. The threads that ran during the wait are looked up at the CPU's
+//! next row, which may come much later.
 //!
 //! # Memory
-//! The wake-ups and runs of each thread in the last two seconds, and sums by waiting and by running
-//! source.
+//! The wake-ups and runs of each thread in the last two seconds are kept, and sums by the source
+//! that waited and the source that ran.
 
 mod probe;
 
@@ -41,10 +42,10 @@ use crate::real_time::{Limits, RealTime};
 use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
 use crate::victim::named;
 
-/// Rows from other CPUs can arrive this much late.
+/// Longest delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// Maximum number of runs of unreported threads kept. Waits that begin before the end of a dropped
-/// one are not reported.
+/// Maximum number of unreported threads' runs kept. If a run was dropped, waits that begin before
+/// it ended are not reported.
 const UNREPORTED: usize = 4_096;
 /// Maximum number of programs reported.
 const PROGRAMS: usize = 20;
@@ -55,26 +56,26 @@ const BEHIND: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,
-    /// Runs whose preceding wait is not resolved yet, in arrival order.
+    /// Runs whose preceding wait has not been looked up yet, in order of arrival.
     runs: VecDeque<Run>,
-    /// The latest end of a thread's row.
+    /// Latest end among threads' rows.
     newest: Nanos,
-    /// Waits with a known start that are not judged yet, by CPU slot.
+    /// Waits whose start is known but that are not judged yet, by CPU slot.
     dated: Vec<VecDeque<Wait>>,
     found: ByStart,
     /// Waits during which the probe ran for long.
     behind_probe: ByStart,
     /// Number of wake-ups.
     edges: u64,
-    /// Runs of threads whose switches were not reported, on any CPU.
+    /// Runs, on any CPU, of threads whose switches were not reported.
     unreported: VecDeque<(Nanos, Nanos)>,
-    /// End of the latest such run that was dropped.
+    /// Latest end among those of these runs that were dropped.
     forgotten: Nanos,
     /// `None` if the machine's settings are unknown, or if they never hold back real-time threads.
     real_time: Option<RealTime>,
 }
 
-/// Recent wake-ups and runs of a thread, each in order of time.
+/// A thread's recent wake-ups and runs, in order.
 #[derive(Debug, Default)]
 struct Recent {
     wakes: VecDeque<Nanos>,
@@ -92,14 +93,14 @@ struct Run {
     after_idle: bool,
 }
 
-/// A possible wait before a run. It is a wait only if other threads ran on that CPU.
+/// A possible wait before a run. It is one only if other threads ran on that CPU.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     run: Run,
     start: Start,
 }
 
-/// Sums of waits by the way they began.
+/// Sums of waits, by how they began.
 #[derive(Debug, Default)]
 struct ByStart {
     woken: Found,
@@ -109,13 +110,13 @@ struct ByStart {
 /// Sums of waits.
 #[derive(Debug, Default)]
 struct Found {
-    /// Waits by waiting source, with the start of the longest.
+    /// Waits by the source that waited, each with the start of its longest wait.
     waiters: BTreeMap<SourceId, (Tally, Nanos)>,
-    /// Waiting time by waiting source and running source.
+    /// Waiting time by the source that waited and the source that ran.
     pairs: BTreeMap<(SourceId, SourceId), Nanos>,
 }
 
-/// How and when a wait began.
+/// How a wait began, and when.
 #[derive(Clone, Copy, Debug)]
 enum Start {
     Woken(Nanos),
@@ -137,7 +138,7 @@ impl Waits {
         }
     }
 
-    /// Takes an event and the history of its CPU.
+    /// Takes an event, and the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);
@@ -150,15 +151,15 @@ impl Waits {
                 };
                 let span = event.span;
                 self.newest = self.newest.max(span.end());
-                // The waits of ticktax's own threads do not count. Others can wait behind them:
-                // their runs are in the CPU's history.
+                // ticktax's own threads' waits do not count. Other threads can wait behind them,
+                // because their runs are in the CPU's history.
                 if !matches!(on.owner, Owner::Probe | Owner::Tool) {
                     self.threads.entry(thread.tid).or_default().ran(span);
                     let may_be_held = || {
                         let limits = self.real_time.as_ref();
                         limits.is_some_and(|limits| limits.left(event.slot, thread.tid, span.start))
                     };
-                    // Nothing delays a thread on an idle CPU, except a limit on real-time threads.
+                    // On an idle CPU, nothing delays a thread except a limit on real-time threads.
                     if !onset.continues && (!onset.after_idle || may_be_held()) {
                         self.runs.push_back(Run {
                             slot: event.slot,
@@ -177,7 +178,8 @@ impl Waits {
         }
     }
 
-    /// Notes that a thread ran whose switch the kernel did not report. It may have been any thread.
+    /// Notes the run of a thread whose switch the kernel did not report. It may have been any
+    /// thread.
     fn unreported(&mut self, span: &Span) {
         if self.unreported.len() == UNREPORTED {
             let oldest = self.unreported.pop_front();
@@ -186,7 +188,8 @@ impl Waits {
         self.unreported.push_back((span.start, span.end()));
     }
 
-    /// Whether a thread that waited from `begin` to `end` may have run unreported in that time.
+    /// Whether a thread that waited from `begin` to `end` may have had an unreported run in that
+    /// time.
     fn may_have_run(&self, begin: Nanos, end: Nanos) -> bool {
         let mut unreported = self.unreported.iter();
         begin < self.forgotten || unreported.any(|&(from, to)| from < end && to > begin)
@@ -198,8 +201,8 @@ impl Waits {
         };
         self.edges += 1;
         let wakes = &mut self.threads.entry(tid).or_default().wakes;
-        // A thread on an unwatched CPU is woken again and again, but never seen to run. A wake-up
-        // is useless if a later one is older than any run that is still to be judged.
+        // A thread on an unwatched CPU is woken again and again but never seen to run. A wake-up
+        // becomes useless once a later one precedes every run that is still to be judged.
         let needed = edge.span.start - SETTLED - SETTLED;
         while wakes.len() > 1 && wakes[1] < needed {
             wakes.pop_front();
@@ -207,7 +210,7 @@ impl Waits {
         insert(wakes, edge.span.start);
     }
 
-    /// Looks up the start of the waits before runs that began before `until`.
+    /// Looks up the start of the wait before each run that began before `until`.
     fn date_until(&mut self, until: Nanos) {
         while let Some(run) = self.runs.pop_front_if(|run| run.begin < until) {
             let recent = self.threads.get(&run.tid);
@@ -224,7 +227,7 @@ impl Waits {
         }
     }
 
-    /// Judges the waits with a known start for the CPU in `slot`, which has this `history`.
+    /// Judges the waits with a known start for the CPU in `slot`, whose history is `history`.
     fn settle(&mut self, slot: usize, history: &History, sources: &SourceTable) {
         while let Some(wait) = self.dated.get_mut(slot).and_then(VecDeque::pop_front) {
             self.judge(slot, wait, history, sources);
@@ -266,7 +269,8 @@ impl Waits {
         found.add(&span, history, sources, probe);
     }
 
-    /// Makes the statement; `None` if the recording lacks wake-ups. No more rows come.
+    /// Returns the statement, or `None` if the recording has no wake-ups. Must be called after the
+    /// last row.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -294,7 +298,7 @@ impl Waits {
         }
         let begin = header.begin().unwrap_or_default();
         let mut statement = found.statement(preempted, begin, sources);
-        // If events were lost or CPUs not watched, a thread without a wake-up may have slept.
+        // If events were lost or CPUs were not watched, a thread without a wake-up may have slept.
         let is_complete = preempted && header.machine.online.iter().count() <= header.books.len();
         if let Some(real_time) = self.real_time.filter(|_| is_complete) {
             statement.real_time = real_time.finish(header).programs(sources, |_| true);
@@ -303,7 +307,7 @@ impl Waits {
     }
 }
 
-/// Inserts a time in order. Times mostly arrive in order.
+/// Inserts a time in order. Most times arrive in order.
 fn insert(times: &mut VecDeque<Nanos>, at: Nanos) {
     let mut place = times.len();
     while place > 0 && times[place - 1] > at {
@@ -323,12 +327,12 @@ impl Recent {
             }
             _ => self.runs.push_back((begin, end)),
         }
-        // The runs of a thread that never waits are not judged, so only the recent ones are needed.
+        // If a thread never waits, its runs are not judged. Only recent ones are needed then.
         while self.runs.len() > 1 && self.runs[1].1 < end - SETTLED - SETTLED {
             self.runs.pop_front();
         }
-        // The last wake-up before the oldest run is kept too: its wait may be longer than runs are
-        // kept.
+        // Keep the last wake-up before the oldest run too: its wait may be older than the oldest
+        // run that is kept.
         let needed = self
             .runs
             .front()
@@ -338,16 +342,17 @@ impl Recent {
         }
     }
 
-    /// The start of the wait before the run that began at `until`; `None` if no wait is known.
+    /// Returns the start of the wait before the run that began at `until`, or `None` if no wait is
+    /// known.
     fn wait_before(&self, until: Nanos) -> Option<Start> {
         let after = self.runs.partition_point(|run| run.0 < until);
         let left = after.checked_sub(1).map(|last| self.runs[last].1);
-        // Overlapping runs: a thread cannot be on two CPUs.
+        // If runs overlap, the data are inconsistent: a thread cannot be on two CPUs.
         if left.is_some_and(|left| left > until) {
             return None;
         }
-        // The last wake-up counts. A thread that already waits is not woken again, so it ran
-        // between two wake-ups, and the kernel did not report the switch.
+        // The last wake-up counts. A waiting thread cannot be woken again, so between two wake-ups
+        // it must have run without the kernel reporting the switch.
         let mut wakes = self.wakes.iter().rev().copied();
         let woken = wakes.find(|&at| at <= until && left.is_none_or(|left| at > left));
         match (woken, left) {
@@ -359,7 +364,7 @@ impl Recent {
 }
 
 impl Found {
-    /// Adds a wait. Time in which the probe ran counts only if `probe` is set.
+    /// Adds a wait. Time during which the probe ran counts only if `probe` is set.
     fn add(&mut self, span: &Span, history: &History, sources: &SourceTable, probe: bool) {
         let (tally, at) = self.waiters.entry(span.source).or_default();
         if span.dur > tally.longest {
@@ -376,7 +381,7 @@ impl Found {
         }
     }
 
-    /// Keeps only the waits of `wanted` sources.
+    /// Keeps only waits of sources that are `wanted`.
     fn only(mut self, wanted: impl Fn(SourceId) -> bool) -> Self {
         self.waiters.retain(|&waiter, _| wanted(waiter));
         self.pairs.retain(|&(waiter, _), _| wanted(waiter));
@@ -454,7 +459,7 @@ impl Found {
     }
 }
 
-/// The at most `max` culprits that caused the most waiting time, largest first.
+/// Returns those culprits, at most `max`, that caused the most waiting time, largest first.
 fn costliest(culprits: impl Iterator<Item = WaitedFor>, max: usize) -> Vec<WaitedFor> {
     let mut culprits: Vec<WaitedFor> = culprits.collect();
     culprits.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));

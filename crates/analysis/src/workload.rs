@@ -2,15 +2,15 @@
 //! independent of the settings in effect.
 //!
 //! # Waits
-//! Every wait of a followed program has a row, so its wake-ups are known. For other threads, only
-//! on-CPU periods and recorded wake-ups are known. Between two on-CPU periods, such a thread is
-//! assumed to have slept until something woke it, or to have been preempted if nothing did. If no
-//! wake-ups were recorded, it is assumed to have slept if its CPU was idle in between, because a
-//! CPU with something to run would not have been idle. A sleep is attributed to a timer if one
-//! expired just before the sleep ended, and to the outside world otherwise.
+//! Every wait of a followed program has a row, so the program's wake-ups are known. For other
+//! threads, only on-CPU periods and recorded wake-ups are known. Between two on-CPU periods, such a
+//! thread is assumed to have slept until something woke it, or to have been preempted if nothing
+//! did. If no wake-ups were recorded, it is assumed to have slept if its CPU was idle in between,
+//! because a CPU with something to run would not have been idle. A sleep is attributed to a timer
+//! if one expired just before the sleep ended, and to the outside world otherwise.
 //!
 //! # Memory
-//! At most [`MAX`] rows of 40 bytes are kept. A recording with more rows is refused.
+//! At most [`MAX`] rows of 40 bytes are kept. A recording with more rows is rejected.
 
 mod groups;
 mod interrupts;
@@ -30,16 +30,17 @@ use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 use interrupts::Interrupts;
 use threads::ThreadRows;
 
-/// Maximum number of rows kept, which take 320 MiB.
+/// Maximum number of rows kept, which take up to 320 MiB.
 pub const MAX: usize = 1 << 23;
 
-/// Threads and interrupts below this share of a CPU are merged, separately for each CPU.
+/// Threads and interrupts that use less than this share of a CPU are merged, separately for each
+/// CPU.
 pub const SMALL: f64 = 0.0005;
 
-/// Why a recording yields no workload.
+/// Reason why a recording yields no workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoWorkload {
-    /// The recording was made at level `proc`, so it has no rows of threads.
+    /// The recording was made at level `proc`, so it contains no rows of threads.
     NotTraced,
     /// The recording contains sums instead of spans.
     Sums,
@@ -47,9 +48,9 @@ pub enum NoWorkload {
     Empty,
     /// The recording has more than [`MAX`] rows.
     TooLong,
-    /// No program with the requested name ran. Contains the names of those that ran longest.
+    /// No program with the requested name ran. Contains the names of the programs that ran longest.
     NoProgram(Vec<String>),
-    /// The requested program has no rhythm, for the reason given.
+    /// The requested program has no rhythm. Contains the reason.
     NoRhythm(String),
 }
 
@@ -79,15 +80,15 @@ impl std::error::Error for NoWorkload {}
 /// Options for extracting a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Name of the program, or of one of its threads, whose frames are wanted. The default is the
-    /// followed program or, if none was followed, the program with the most certain rhythm.
+    /// Name of the program, or of one of its threads, whose frames are wanted. By default, this is
+    /// the followed program or, if none was followed, the program with the most certain rhythm.
     pub program: Option<String>,
-    /// Requested period of the program's loop, if known. A delay common to all frames cannot be
+    /// Requested period of the program's loop, if known. A delay shared by all frames cannot be
     /// seen from outside.
     pub period: Option<Nanos>,
 }
 
-/// A recording's workload, and how the frames in it fared.
+/// A recording's workload, and whether its frames were on time.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The workload, independent of the settings in effect.
@@ -105,13 +106,13 @@ pub(crate) struct WorkRows {
     cpus: Vec<CpuRows>,
     kept: usize,
     summed: bool,
-    /// Whether any wake-ups were recorded.
+    /// Whether any wake-up was recorded.
     edges: bool,
 }
 
 #[derive(Debug, Default)]
 struct CpuRows {
-    /// Idle intervals in order.
+    /// Idle intervals, in order.
     idle: Vec<(Nanos, Nanos)>,
     interrupts: Interrupts,
 }
@@ -153,7 +154,7 @@ impl WorkRows {
                 rows.policy = Some(thread.policy);
             }
         }
-        // ticktax's own threads have only wake-ups.
+        // Of ticktax's own threads, only wake-ups are kept.
         self.threads.retain(|_, rows| !rows.name.is_empty());
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);
@@ -162,7 +163,7 @@ impl WorkRows {
         }
         let found = paced::find(&self.threads, (begin, end), asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
-        // Without high-resolution timers, the tick wakes threads.
+        // Without high-resolution timers, ticks wake threads.
         let wakes = if timer > Nanos::ZERO {
             timer
         } else {
@@ -235,7 +236,7 @@ impl WorkRows {
                 let kept = rows.is_some();
                 if let Some(rows) = rows {
                     rows.off.push((span.start, span.end()));
-                    // Throttling is recorded for every thread, whether followed or not.
+                    // Throttling is recorded for every thread, whether or not it is followed.
                     rows.followed |= off.reason != Some(OffCpuReason::Throttled);
                 }
                 kept
@@ -261,7 +262,7 @@ impl WorkRows {
         &mut self.cpus[event.slot]
     }
 
-    /// The rows of `thread`; `None` if it is one of ticktax's.
+    /// Returns the rows of `thread`, or `None` if it is one of ticktax's own.
     fn rows_of(
         &mut self,
         owner: Owner,

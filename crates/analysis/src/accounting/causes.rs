@@ -1,4 +1,4 @@
-//! Causes of the difference between a CPU's columns and its traced time.
+//! Finds causes for the difference between a CPU's columns and its traced time.
 
 use std::cmp::Reverse;
 
@@ -9,12 +9,12 @@ use super::check::{Case, Samples};
 
 /// A program depends on the tick if its samples deviate by at least this many standard deviations.
 const SIGNIFICANT: f64 = 5.0;
-/// Maximum error of the columns. Each column has a resolution of 10 ms.
+/// Largest error of the columns' sum. Each column has a resolution of 10 ms.
 const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
 /// A cause is reported if it explains at least this share of a CPU's time.
 const WORTH_NAMING: f64 = 0.001;
 
-/// Finds the causes of the difference on `cpu`. `entry_exit` is its kernel entry and exit time.
+/// Returns the causes of the difference on `cpu`, whose kernel entry and exit time is `entry_exit`.
 pub(super) fn causes(
     case: &Case<'_>,
     cpu: &CpuCheck,
@@ -61,7 +61,7 @@ fn plain(kind: BiasKind, time: Nanos, ran: Nanos, sampled: Nanos) -> Bias {
     }
 }
 
-/// The net effect of sampling on all busy time, not counting lost ticks.
+/// Net effect of sampling on the busy time. Lost ticks count as if they had fired.
 fn sampling(samples: &Samples<'_>) -> Bias {
     let busy = samples.cpu.busy();
     let found = samples.charged(busy.found(samples.by));
@@ -70,7 +70,7 @@ fn sampling(samples: &Samples<'_>) -> Bias {
     plain(BiasKind::Sampling, time, busy.on_cpu, found)
 }
 
-/// The programs that depend on the tick.
+/// The effect of sampling on each program that depends on the tick.
 fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     let Samples { by, tick, cpu } = *samples;
     let mut phases: Vec<Bias> = cpu
@@ -94,9 +94,9 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Ticks that were due while a task ran but did not fire, as far as the columns fall short. If the
-/// columns do not fall short, the kernel charged the tick without reporting an interrupt. A tick so
-/// late that the CPU has switched to another task looks like a lost one.
+/// Time of the ticks that were due while a task ran but did not fire, up to the time that the
+/// columns lack. Beyond that, the kernel must have charged the tick without reporting an interrupt.
+/// A tick also looks lost if it is so late that the CPU has switched to another task.
 fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     let lost = samples.charged(samples.cpu.busy().lost(samples.by));
     let time = if lost <= uncounted + COLUMNS_STEP {
@@ -108,23 +108,23 @@ fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     is_reported.then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
 }
 
-/// Time of interrupts, if the kernel does not measure it.
+/// Effect of interrupt time, if the kernel does not measure it.
 fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias> {
     let ran = cpu.interrupts?;
     if case.counting.interrupts_measured? {
         return None;
     }
     let shown = cpu.columns.irq + cpu.columns.softirq;
-    // Interrupts in a program count as the program's time. Interrupts in idle time or in a probe
-    // are in no busy column, except for the part that ticks sampled: softirqs, wherever they ran.
+    // Interrupts of a program count as the program's time. Interrupts of idle time or of a probe
+    // are in no busy column, apart from softirq time that ticks sampled in either place.
     let samples = case.check.on(cpu.cpu);
     let samples = samples.filter(|_| case.check.has_spans(case.header));
     let missing = samples.map_or(Nanos::ZERO, |samples| {
         let (idle, probe) = (samples.idle(), samples.probe());
         (idle.on_cpu - idle.ran) + (probe.on_cpu - probe.ran)
     });
-    // Kernel entry and exit around those interrupts is missing too, because the ledger takes it out
-    // of the probe's time.
+    // Also missing is the kernel entry and exit around those interrupts, because the ledger takes
+    // it out of the probe's time.
     let missing = missing + entry_exit;
     let unseen = 1.0 - shown.share_of(ran).min(1.0);
     Some(plain(
@@ -135,8 +135,8 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
     ))
 }
 
-/// The difference between the steal counter and the outside time observed. Time stolen from a
-/// running task is part of the task's traced time, so the columns fall short of the traced time.
+/// Difference between the steal counter and the outside time observed. Time stolen from a running
+/// task is in the task's traced time but not in the columns.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.outside?, cpu.columns.steal);
     let kind = if outside > steal {

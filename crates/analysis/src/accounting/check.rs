@@ -1,4 +1,4 @@
-//! Compares counters and traced time for each CPU.
+//! Compares the counters with the traced time, CPU by CPU.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::samples::{By, CpuSamples};
 use super::{AccountingCheck, counting, program, sampled};
 use crate::ledger::Books;
 
-/// Maximum number of programs listed, in addition to the one requested.
+/// Maximum number of programs listed, not counting the one requested.
 const LISTED: usize = 10;
 
-/// Everything that the check needs, besides the closed accounts.
+/// All inputs to the check except the closed accounts.
 pub(super) struct Case<'a> {
     pub(super) check: &'a AccountingCheck,
     pub(super) header: &'a Header,
@@ -37,14 +37,14 @@ pub(super) struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// The time that the kernel charges for `count` ticks.
+    /// Time that the kernel charges for `count` ticks.
     pub(super) fn charged(&self, count: u64) -> Nanos {
         ticks(count, self.tick)
     }
 }
 
 impl Case<'_> {
-    /// The samples on a CPU, if its columns are sampled and the sampling can be repeated.
+    /// Returns the samples on a CPU if its columns are sampled and the sampling can be repeated.
     fn samples(&self, books: &CpuBooks) -> Option<Samples<'_>> {
         let (by, tick) = self.samples?;
         let cpu = self.check.on(books.cpu)?;
@@ -96,8 +96,8 @@ pub(super) fn make(
     })
 }
 
-/// The last known name of each program: from `/proc` at the end or, if the process had exited, from
-/// the latest source of its threads.
+/// Returns each program's last known name. It comes from `/proc` at the end or, if the process has
+/// exited, from the latest source among its threads.
 fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
     let mut names = BTreeMap::new();
     for (_, source) in sources.iter() {
@@ -111,7 +111,7 @@ fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
     names
 }
 
-/// Compares the two sides on one CPU, without looking for causes.
+/// Compares counters and traced time on one CPU, without looking for causes.
 fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Option<CpuCheck> {
     let header = case.header;
     let times =
@@ -130,7 +130,7 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
         Some(books.of_all(Class::is_busy))
     } else {
         left.map(|left| {
-            // The witness may have started slightly later than the accounts.
+            // The witness may have started slightly later than the accounts, so scale its share.
             let share = 1.0 - left.time.share_of(left.watched);
             books.elapsed.times(share)
         })
@@ -156,11 +156,11 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
     })
 }
 
-/// The time in a CPU's columns that belongs to a spinning probe or a soaker, which are both niced.
+/// Time in a CPU's columns that belongs to a spinning probe or soaker. Both are niced.
 ///
-/// It can differ from their actual time: if a program sleeps through every tick, all samples go to
-/// them. If it is unknown which ticks hit them, the part of the nice column beyond their time
-/// belongs to other niced programs, but no more than those programs' own times.
+/// It can differ from the time they really used: if a program sleeps through every tick, they get
+/// all samples. If it is unknown which ticks hit them, nice time in excess of the time they used
+/// belongs to other niced programs, up to the time that those programs used.
 fn of_probe(
     header: &Header,
     books: &CpuBooks,
@@ -184,8 +184,8 @@ fn of_probe(
     columns.nice - others.min(nice_programs(header))
 }
 
-/// Upper bound on the niced programs' time in the nice columns of all CPUs: their own time plus
-/// that of their exited children.
+/// Upper bound on how much niced programs added to the nice columns of all CPUs: their own time
+/// plus that of their exited children.
 fn nice_programs(header: &Header) -> Nanos {
     let all = |program: &ProgramTime| program.time + program.children;
     let nice = header.after.programs.iter();
@@ -197,8 +197,8 @@ fn nice_programs(header: &Header) -> Nanos {
     nice.map(grew).sum()
 }
 
-/// CPU time that was left unused, according to a soaker or a spinning probe. A witness that ended
-/// early or was moved to another CPU does not count.
+/// CPU time left unused, as seen by a soaker or a spinning probe. A witness that ended early or was
+/// moved to another CPU does not count.
 fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     let mut soakers = header.soakers.iter();
     if let Some(soaker) = soakers.find(|soaker| soaker.cpu == books.cpu) {
@@ -210,8 +210,8 @@ fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     }
     let mut probes = header.probes.iter();
     let probe = probes.find(|p| p.cpu == books.cpu && p.probe == ProbeKind::Spin)?;
-    // The rows include the probe's time before it started to measure, which can be most of its time
-    // on a busy CPU.
+    // The rows include time before the probe started to measure. On a busy CPU, that can be most of
+    // the probe's time.
     let watched = match header.level {
         Level::Kernel => books.elapsed,
         Level::Proc => probe.end - probe.begin,

@@ -30,10 +30,10 @@ fn has(machine: &Machine, option: &str) -> bool {
     machine.accounting.iter().any(|name| name == option)
 }
 
-/// Whether the columns of `cpu` are sampled at its tick; `None` if the kernel's configuration is
-/// unknown. `VIRT_CPU_ACCOUNTING_GEN` measures on CPUs with context tracking, that is, on
-/// `nohz_full` CPUs (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`), and samples on all
-/// others.
+/// Returns whether the columns of `cpu` are sampled by its tick, or `None` if the kernel's
+/// configuration is unknown. `VIRT_CPU_ACCOUNTING_GEN` samples on most CPUs, but measures on those
+/// with context tracking (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`), which are the
+/// `nohz_full` CPUs.
 pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     Some(match method(machine)? {
         Method::Sampled => true,
@@ -42,8 +42,8 @@ pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     })
 }
 
-/// The CPUs whose tick stops while they are busy, from the kernel's sysfs file or, if that is
-/// missing, from the command line.
+/// CPUs whose tick can stop while they are busy. They are read from sysfs or, if that file is
+/// missing, from the kernel command line.
 fn nohz_full(machine: &Machine) -> CpuList {
     let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
     let list = in_force.or_else(|| machine.parameter("nohz_full"));
@@ -51,19 +51,18 @@ fn nohz_full(machine: &Machine) -> CpuList {
     list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 
-/// The grid of times at which one CPU's ticks are due.
+/// The grid on which one CPU's ticks are due.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grid(Option<Nanos>);
 
 impl Grid {
-    /// Maximum earliness of a tick is 1/`EARLY` of the period. A tick that is even earlier starts a
-    /// new grid.
+    /// A tick may be early by at most 1/`EARLY` of the period. An earlier one starts a new grid.
     const EARLY: i64 = 20;
-    /// Number of ticks over which the grid adapts to a timer that is slower than its nominal
-    /// frequency.
+    /// Number of ticks over which the grid adapts to a timer that runs slower than its nominal
+    /// rate.
     const FOLLOW: i64 = 64;
 
-    /// Adds a tick. The interrupt's delay can make it late, but it is never early.
+    /// Adds a tick. An interrupt delay can make a tick late, but never early.
     pub(super) fn tick(&mut self, at: Nanos, tick: Nanos) {
         let slack = tick.0 / Self::EARLY;
         let due = self.0.map(|due| {
@@ -78,7 +77,7 @@ impl Grid {
         });
     }
 
-    /// Number of ticks due from `from` until just before `to`; 0 before the first tick.
+    /// Number of ticks due at or after `from` and before `to`. Returns 0 before the first tick.
     pub(super) fn due(&self, from: Nanos, to: Nanos, tick: Nanos) -> u64 {
         let Some(due) = self.0 else { return 0 };
         let before = |time: Nanos| (time - due).0.saturating_sub(1).div_euclid(tick.0);

@@ -1,4 +1,4 @@
-//! Compares counters and traced time for each program.
+//! Compares the counters with the traced time, program by program.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use super::check::{Case, ticks};
 use super::sampled;
 use super::samples::Charge;
 
-/// All programs, longest time first. A program is identified by its process id, because a process
-/// can change its name and `/proc` reports one total for all its names.
+/// Returns all programs, longest time first. A program is identified by its process id, because a
+/// process can change its name, and `/proc` reports one total for all its names.
 pub(super) fn programs(
     case: &Case<'_>,
     accounts: &[Account],
@@ -56,7 +56,8 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The entry for process `pid`. `name` is used if no last name is known.
+    /// Returns the entry for process `pid`, created if necessary. `name` is a fallback in case its
+    /// last name is unknown.
     fn entry(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
         self.programs.entry(pid).or_insert_with(|| ProgramCheck {
             name: self.names.get(&pid).map_or(name, String::as_str).to_owned(),
@@ -70,9 +71,9 @@ impl Found<'_> {
     }
 }
 
-/// Adds the samples of all programs on all CPUs.
+/// Adds every program's samples, summed over all CPUs.
 fn charges(case: &Case<'_>, found: &mut Found<'_>) {
-    // Charges on CPUs whose columns are sampled, by process id.
+    // Samples by process id, only from CPUs whose columns are sampled.
     let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();
     let mut any = false;
     for (number, cpu) in (0u32..).zip(&case.check.cpus) {
@@ -91,13 +92,13 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
     for check in found.programs.values_mut() {
         let charge = sampled_there.get(&check.pid).copied().unwrap_or_default();
         let on_cpu = check.on_cpu.unwrap_or_default();
-        // Time on all other CPUs is shown exactly.
+        // The other CPUs measure time exactly.
         check.sampled = Some(ticks(charge.found(by), tick) + (on_cpu - charge.on_cpu));
         check.deviations = Some(charge.deviations(by, tick));
     }
 }
 
-/// Adds the times in `/proc/PID/stat`, except for those of ticktax and kernel threads.
+/// Adds the times from `/proc/PID/stat`, ignoring ticktax and kernel threads.
 fn shown(case: &Case<'_>, found: &mut Found<'_>) {
     for (&pid, after) in &case.header.after.programs {
         let before = case.header.before.programs.get(&pid);

@@ -1,4 +1,4 @@
-//! Repeats the kernel's sampling: finds the task that each tick interrupted.
+//! Repeats the kernel's sampling by finding the task that each tick interrupted.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,10 +8,10 @@ use ticktax_model::{Nanos, Span};
 use super::counting::Grid;
 use crate::timeline::{Interrupt, Onset, Part};
 
-/// Maximum number of ticks waiting for the row that they interrupted, which arrives when it ends.
+/// Maximum number of ticks held until the row that they interrupted arrives, which is when it ends.
 const MAX_PENDING: usize = 1 << 14;
 
-/// The kind of rows that are taken for ticks.
+/// Kind of rows that are treated as ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// Rows of the tick's timer function.
@@ -23,7 +23,7 @@ pub(super) enum By {
 impl By {
     const BOTH: [Self; 2] = [Self::Function, Self::Interrupt];
 
-    /// The kind that a row of `interrupt` is; `None` if it cannot be a tick.
+    /// Returns which kind of tick row `interrupt` is, or `None` if it cannot be a tick.
     pub(super) fn from_interrupt(interrupt: Interrupt) -> Option<Self> {
         match interrupt.part {
             Part::Tick => Some(Self::Function),
@@ -32,8 +32,8 @@ impl By {
         }
     }
 
-    /// The kinds that can be used on a kernel. With high-resolution timers, the tick is one timer
-    /// among others, so the local timer's interrupt does not identify it.
+    /// Kinds of tick rows that are reliable on a kernel. With high-resolution timers, the tick is
+    /// only one of several timers, so the local timer's interrupt does not identify it.
     pub(super) fn on(high_resolution: Option<bool>) -> &'static [Self] {
         if high_resolution == Some(false) {
             &Self::BOTH
@@ -43,19 +43,19 @@ impl By {
     }
 }
 
-/// The occupant of a CPU that a tick can hit.
+/// The occupant of a CPU when a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// A program, given by its process id.
+    /// A program, identified by process id.
     Program(i32),
     Probe,
-    /// No task: the CPU was idle.
+    /// The idle loop.
     Idle,
-    /// Kernel threads and ticktax's other work.
+    /// Kernel threads, and ticktax's work other than the probe.
     Other,
 }
 
-/// The ticks charged to one task on one CPU, and the time that it ran there.
+/// Ticks charged to one task on one CPU, and the time that the task ran there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Charge {
     /// Time excluding interrupts.
@@ -90,7 +90,7 @@ impl Charge {
         }
     }
 
-    /// Lower bound on the difference between samples and expectation, in standard deviations.
+    /// Lower bound on how many standard deviations the samples are away from their expected number.
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
@@ -99,7 +99,7 @@ impl Charge {
     }
 }
 
-/// The ticks on one CPU, and the tasks that they hit.
+/// Ticks on one CPU, and the tasks that they hit.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pending: [VecDeque<Nanos>; 2],
@@ -159,7 +159,7 @@ impl CpuSamples {
         }
     }
 
-    /// Forgets ticks whose row never arrived.
+    /// Drops the ticks whose row never arrived.
     pub(super) fn close(&mut self) {
         self.pending = Default::default();
     }
@@ -207,7 +207,7 @@ mod tests {
         };
         let mut samples = CpuSamples::default();
         let (onset, by) = (Onset::default(), (None, &By::BOTH[..]));
-        // One thread has a very large source id, and one process has many threads.
+        // Neither a very large source id nor a process with many threads may cost memory.
         samples.base(Who::Program(3), &row(4_000_000_000), onset, by);
         for thread in 0..10_000 {
             samples.base(Who::Program(4), &row(thread), onset, by);

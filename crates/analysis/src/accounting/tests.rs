@@ -1,4 +1,4 @@
-//! Tests the check with rows of known lengths and ticks inside them.
+//! Tests the check on rows of known length that contain ticks.
 
 mod causes;
 mod programs;
@@ -18,7 +18,7 @@ const TICKS: i64 = 2_500;
 const HANDLER: i64 = 6_000;
 const PID: i32 = 42;
 
-/// Rows on one CPU: a program's bursts, idle time, and a tick every 4 ms.
+/// The rows of one CPU: bursts of a program, idle time, and a tick every 4 ms.
 struct OneCpu {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -29,7 +29,7 @@ struct OneCpu {
 }
 
 impl OneCpu {
-    /// A CPU with these bursts, given as `(begin, end)` in order of time. Bursts must not touch.
+    /// A CPU with these bursts, given as `(begin, end)` in ascending order. Bursts must not touch.
     fn new(bursts: &[(i64, i64)]) -> Self {
         let mut sources = SourceTable::default();
         let mut kernel =
@@ -60,7 +60,7 @@ impl OneCpu {
         self.rows.push(row(0, start, dur, own, source));
     }
 
-    /// Adds a base row and the ticks that start in it. The ticks lie entirely inside the row.
+    /// Adds a base row and the ticks that start in it. Each tick also ends within the row.
     fn base(&mut self, source: SourceId, from: i64, to: i64) {
         let (mut tick, mut nested) = ((from + TICK - 1) / TICK * TICK, 0);
         while tick < to {
@@ -97,7 +97,7 @@ impl OneCpu {
         }
     }
 
-    /// Removes the ticks whose numbers `lost` selects. The interrupted task keeps running.
+    /// Removes the ticks whose numbers satisfy `lost`. The interrupted task runs on instead.
     fn without_ticks(mut self, lost: impl Fn(i64) -> bool) -> Self {
         let nested = [self.timer, self.function];
         let mut returned = Nanos::ZERO;
@@ -151,7 +151,7 @@ impl OneCpu {
     }
 }
 
-/// Bursts at the same phase of each tick, from `from` to `to` in hundredths of the period.
+/// One burst per tick, always at the same phase: from `from` to `to` hundredths of the tick period.
 fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
     let at = |tick: i64, part: i64| tick * TICK + TICK / 100 * part;
     (0..TICKS - 1)
@@ -159,8 +159,8 @@ fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Bursts of `length` at phases independent of the tick, with an average pause of `pause` between
-/// them (random numbers with Knuth's MMIX constants).
+/// Bursts of `length` at phases that are independent of the tick, on average `pause` apart. The
+/// random numbers use Knuth's MMIX constants.
 fn scattered(length: i64, pause: i64, mut seed: u64) -> Vec<(i64, i64)> {
     let mut random = || {
         seed = seed
@@ -207,7 +207,7 @@ fn a_program_that_runs_at_every_tick_gets_every_sample() {
     let cause = phase(&check).unwrap();
     assert_eq!(cause.sampled, Nanos(TICK * (TICKS - 1)));
     assert!(cause.time > Nanos::ZERO);
-    // Ticks during the program's bursts do not count as its self time.
+    // Ticks that interrupt the program are not part of its self time.
     let program = &check.programs[0];
     assert_eq!(
         program.on_cpu.unwrap() - program.ran.unwrap(),
@@ -231,7 +231,7 @@ fn samples_of_bursts_independent_of_the_tick_are_right_on_average() {
             sampled += check.programs[0].sampled.unwrap().0;
             truth += bursts.iter().map(|(begin, end)| end - begin).sum::<i64>();
         }
-        // Four standard deviations of the sum of about 40 000 bursts.
+        // The tolerance is four standard deviations of the sum of about 40 000 bursts.
         let off = sampled as f64 / truth as f64 - 1.0;
         assert!(off.abs() < 0.08, "{length}: {sampled} of {truth}");
     }
@@ -242,7 +242,7 @@ fn the_timer_interrupt_counts_as_tick_if_the_tick_function_has_no_name() {
     let mut world = OneCpu::new(&aligned(20, 80));
     let function = world.function;
     world.rows.retain(|row| row.source() != function);
-    // The function's time becomes part of the interrupt's.
+    // Move the function's time into the interrupt that called it.
     for row in &mut world.rows {
         if let Row::Span(span) = row
             && span.source == world.timer
@@ -334,7 +334,7 @@ fn sampled_cpus_come_from_sysfs_or_else_from_the_command_line() {
     );
     assert_eq!(sampled_cpus(full, "quiet", None), [yes, yes]);
     assert_eq!(sampled_cpus(full, "quiet nohz_full=2-3", None), [yes, no]);
-    // The option is not built in, or was refused.
+    // `nohz_full` is not in force if the kernel was built without it or rejected it.
     assert_eq!(
         sampled_cpus(full, "nohz_full=2-3", Some(" (null)\n")),
         [yes, yes]

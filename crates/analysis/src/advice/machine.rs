@@ -15,22 +15,22 @@ use crate::victim::timer_of;
 const MUCH_STOLEN: f64 = 0.01;
 /// Minimum time of one kind of kernel work to report, as a share of all CPUs' time.
 const MUCH_KERNEL_WORK: f64 = 0.03;
-/// CPUs are full if their share of spare time is below this.
+/// CPUs count as full if less than this share of their time is spare.
 const SPARE: f64 = 0.03;
-/// A machine is overbooked if its threads need this much more than the CPUs' time, as a share.
+/// A machine is overbooked if its threads need more CPU time than exists, by at least this share.
 const OVERBOOKED: f64 = 0.1;
-/// A CPU whose share of spare time exceeds this had room for the waiters, so they must have been
+/// A CPU with more than this share of spare time had room for the waiters, so they must have been
 /// confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets half of a
 /// CPU that it shares with one other session.
 const ROOM: f64 = 0.6;
-/// The number of runnable threads is unknown if there are fewer run-queue samples than this.
+/// Minimum number of run-queue samples. With fewer, the number of runnable threads is unknown.
 const SAMPLES: u64 = 20;
 /// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;
 /// Minimum throttled time to report, as a share of the audit.
 const MUCH_THROTTLED: f64 = 0.01;
 
-/// Advice from all rules, costliest first.
+/// Collects the advice from all rules, costliest first.
 pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     found.extend(throttled(statement, processes));
@@ -40,7 +40,7 @@ pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     let overbooked = overbooked(statement, processes);
-    // Full CPUs may be intended if nothing waited for them, so that advice comes last.
+    // If nothing waited for the CPUs, they may be full on purpose, so that advice comes last.
     let full = match overbooked {
         None => full(statement, processes),
         Some(_) => None,
@@ -75,7 +75,7 @@ fn throttled(
     })
 }
 
-/// Advice on processes that others waited for because their threads preempt all ordinary ones.
+/// Advice on processes that kept others waiting because their threads preempt all ordinary ones.
 fn real_time_first(
     statement: &Statement,
     processes: &Processes<'_>,
@@ -99,7 +99,7 @@ fn real_time_first(
                     .filter(|waited_for| waited_for.pids.contains(&pid));
                 own.map(|waited_for| waited_for.time).sum::<Nanos>()
             };
-            // Each program lists only the processes that it waited for longest.
+            // Each program lists only the processes behind which it waited longest.
             let named = waits
                 .programs
                 .iter()
@@ -123,7 +123,7 @@ fn real_time_first(
     })
 }
 
-/// The costliest beat with a known cause among a process' threads.
+/// The costliest beat with a known timer among the threads of process `pid`.
 fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
     beats.find(|beat| {
@@ -131,8 +131,8 @@ fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     })
 }
 
-/// Advice on throttled real-time threads. `first` is the advice on processes that others waited
-/// for.
+/// Advice on throttled real-time threads. `first` is the advice on real-time processes that kept
+/// others waiting.
 fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item = (Nanos, Advice)> {
     let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = wall.unwrap_or_default();
@@ -148,8 +148,8 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// Advice on stolen time, which is the larger of the hypervisor's figure and the time in which
-/// provably nothing else ran. Without a probe, the latter is unknown.
+/// Advice on stolen time. This is the larger of two figures: the hypervisor's, and the time during
+/// which provably nothing ran. The second is known only with a probe.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());
@@ -177,13 +177,12 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
     })
 }
 
-/// Reports that threads need more CPUs than there are, and which program needs most. A program
-/// needs the time that it ran plus the time that it waited.
+/// Reports that threads need more CPUs than there are, and which program needs most. A program's
+/// need is the time it ran plus the time it waited.
 ///
-/// If waits are not known, the need is estimated from samples of the run queue. They cover the
-/// whole machine, so they only count if all of its CPUs were watched. The time of a probe's spin
-/// loop does not show that a CPU was free: with autogroups, the loop gets a share even of a full
-/// CPU.
+/// If waits are unknown, the need is estimated from samples of the run queue. They cover the whole
+/// machine, so they count only if all of its CPUs were watched. The time of a probe's spin loop
+/// does not prove that a CPU was free: with autogroups, the loop gets a share even of a full CPU.
 fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = total_time(statement);
     let cpus = statement.cpus.len() as u64;
@@ -225,14 +224,14 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         share: time.share_of(wanted),
         sampled: waits.is_none(),
     };
-    // Rank by the time that others waited. If that is unknown, rank last, because the needed time
-    // is not comparable.
+    // Rank by the time that others waited. If that is unknown, rank last, because needed time is
+    // not comparable with lost time.
     let weight = waits.map_or(Nanos::ZERO, |waits| waits.time);
     Some((weight, advice))
 }
 
-/// Finds the first process with a known autogroup among the programs that waited, longest wait
-/// first. Ignores `program`.
+/// Returns a process with a known autogroup from the program that waited longest. Ignores
+/// `program`.
 fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Option<i32> {
     let waits = statement.waits.as_ref()?;
     let others = waits
@@ -243,8 +242,8 @@ fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Op
     pids.find(|&pid| processes.group(pid).is_some())
 }
 
-/// Reports that CPUs have no time to spare, and which program used most. A probe's spin loop counts
-/// as spare time.
+/// Reports that the CPUs have no time to spare, and which program used most of it. The time of a
+/// probe's spin loop counts as spare.
 fn full(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
     let all = total_time(statement);
     let spare = statement.time_of(|class| class.holder() == Holder::Nothing);

@@ -17,41 +17,40 @@ use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
 /// Minimum waiting time to report, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// Like [`MUCH_WAITING`], for a loop without late frames: it had time to spare.
+/// Same as [`MUCH_WAITING`] for a loop without late frames, which had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
-/// A single wait of at least this length is reported even if waiting is rare.
+/// A single wait at least this long is reported even if waits are rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
 /// A program is reported if it caused at least this share of the waiting.
 const MUCH_OF_WAITING: f64 = 0.1;
 /// Minimum throttled time to report, as a share of the time that the program needed a CPU.
 const MUCH_THROTTLED: f64 = 0.005;
-/// If real-time throttling caused more than this share of the waiting, it is the only cause
-/// reported.
+/// If real-time throttling caused more than this share of the waiting, no other cause is reported.
 const MOSTLY_HELD: f64 = 0.5;
 /// Minimum time in interrupts or page faults to report, as a share of the time that the program
 /// needed a CPU.
 const MUCH_INTERRUPTED: f64 = 0.05;
 
-/// CPU time that all processes with the same name used while the program waited.
+/// CPU time used while the program waited, by all processes with the same name.
 #[derive(Debug, Default)]
 struct Crowd<'a> {
     pids: Vec<i32>,
     time: Nanos,
-    /// The threads that ran, costliest first.
+    /// The threads that ran, the one with the most time first.
     parts: Vec<&'a Interferer>,
 }
 
-/// Owner of a group of processes, whose name alone can be ambiguous.
+/// Owner of a group of processes. The group's name alone can be ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CrowdOwner {
-    /// The kernel, that is, a kernel thread or an interrupt.
+    /// The kernel: a kernel thread or an interrupt.
     Kernel,
     /// The watched program.
     Own,
     Others,
 }
 
-/// Advice from all rules, costliest first.
+/// Collects the advice from all rules, costliest first.
 pub(super) fn advise(
     statement: &Statement,
     victim: &VictimStatement,
@@ -66,7 +65,7 @@ pub(super) fn advise(
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
     found.extend(stolen(statement));
-    // Advice on the cause of late frames comes first, because late frames are what people see.
+    // Advice on the cause of late frames comes first, because users see late frames.
     let late = victim
         .frames
         .as_ref()
@@ -78,7 +77,7 @@ pub(super) fn advise(
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Whether `advice` addresses this cause of late frames.
+/// Whether `advice` addresses `cause`, a cause of late frames.
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
     let name = cause.by.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {
@@ -102,7 +101,7 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Total time, number and maximum of the periods in a state.
+/// Total time, count and maximum of a state's periods.
 fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
@@ -119,7 +118,8 @@ fn waiting(
     processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
     let (waited, _, longest) = in_state(threads, ThreadState::Waiting);
-    // While the program was throttled, the programs that ran did so for that reason.
+    // If throttling kept the program from running, it is also why other programs ran in the
+    // meantime.
     let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
     if held.share_of(waited) > MOSTLY_HELD {
         return Vec::new();
@@ -198,7 +198,7 @@ fn waiting(
     found
 }
 
-/// Advice on the program's real-time threads that were throttled.
+/// Advice on the program's real-time threads, if they were throttled.
 fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
@@ -232,7 +232,7 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdO
     crowds
 }
 
-/// Whether advice can be about the owner of this time. An idle CPU delays no program, and the owner
+/// Whether the owner of this time can be named in advice. An idle CPU delays nobody, and the owner
 /// of an unreported thread is unknown. Stolen time and ticktax's own cost are reported elsewhere.
 fn has_known_owner(interferer: &Interferer) -> bool {
     let by_name =
@@ -240,8 +240,8 @@ fn has_known_owner(interferer: &Interferer) -> bool {
     !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
-/// The period in which a group ran for most of its time, and the beat that shows it. `None` unless
-/// the group is a single process with a beat.
+/// The period at which a group ran for most of its time, and the beat that shows it. `None`
+/// unless the group is a single process that has a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
         return None;
@@ -251,7 +251,7 @@ fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, 
     Some((rhythm, beat_of(beats, pid, rhythm.period)?))
 }
 
-/// Online CPUs on which the program did not wait, except those set apart. `None` if no CPU is left,
+/// Online CPUs on which the program did not wait, except isolated ones. `None` if no CPU remains,
 /// or if it is unknown where the program waited.
 fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
     let apart = statement.machine.configured.set_apart();
@@ -270,8 +270,8 @@ fn throttled(
     if time.share_of(wanted) < MUCH_THROTTLED {
         return None;
     }
-    // Rely on the cgroup's counters, because a program may have moved its threads to another
-    // cgroup.
+    // Name the cgroup whose counters show throttling, because the program may have moved its
+    // threads to another cgroup since.
     let quota = victim.throttling.as_ref();
     let quota = quota.filter(|quota| quota.throttled > 0);
     let cgroup = quota.map(|quota| quota.cgroup.clone());

@@ -1,4 +1,4 @@
-//! Tests advice for statements with known remedies.
+//! Tests which advice is given for statements whose remedy is known.
 
 mod machines;
 
@@ -21,12 +21,12 @@ use super::Processes;
 use crate::pace::FrameStats;
 use crate::ran::Ran;
 
-/// Advice if nothing is known about processes.
+/// Advice if nothing is known about the processes.
 fn advise(statement: &Statement) -> Vec<Advice> {
     super::advise(statement, &Processes::default())
 }
 
-/// Processes with known autogroups. Everything else about them is unknown.
+/// Processes whose autogroups are known, but nothing else.
 fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     Processes {
         autogroups,
@@ -34,7 +34,7 @@ fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     }
 }
 
-/// A machine with one CPU, audited for 10 s, with these accounts in ms.
+/// A machine with one CPU that was audited for 10 s, and these accounts in ms.
 fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
     let account = |&(class, name, ms): &(Class, &str, i64)| Account {
         class,
@@ -86,7 +86,7 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
     }
 }
 
-/// A program (PID 4290) that ran for 1 s and spent these times (ms) in other states.
+/// A program (PID 4290) that ran for 1 s and was in other states for the given times, in ms.
 fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement {
     let running = [(ThreadState::Running, 1_000)];
     let accounts = running
@@ -154,7 +154,7 @@ fn healthy_statements_get_no_advice() {
     assert_eq!(advise(&program(&[(WAITING, 6)], few)), []);
 }
 
-/// A loop at 50 frames per second, with one frame that starts `late_ms` late.
+/// A loop with 50 frames per second. One frame starts `late_ms` late.
 fn frames(late_ms: i64) -> ProgramFrames {
     let period = Nanos::from_millis(20);
     let mut stats = FrameStats::of_loop(period, None);
@@ -217,7 +217,7 @@ fn processes_of_a_crowding_program_are_named_together() {
     assert!((share - 0.8).abs() < 1e-9);
 }
 
-/// Nice values of processes do not matter between autogroups.
+/// Nice values have no effect across autogroups.
 #[test]
 fn programs_of_other_sessions_are_lowered_by_autogroup() {
     let crowd = vec![
@@ -256,8 +256,8 @@ fn programs_of_other_sessions_are_lowered_by_autogroup() {
     assert_eq!(pids_of(&[]), [] as [i32; 0]);
 }
 
-/// A nice value is only proposed if it is known to matter to the watched program: within one
-/// autogroup, or if autogroups are not used.
+/// Reducing priority is proposed only if it is known to help the watched program: within one
+/// autogroup, or if autogroups are not in use.
 #[test]
 fn processes_without_a_known_session_are_not_reniced() {
     let crowd = vec![
@@ -285,7 +285,7 @@ fn processes_without_a_known_session_are_not_reniced() {
     assert_eq!(apart(&[(101, 1), (102, 1)]), [101, 102]);
 }
 
-/// If several processes are watched, any followed process with a known autogroup will do.
+/// If several processes are watched, any of them with a known autogroup will do.
 #[test]
 fn autogroups_are_lowered_for_several_watched_processes_too() {
     let mut statement = program(&[(WAITING, 1_000)], vec![behind("cc1", Some(101), 900, 4)]);
@@ -316,8 +316,8 @@ fn autogroups_are_lowered_for_several_watched_processes_too() {
     assert_eq!(pids_of(&[4999]), [] as [i32; 0], "not known");
 }
 
-/// Renicing does not help against exited processes, real-time threads, or threads that already have
-/// nice 19. A thread that hardly ran does not represent its process.
+/// Renicing cannot affect exited processes, real-time threads, or threads that already have nice
+/// 19. A thread that barely ran does not represent its process.
 #[test]
 fn processes_that_renicing_cannot_affect_are_classified() {
     let crowd = vec![
@@ -346,7 +346,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
         (102, 999, 290),
         (102, 102, 10),
         (103, 103, 200),
-        // The main thread has the lowest priority, but another thread used the CPU.
+        // The main thread has the lowest priority, but another thread used the CPU time.
         (104, 998, 100),
         (105, 996, 5),
         (105, 105, 45),
@@ -382,7 +382,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
     };
     assert_eq!(programs[0].standing, standing);
     assert_eq!(programs[0].autogroup_pids, [103]);
-    // If it was not checked which processes existed at the end, none counts as exited.
+    // If nobody checked which processes existed at the end, none counts as exited.
     let unknown = Processes {
         present: None,
         ..known
@@ -395,7 +395,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
     assert!(programs[0].standing.ended.is_empty());
 }
 
-/// The process takes little time in all, but each of its runs spans several frames.
+/// The process takes little time overall, but each of its on-CPU periods spans several frames.
 #[test]
 fn only_a_process_with_a_beat_is_called_periodic() {
     let crowd = vec![
@@ -420,7 +420,7 @@ fn only_a_process_with_a_beat_is_called_periodic() {
     assert_eq!(periodic(&statement), None, "no thread that was waited for");
     interferers_of(&mut statement)[1].period = Some(3.03e9);
     assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
-    // The policy comes from the thread that was waited for, the timer from its beat.
+    // The policy comes from the thread that others waited for, the timer from its beat.
     interferers_of(&mut statement)[1].policy = Some(SpecialPolicy::Fifo(10));
     let beats = statement.beats.as_mut().expect("it has beats");
     beats.beats[0].chain = vec!["hrtimer_wakeup".to_owned(), "backupd".to_owned()];
@@ -435,7 +435,7 @@ fn only_a_process_with_a_beat_is_called_periodic() {
         policy_and_timer,
         (SpecialPolicy::Fifo(10), "hrtimer_wakeup".to_owned())
     );
-    // Another of the process' threads ran nearly as long, at irregular times.
+    // Another thread of the process ran nearly as long, at irregular times.
     let other = Interferer {
         name: "indexer of backupd".to_owned(),
         program: Some("backupd".to_owned()),
@@ -452,7 +452,7 @@ fn interferers_of(statement: &mut Statement) -> &mut Vec<Interferer> {
     &mut threads.unwrap().behind
 }
 
-/// The new CPU must not be set apart, nor be one where the watched program also waits.
+/// The proposed CPU must be neither isolated nor one on which the watched program also waits.
 #[test]
 fn a_periodic_program_is_moved_to_a_free_cpu() {
     let mut crowd = vec![behind("backupd", Some(16_874), 900, 30)];
@@ -478,7 +478,7 @@ fn a_periodic_program_is_moved_to_a_free_cpu() {
     assert_eq!(moved_to(""), None, "it is not known where");
 }
 
-/// Time without a reported switch has no known owner, and stolen time belongs to the hypervisor.
+/// Unreported threads have no known owner, and stolen time belongs to the hypervisor.
 #[test]
 fn unknown_threads_and_steal_do_not_count_as_crowding() {
     let unreported = behind(UNREPORTED, None, 500, 4);
@@ -545,7 +545,7 @@ fn own_threads_and_children_are_not_other_programs() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // The same holds for the program's children, under any name. Each alone is below the threshold.
+    // The program's children are its own too, under any name. Each alone is below the threshold.
     let child = |(nth, name): (i32, &str)| Interferer {
         own: true,
         ..behind(name, Some(5_000 + nth), 80, 4)
@@ -556,7 +556,7 @@ fn own_threads_and_children_are_not_other_programs() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // Another program with the same name is not the watched one.
+    // A second program with the watched one's name is still another program.
     let crowd = vec![
         behind("gamesrv", Some(4290), 300, 4),
         behind("gamesrv", Some(5290), 600, 4),
@@ -573,7 +573,7 @@ fn own_threads_and_children_are_not_other_programs() {
     assert_eq!(*time, Nanos::from_millis(300));
 }
 
-/// Losses are known only for a whole recording, not for a part of it.
+/// Lost events are counted for the whole recording, not for its parts.
 #[test]
 fn losses_of_a_whole_recording_are_not_advised_for_a_part() {
     let mut statement = machine(&[(Class::Idle, "idle", 10_000)]);

@@ -1,13 +1,13 @@
 //! Measures the period of a train once its path is known.
 //!
 //! Choosing the event nearest to a path is biased: among unrelated events, even a wrong period
-//! finds some that confirm it. There are two remedies. A burst is represented by its first event,
-//! even if another member was nearer. On a grid, the events are also chosen again from the fitted
-//! line until the choice is stable.
+//! finds some that confirm it. There are two remedies. First, a burst is represented by its first
+//! event, even if another of its events is nearer. Second, on a grid, the events are chosen again
+//! from the fitted line until the choice is stable.
 //!
-//! Even then, the choice partly follows the line if the line is displaced. That fraction is the
-//! *response*. It widens the interval, as the derivative of the estimating equation does in the
-//! variance of any M-estimator (Huber 1967).
+//! Even then, the choice partly follows the line if the line is displaced. The fraction by which it
+//! does is the *response*. It widens the confidence interval, as the derivative of the estimating
+//! equation does in the variance of any M-estimator (Huber 1967).
 
 use std::ops::Range;
 
@@ -17,15 +17,15 @@ use super::number::whole;
 use super::refine::{self, Fit};
 use super::steps;
 
-/// Maximum number of rounds of choosing and fitting.
+/// Maximum number of times that events are chosen and the line is fitted.
 const ROUNDS: usize = 12;
 /// Largest response r accounted for; the interval widens by a factor of 1 / (1 − r).
 const STIFFEST: f64 = 0.8;
-/// Maximum number of restarts in a train; beyond it, the phase is considered to wander in large
+/// Maximum number of restarts in a train. Beyond that, the phase is considered to wander in large
 /// steps.
 pub(super) const RESTARTS: u32 = 3;
 
-/// Measures the period of a train near `period` (ns) and removes the entries of `train` that the
+/// Measures the period of a train near `period` (ns), and removes entries of `train` that the
 /// measurement does not use. `rounding` is the variance (ns²) due to rounding of the event times.
 pub(super) fn measure(
     times: &[f64],
@@ -53,7 +53,7 @@ pub(super) fn measure(
     steps::mark_restarts(times, &mut train.entries);
     let mut fit = refine::fit(times, &train.entries, period, rounding)?;
     if fit.is_rearmed(train.entries.len()) || train.entries.last()?.segment > 0 {
-        // Some slots are hit only by chance, and there the path chose the event.
+        // Some slots are hit only by chance. In those, the path chose the event.
         fit.margin /= 1.0 - train.chance.min(0.5);
         return Some(fit);
     }
@@ -87,7 +87,7 @@ pub(super) fn measure(
     Some(fit)
 }
 
-/// Maximum distance between neighbours within a burst, ns; 0 if each beat is a single event.
+/// Maximum distance between neighbouring events in a burst, ns. 0 if each beat is a single event.
 fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     let mut nearest: Vec<f64> = entries
         .iter()
@@ -107,7 +107,7 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
     let rank = nearest.len() * 3 / 5;
     let typical = *nearest.select_nth_unstable_by(rank, f64::total_cmp).1;
-    // With many events, six in ten can have a neighbour that close by chance.
+    // If there are many events, six in ten can have a neighbour this close by chance.
     let crowd = entries.len() as f64 * period / (times.len() as f64).max(1.0);
     if typical < 0.05 * period && typical < 0.15 * crowd.max(0.1 * period) {
         2.0 * typical
@@ -116,7 +116,7 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
 }
 
-/// The first event of the burst that contains `event`.
+/// Returns the first event of the burst that contains `event`.
 fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
     while event > 0 && times[event] - times[event - 1] <= chain {
         event -= 1;
@@ -132,9 +132,9 @@ struct Line {
 }
 
 impl Line {
-    /// The grid with the fitted period that runs through the median of the entries.
+    /// Returns the grid with the fitted period that passes through the median of the entries.
     fn through(times: &[f64], entries: &[Entry], fit: &Fit) -> Self {
-        // Displace the line about its middle, so that only the slope changes.
+        // Shift the line about its middle, so that only its slope changes.
         let n = entries.len() as f64;
         let slot = entries.iter().map(|e| e.slot as f64).sum::<f64>() / n;
         let mut offsets: Vec<f64> = entries
@@ -154,7 +154,7 @@ impl Line {
         }
     }
 
-    /// Chooses the event nearest to each slot of the grid, and moves it to the first event of its
+    /// Chooses the event nearest to each slot of the grid, then moves to the first event of its
     /// burst.
     fn choose(&self, times: &[f64], chain: f64, gate: f64) -> Vec<Entry> {
         let gate = (3.5 * self.width / self.period + 1e-7).min(gate);

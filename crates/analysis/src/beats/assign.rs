@@ -1,4 +1,5 @@
-//! Assigns events to a beat: the train of events along a path, and how well it fills its slots.
+//! Assigns events to a beat: finds the train of events along a path, and how well it fills its
+//! slots.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use super::track::{PHASES, Track, turn};
 
 /// Maximum number of events used to estimate the spread.
 const SAMPLE: usize = 20_000;
-/// Number of parts of the window that are examined separately.
+/// Number of parts into which the window is divided to be examined separately.
 pub(super) const PARTS: usize = 8;
 
 /// One observed beat.
@@ -25,9 +26,9 @@ pub(super) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(super) struct Train {
-    /// The observed beats in order, at most one per slot.
+    /// The beats that were observed, in order, at most one per slot.
     pub(super) entries: Vec<Entry>,
-    /// Slot and distance from the path (in periods) of every event.
+    /// Slot of every event, and the event's distance from the path in periods.
     pub(super) residuals: Vec<(i64, f64)>,
     /// Standard deviation around the path, in periods.
     pub(super) spread: f64,
@@ -39,14 +40,14 @@ pub(super) struct Train {
     pub(super) fill: f64,
     /// `fill` for each part of the observed slots.
     pub(super) parts: [f64; PARTS],
-    /// Share of slots that chance alone hits.
+    /// Share of slots that would be hit by chance alone.
     pub(super) chance: f64,
-    /// Whether the path could wander freely; if so, its count of periods needs checking.
+    /// Whether the path could wander freely. If so, its count of periods must be checked.
     pub(super) loose: bool,
 }
 
 /// Assigns events to the beat that `track` follows. `stretches` are the ranges of `times` that were
-/// observed without a break; `seen` is the observed time, ns.
+/// observed continuously, and `seen` is the observed time, ns.
 pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track: &Track) -> Train {
     let placed = place(times, stretches, track);
     let (centre, spread) = spread(&placed, track.drift_model.width);
@@ -71,8 +72,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
             })
             .count() as f64
     };
-    // Count chance hits at phases away from the beat. Taking the median of three phases keeps
-    // another pulse of a burst from counting as chance.
+    // Count chance hits at phases away from the beat. The median of three phases keeps another
+    // pulse of a burst from counting as chance.
     let mut others = if gate < 0.16 {
         vec![hits(0.33), hits(0.5), hits(-0.33)]
     } else {
@@ -102,7 +103,7 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
     }
 }
 
-/// Index of the part of the observed time that contains `time`, 0 to [`PARTS`] − 1.
+/// Index of the part of the observed time in which `time` lies, 0 to [`PARTS`] − 1.
 fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
     let mut passed = 0.0;
     let lengths: f64 = stretches
@@ -126,13 +127,13 @@ fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f6
     index(before / total.max(1.0) * PARTS as f64).min(PARTS - 1)
 }
 
-/// Wraps a residual to within half a period, and adjusts the slot to match.
+/// Wraps a residual into ± half a period, and adjusts the slot to match.
 fn recentre(slot: i64, residual: f64) -> (i64, f64) {
     let turns = residual.round();
     (slot + whole(turns), residual - turns)
 }
 
-/// Computes the slot, segment and distance from the path of every event.
+/// Computes every event's slot, segment, and distance from the path.
 fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, u32, f64)> {
     let mut placed = Vec::with_capacity(times.len());
     let path = unwrap(track);
@@ -163,7 +164,7 @@ fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, 
     placed
 }
 
-/// One block of the path, with its phase in turns, not wrapped.
+/// A block of the path. Its phase is in turns and not wrapped.
 struct Step {
     block: i64,
     phase: f64,
@@ -198,8 +199,8 @@ fn unwrap(track: &Track) -> Vec<Step> {
     steps
 }
 
-/// Centre and standard deviation of the pulse, by expectation-maximisation of a normal density on a
-/// uniform background (Dempster, Laird and Rubin 1977).
+/// Returns the pulse's centre and standard deviation, from expectation maximisation of a normal
+/// density on a uniform background (Dempster, Laird and Rubin 1977).
 fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     let stride = placed.len() / SAMPLE + 1;
     let sample: Vec<f64> = placed.iter().step_by(stride).map(|p| p.2).collect();
@@ -228,7 +229,7 @@ fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     (centre, sd)
 }
 
-/// Chooses the event nearest to the path in each slot, if it is within the gate.
+/// Chooses the event nearest to the path in each slot, provided that it is within the gate.
 fn nearest(residuals: &[(i64, f64)], placed: &[(i64, u32, f64)], gate: f64) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for (event, (&(slot, residual), &(_, segment, _))) in residuals.iter().zip(placed).enumerate() {

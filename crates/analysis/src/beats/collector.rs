@@ -2,21 +2,21 @@
 //!
 //! All events are kept until there are too many. From then on, the collector keeps two things:
 //!
-//! - Blocks of consecutive events, for short periods: the first block, the latest, and some in
-//!   between, evenly spread.
-//! - Counts in coarse time bins over the whole recording, for long periods.
+//! - For short periods, blocks of consecutive events: the first block, the latest, and some evenly
+//!   spread ones in between.
+//! - For long periods, event counts in coarse time bins that cover the whole recording.
 //!
-//! A source needs at most about 2 MB, regardless of the recording's length.
+//! A source needs at most about 2 MB, however long the recording is.
 
 use super::{Beat, Events, detect, knowable};
 use ticktax_model::Nanos;
 
 /// Events per block.
 const BLOCK: usize = 8192;
-/// Maximum number of full blocks kept. Together with the growing one they have room for
+/// Maximum number of full blocks kept. Together with the block being filled, they hold
 /// [`BeatCollector::CAPACITY`] events.
 const BLOCKS: usize = 7;
-/// Number of coarse bins. When they run out, neighbouring bins are merged.
+/// Number of coarse bins. If they run out, neighbouring bins are merged.
 const BINS: usize = 1 << 16;
 /// Initial width of a coarse bin, ns.
 const BIN: i64 = 1 << 20;
@@ -27,7 +27,7 @@ pub struct BeatCollector {
     begin: Nanos,
     /// Events per block.
     block: usize,
-    /// Full blocks in order, then the growing one.
+    /// Full blocks in order, then the one being filled.
     blocks: Vec<Block>,
     bins: Vec<u32>,
     width: i64,
@@ -35,10 +35,10 @@ pub struct BeatCollector {
     dropped: bool,
 }
 
-/// A run of consecutive events.
+/// A block of consecutive events.
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// Number of earlier blocks, kept or not.
+    /// Number of blocks before this one, including dropped ones.
     number: u64,
     starts: Vec<Nanos>,
     durations: Vec<Nanos>,
@@ -48,7 +48,7 @@ impl BeatCollector {
     /// Maximum number of events kept individually.
     pub const CAPACITY: usize = (BLOCKS + 1) * BLOCK;
 
-    /// A collector for an observation that starts at `begin`.
+    /// Creates a collector for an observation that starts at `begin`.
     pub fn new(begin: Nanos) -> Self {
         Self {
             begin,
@@ -61,8 +61,8 @@ impl BeatCollector {
         }
     }
 
-    /// A collector that keeps only eight times `block` events. If there are many sources, a few
-    /// thousand events per source are nearly as informative.
+    /// Creates a collector that keeps only eight times `block` events. A few thousand events per
+    /// source reveal nearly as much, which saves memory if there are many sources.
     pub fn small(begin: Nanos, block: usize) -> Self {
         Self {
             block: block.clamp(64, BLOCK),
@@ -70,8 +70,8 @@ impl BeatCollector {
         }
     }
 
-    /// Adds the next event. Events must arrive in order of their starts; an earlier start is
-    /// replaced by that of the previous event.
+    /// Adds the next event. Events must arrive in order of their starts. A start before that of the
+    /// previous event is replaced by the latter.
     pub fn push(&mut self, start: Nanos, duration: Nanos) {
         self.count += 1;
         if self
@@ -108,8 +108,8 @@ impl BeatCollector {
         self.detect_among(&self.events(end), end)
     }
 
-    /// Like [`Self::detect`], but takes the kept events from the caller, who has restricted them to
-    /// the times actually observed.
+    /// Like [`Self::detect`], but takes the kept events from the caller, which has restricted them
+    /// to the times actually observed.
     pub(super) fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
         let mut beats = detect(kept);
         if self.dropped {
@@ -120,7 +120,7 @@ impl BeatCollector {
         beats
     }
 
-    /// The events kept, with the intervals in which no event is missing.
+    /// Returns the events that were kept, with the intervals in which no event is missing.
     pub fn events(&self, end: Nanos) -> Events {
         let mut events = Events::default();
         let mut last_number = None;
@@ -145,14 +145,14 @@ impl BeatCollector {
         events
     }
 
-    /// Converts coarse bins to events: one event in the middle of each bin with an unusually high
-    /// count.
+    /// Converts coarse bins to events. Each bin with an unusually high count becomes one event, in
+    /// its middle.
     fn coarse(&self, end: Nanos) -> Events {
         let used = index((end - self.begin).0, self.width).min(self.bins.len());
         let mut sorted = self.bins[..used].to_vec();
         sorted.sort_unstable();
         let usual = sorted.get(used / 2).copied().unwrap_or(0);
-        // Four standard deviations of a Poisson count above the median count.
+        // The threshold is four standard deviations of a Poisson count above the median count.
         let half = Nanos(self.width / 2);
         let min = f64::from(usual) + 4.0 * f64::from(usual).sqrt();
         let mut starts = Vec::new();
@@ -181,11 +181,11 @@ impl BeatCollector {
         *bin = bin.saturating_add(1);
     }
 
-    /// Drops the full block whose neighbours are closest together, so that the remaining ones stay
-    /// evenly spread. The first and the latest block always stay.
+    /// Drops the full block whose neighbours are closest together, which keeps the rest evenly
+    /// spread. The first and the latest block always stay.
     fn thin(&mut self) {
         if !self.dropped {
-            // Fill the bins only now, because most sources never need them.
+            // The bins are filled only now, because most sources never need them.
             for block in std::mem::take(&mut self.blocks) {
                 block
                     .starts

@@ -1,21 +1,21 @@
 //! Finds the beats in a whole recording: collects each source's events, searches them, and joins
-//! the beats that belong together.
+//! beats that belong together.
 //!
 //! # Sources
 //! - An interrupt, a softirq, or a function within one is a separate source on each CPU. Each CPU
 //!   has its own timers, and timers with the same rate on two CPUs do not form a single beat.
-//! - A thread is one source for all CPUs, because threads move. Its events are *runs*: rows of the
-//!   thread on one CPU that are less than [`JOIN`] apart. So a page fault or the start of a work
-//!   item does not split an event in two.
-//! - A work item's function is a source per CPU if its worker is bound to a CPU, else one source
-//!   for all CPUs.
-//! - A probe's gaps are a source per CPU and minimum length ([`gaps`]).
+//! - A thread is a single source across all CPUs, because threads migrate. Its events are *runs*:
+//!   rows of the thread on one CPU that are less than [`JOIN`] apart. So a page fault or the start
+//!   of a work item does not split an event in two.
+//! - A work item's function is one source per CPU if its worker is bound to a CPU, and otherwise a
+//!   single source across all CPUs.
+//! - A probe's gaps form one source per CPU and minimum length ([`gaps`]).
 //!
-//! If a recording keeps sums, only events of at least [`Sum::TIMED_FROM`] have times. This suffices
-//! for beats of minutes and hours, which consist of few long events. If a window contains such
-//! events without their times, it counts as unobserved for that source ([`MAX_UNTIMED`]).
+//! In a recording that keeps sums, only events of at least [`Sum::TIMED_FROM`] have times. That is
+//! enough for beats of minutes and hours, which consist of few long events. A window that contains
+//! such events without their times counts as unobserved for that source ([`MAX_UNTIMED`]).
 //!
-//! Idling is not a source. ticktax's own threads are collected only to see their effects; the
+//! Idling is not a source. ticktax's own threads are collected only to show their effects, and the
 //! statement marks them.
 //!
 //! # Memory
@@ -61,13 +61,13 @@ use super::Tick;
 use crate::ledger::{self, Proofs};
 use crate::timeline::{Event, EventKind, Keep, MAX_TIME, Timeline};
 
-/// Maximum gap between a thread's rows that count as one run.
+/// Rows of a thread that are at most this far apart count as one run.
 const JOIN: Nanos = Nanos(1_000);
 /// Maximum number of sources.
 const MAX_STREAMS: usize = 4_096;
 /// Maximum number of sources that keep more than one block of events.
 const MAX_GROWN: usize = 1_024;
-/// A source with more windows without times than this is not searched.
+/// A source is not searched if it has more windows without times than this.
 const MAX_UNTIMED: usize = 64;
 /// Number of events per block.
 const BLOCK: usize = 2_048;
@@ -91,13 +91,13 @@ impl Default for BeatFinder {
 }
 
 impl BeatFinder {
-    /// A finder that has seen no events yet.
+    /// Creates a finder without any events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For sources without a beat in the whole observation, also searches parts of it. This finds
-    /// beats that started, stopped or changed on the way, but can take four times as long.
+    /// Also searches parts of the observation for sources without a beat in the whole of it. This
+    /// finds beats that started, stopped or changed in between, but can take four times as long.
     #[must_use]
     pub fn with_halves(mut self) -> Self {
         self.finder.halves = true;
@@ -119,7 +119,7 @@ impl RowSink for BeatFinder {
     }
 }
 
-/// Finds beats in a timeline's events.
+/// Finds the beats in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     streams: Streams,
@@ -137,7 +137,7 @@ pub(crate) struct Finder {
     causes: Causes,
     /// The kernel's tick; `None` if unknown.
     tick: Option<Tick>,
-    /// The ticks of each CPU, as of the last time they were determined.
+    /// The ticks of each CPU, as last determined.
     ticks: Ticks,
     trust: Trust,
 }
@@ -150,7 +150,7 @@ impl Finder {
         }
     }
 
-    /// Searches all events on `threads` threads. `proofs` states for each CPU what an empty gap
+    /// Searches all events on `threads` threads. `proofs` states, per CPU, what an empty gap
     /// proves.
     pub(crate) fn finish(
         mut self,
@@ -176,8 +176,8 @@ impl Finder {
         lines::statement(&mut self, header, threads)
     }
 
-    /// For a live view: returns the beats that no earlier call returned, from the few sources that
-    /// took the most time. Takes a few hundredths of a second.
+    /// Returns, for a live view, beats that no earlier call returned. Considers only the few
+    /// sources that took the most time, and takes a few hundredths of a second.
     pub(crate) fn news(&mut self) -> Vec<BeatLine> {
         self.ticks = Ticks::new(self.tick, &self.streams, self.last);
         let lines = lines::so_far(self);
@@ -186,7 +186,7 @@ impl Finder {
 
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         let span = event.span;
-        // Drop impossible CPU numbers and times; the ledger reports them.
+        // Drop events with impossible CPU numbers or times. The ledger reports them.
         let sane = Nanos::ZERO..=MAX_TIME;
         let is_sane =
             event.is_on_possible_cpu() && sane.contains(&span.start) && sane.contains(&span.dur);
@@ -227,7 +227,7 @@ impl Finder {
         }
     }
 
-    /// Extends the observation to include `span`; returns the observation's start.
+    /// Extends the observation to include `span`, and returns the observation's start.
     fn observe(&mut self, span: &Span) -> Nanos {
         let begin = self.first.map_or(span.start, |first| first.min(span.start));
         self.first = Some(begin);
@@ -235,7 +235,7 @@ impl Finder {
         begin
     }
 
-    /// Marks a window in which a source has events but no times.
+    /// Marks a window that contains events of a source without their times.
     fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let begin = self.observe(event.span);
         if !sum.has_long() {
@@ -261,7 +261,7 @@ impl Finder {
         }
         let route = self.routes.enter(event, &mut self.streams, begin);
         let source = event.sources.get(event.span.source);
-        // With sums, a thread's first row is not its first run.
+        // In a recording with sums, a thread's first row is not necessarily its first run.
         if self.sums == 0 {
             self.starts
                 .note(&mut self.streams, source, event.span, begin);
@@ -279,7 +279,7 @@ impl Finder {
         self.onset(run.stream, run.cpu, run.start, run.end);
     }
 
-    /// Adds a run from `start` to `end` of a source that can have causes.
+    /// Adds the run from `start` to `end` of a source that can have causes.
     fn onset(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, end: Nanos) {
         let key = &self.streams[stream as usize].key;
         self.causes.onset(stream, key, cpu, start, end);

@@ -1,8 +1,8 @@
-//! Finds candidate periods from the time differences between events.
+//! Finds candidate periods among the time differences between events.
 //!
-//! A histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly. This works
-//! even if each interval starts at the previous event, which leaves no coherent spectrum, and even
-//! if other events or members of a burst lie between two beats.
+//! A histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly. That works
+//! even if each interval starts at the previous event, which leaves no coherent spectrum. It also
+//! works if other events, or further events of a burst, lie between two beats.
 
 use super::number::index;
 use super::spectrum::Candidate;
@@ -10,12 +10,12 @@ use super::spectrum::Candidate;
 /// Largest k in t(i+k) − t(i).
 const ORDERS: usize = 8;
 const WIDTH: f64 = 0.01;
-/// Number of events in each of the two samples, one from the start and one from the middle.
+/// Number of events per sample. One sample is taken from the start, one from the middle.
 const SAMPLE: usize = 2048;
 const KEPT: usize = 6;
 
-/// Finds the lags that are more frequent than their neighbours, strongest first. `times` are in ns,
-/// sorted.
+/// Finds lags that are more frequent than their neighbours, strongest first. `times` must be
+/// sorted, and are in ns.
 pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate> {
     let bins = bin(longest / shortest) + 2;
     let mut counts = vec![0.0_f64; bins];
@@ -41,7 +41,7 @@ pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate
             continue;
         }
         let around = mean(&counts, i, 25).max(0.04);
-        // Five bins were averaged, so their sum is a Poisson count under chance.
+        // By chance alone, the sum of the five bins averaged here is a Poisson count.
         let strength = 5.0 * (here * (here / around).ln() - here + around);
         if here > around && strength > 1.5 {
             found.push(Candidate {
@@ -55,7 +55,7 @@ pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate
     found
 }
 
-/// The histogram bin for a lag `ratio` times as long as the shortest.
+/// Returns the histogram bin for a lag that is `ratio` times the shortest.
 fn bin(ratio: f64) -> usize {
     index(ratio.max(1.0).ln() / WIDTH)
 }

@@ -1,42 +1,42 @@
-//! Events that occur only on kernel ticks.
+//! Handles events that occur only on kernel ticks.
 //!
 //! Low-resolution timers, deferred work and everything else that runs from the tick lie on a
-//! lattice one tick wide. Compared with uniform phases, such events look periodic regardless of
-//! their cause: if a random half of all ticks has an event, half of all one-tick slots are filled
-//! at the same phase. When most events lie on ticks, the null hypothesis is therefore "any tick",
-//! not "any time".
+//! lattice one tick wide. Compared with uniform phases, such events look periodic whatever their
+//! cause: if a random half of all ticks has an event, half of all one-tick slots are filled at the
+//! same phase. If most events lie on ticks, the null hypothesis is therefore "any tick" rather than
+//! "any time".
 //!
-//! A slot of period P contains the lattice points φ₁ … φₙ; by chance, an event lies on each with
+//! A slot of period P contains the lattice points φ₁ … φₙ. By chance, an event lies on each with
 //! probability 1/n. The likelihood ratio of an event at φ is g(φ − path) divided by the mean of
 //! g(φᵢ − path). Its expectation is 1 for any path, so Markov's bound applies as it does for
-//! uniform phases ([`super::track`]). A period of one tick gains nothing this way; whether events
-//! occur on *every* tick is decided by counting ([`Lattice::every_tick`]).
+//! uniform phases ([`super::track`]). A period of one tick gains nothing this way. Counting decides
+//! whether events occur on *every* tick ([`Lattice::every_tick`]).
 
 use super::Tick;
 use super::null::binomial_tail;
 use super::number::{index, whole};
 use super::track::PHASES;
 
-/// Maximum distance from the lattice of an event that counts as on it, as a share of a tick.
+/// An event is on the lattice if its distance from it is at most this share of a tick.
 const NEAR: f64 = 0.1;
-/// Minimum share of events that must be on the lattice.
+/// At least this share of the events must be on the lattice.
 const MAX: f64 = 0.5;
-/// Events are on the lattice only if their Rayleigh power, n·R², exceeds this. One train in fifty
-/// exceeds it by chance.
+/// Events are on the lattice only if their Rayleigh power, n·R², exceeds this. By chance, one train
+/// in fifty exceeds it.
 const POWER: f64 = 4.0;
-/// Maximum delay of an event after the tick that caused it, as a share of a tick.
+/// Longest delay between a tick and an event that it caused, as a share of a tick.
 const LATE: f64 = 0.25;
 /// Maximum number of events used to find the lattice.
 const SAMPLE: usize = 8192;
-/// Maximum number of ticks per period at which the lattice matters. More ticks are as good as
-/// arbitrary times.
+/// The lattice matters only for periods of at most this many ticks. With more ticks, the events
+/// could be at almost any time.
 const FINE: f64 = 2.0 * PHASES as f64;
 /// Resolution of the position of a slot's first lattice point.
 const OFFSETS: usize = 64;
-/// The events occur on every tick if more than this share of all ticks has one.
+/// Events occur on every tick if more than this share of all ticks has one.
 pub(super) const EVERY: f64 = 0.7;
 
-/// The ticks that a train's events lie on.
+/// The ticks on which a train's events lie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lattice {
     /// Tick period, ns.
@@ -46,8 +46,8 @@ pub(super) struct Lattice {
 }
 
 impl Lattice {
-    /// Finds the lattice of `times` (ns from `begin`, sorted); `None` if fewer than half of them
-    /// are on one.
+    /// Finds the lattice of `times`, which are sorted and in ns from `begin`. Returns `None` if
+    /// fewer than half of them are on one.
     pub(super) fn find(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
         let length = tick.length.0 as f64;
         let sample: Vec<f64> = times
@@ -66,8 +66,7 @@ impl Lattice {
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
         let is_on_it =
             (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MAX * count;
-        // Events of another timer may lie on a lattice of the same width but with a different
-        // phase.
+        // Another timer's events may lie on a lattice of the same width but with another phase.
         let is_after_tick = tick.at.is_none_or(|at| {
             let late = centre - (at.0 as f64 - begin) / length;
             (late + NEAR).rem_euclid(1.0) <= NEAR + LATE
@@ -78,7 +77,7 @@ impl Lattice {
         })
     }
 
-    /// Number of the tick nearest to an event's time.
+    /// Returns the number of the tick nearest to `time`.
     fn number(&self, time: f64) -> f64 {
         ((time - self.phase) / self.tick).round()
     }
@@ -89,9 +88,9 @@ impl Lattice {
         times.iter().map(tick).collect()
     }
 
-    /// Bounds the probability that at least this many ticks have an event during `seen` ns if each
-    /// tick has one with probability [`EVERY`]. `None` if no more than that share of the ticks has
-    /// an event.
+    /// Bounds the probability that this many ticks or more have an event during `seen` ns, if each
+    /// tick has one with probability [`EVERY`]. Returns `None` if no more than that share of the
+    /// ticks has an event.
     pub(super) fn every_tick(&self, times: &[f64], seen: f64) -> Option<f64> {
         let mut ticks: Vec<i64> = times.iter().map(|&time| whole(self.number(time))).collect();
         ticks.dedup();
@@ -100,18 +99,18 @@ impl Lattice {
         (hit > EVERY * all).then(|| binomial_tail(hit, all, EVERY))
     }
 
-    /// Whether `period` is the tick itself, to the precision that `slots` periods allow.
+    /// Whether `period` is that of the tick itself, to the precision that `slots` periods allow.
     pub(super) fn is_tick(&self, period: f64, slots: f64) -> bool {
         (period / self.tick - 1.0).abs() < (0.5 / slots).max(0.002)
     }
 
-    /// Variance due to rounding an event's time to the tick, ns².
+    /// Variance that results from rounding event times to ticks, ns².
     pub(super) fn rounding(&self) -> f64 {
         self.tick * self.tick / 12.0
     }
 }
 
-/// The phases that an event on a lattice can have under the null hypothesis, for one trial period.
+/// The phases at which the null hypothesis allows an event on a lattice, for one trial period.
 pub(super) struct Comb {
     lattice: Lattice,
     period: f64,
@@ -120,8 +119,9 @@ pub(super) struct Comb {
 }
 
 impl Comb {
-    /// A comb for the density `kernel`, which is indexed by phase difference from −[`PHASES`] up.
-    /// `None` if a period has so many ticks that they are as good as arbitrary times.
+    /// Creates a comb for the density `kernel`, which is indexed by phase difference from
+    /// −[`PHASES`] up. Returns `None` if a period has so many ticks that events could be at almost
+    /// any time.
     pub(super) fn new(lattice: Lattice, period: f64, kernel: &[f32; 2 * PHASES]) -> Option<Self> {
         if period > FINE * lattice.tick {
             return None;
@@ -139,30 +139,30 @@ impl Comb {
                 mean.iter_mut().zip(shifted).for_each(|(m, k)| *m += k);
                 points += 1.0;
             }
-            // A density with narrow tails can be 0 here. The clamp avoids dividing by it, and no
-            // path gains from it.
+            // If the density has narrow tails, the mean can be 0 here. The clamp avoids dividing by
+            // it, and no path gains anything from it.
             comb.gains.push(mean.map(|m| points / m.max(1e-20)));
         }
         Some(comb)
     }
 
-    /// Phase of lattice point number `point` within its slot; `None` if it is beyond the slot's
-    /// end.
+    /// Returns the phase of lattice point number `point` within its slot, or `None` if the point is
+    /// beyond the slot's end.
     fn phase(&self, offset: usize, point: f64) -> Option<usize> {
         let first = (offset as f64 + 0.5) / OFFSETS as f64;
         let turns = (first + point) * self.lattice.tick / self.period;
-        // A slot shorter than a tick still contains one point.
+        // Even a slot shorter than a tick contains one point.
         (turns < 1.0 || point < 0.5).then(|| index(turns * PHASES as f64).min(PHASES - 1))
     }
 
-    /// For an event `into` ns after the start of its slot at `begin`: the phase of its lattice
-    /// point, and the factors, by path, for its density there.
+    /// For an event `into` ns after its slot started at `begin`, returns the phase of its lattice
+    /// point, and the factors by which to multiply its density there, indexed by path.
     pub(super) fn place(&self, begin: f64, into: f64) -> (usize, &[f32; PHASES]) {
         let tick = self.lattice.tick;
         let first = (self.lattice.phase - begin).rem_euclid(tick);
         let offset = index(first / tick * OFFSETS as f64).min(OFFSETS - 1);
         let point = ((into - first) / tick).round().max(0.0);
-        // Rounding the offset may put a slot's last point beyond its end.
+        // Because the offset is rounded, a slot's last point may lie beyond its end.
         let phase = self.phase(offset, point).unwrap_or(PHASES - 1);
         (phase, &self.gains[offset])
     }
@@ -180,7 +180,7 @@ mod tests {
         at: Some(Nanos(1_000_000)),
     };
 
-    /// Events `late` ns after every third tick. Ticks are 1 ms after whole multiples of the tick
+    /// Events `late` ns after every third tick. The ticks are 1 ms after multiples of the tick
     /// period.
     fn after_ticks(late: f64) -> Vec<f64> {
         (0..50).map(|k| 1e6 + late + 12e6 * f64::from(k)).collect()
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn events_caused_by_the_tick_are_on_its_lattice() {
         assert!(Lattice::find(&after_ticks(3e4), 0.0, TICK).is_some());
-        // An independent timer, half a tick away.
+        // The events of an independent timer, half a tick away.
         assert!(Lattice::find(&after_ticks(2e6), 0.0, TICK).is_none());
         let any: Vec<f64> = (0..50).map(|k| 12.37e6 * f64::from(k)).collect();
         assert!(Lattice::find(&any, 0.0, TICK).is_none());
@@ -199,7 +199,7 @@ mod tests {
     fn the_likelihood_ratio_averages_to_1_over_all_ticks() {
         let tick = 1_000.0;
         let lattice = Lattice { tick, phase: 137.0 };
-        // A bell-shaped pulse, a fiftieth of the period wide, on a floor.
+        // A bell-shaped pulse, one fiftieth of the period wide, on a constant floor.
         let mut kernel = [0.2_f32; 2 * PHASES];
         for (place, value) in (0_i16..).zip(&mut kernel) {
             let away = (f32::from(place) / PHASES as f32 - 1.0).abs();

@@ -6,42 +6,44 @@
 //!    Markov's bound on the path's likelihood ratio ([`super::track`]) by the number of
 //!    distinguishable periods and the number of drift models tried.
 //! 2. **Renewal arrivals**: independent intervals from a broad distribution (heavy tails, a gamma
-//!    distribution, a minimum gap). Their phase is lost within a period or two, so no path follows
-//!    it: a narrow density around a path has an expected log ratio below 0. For trains too short
-//!    for that argument, [`clean`] tests the spread of the intervals against [`BROAD`].
-//! 3. **Clusters** at random times with regular spacing inside. A cluster's spacing fills few of
-//!    the window's slots, and a beat must fill a minimum share of all of them
+//!    distribution, a minimum gap). Their phase is lost within a period or two, so no path can
+//!    follow it: the expected log ratio of a narrow density around a path is below 0. Some trains
+//!    are too short for that argument. For those, [`clean`] tests the spread of the intervals
+//!    against [`BROAD`].
+//! 3. **Clusters** at random times with regular spacing inside. Events spaced like those of a
+//!    cluster fill few of the window's slots, but a beat must fill a minimum share of all slots
 //!    ([`super::trial::FILL`]).
 
 use statrs::distribution::{DiscreteCDF, Hypergeometric};
 
-/// Coefficient of variation of the narrowest interval distribution that still counts as irregular:
-/// a gamma distribution with shape 11.
+/// Coefficient of variation of the narrowest interval distribution that still counts as irregular.
+/// It is that of a gamma distribution with shape 11.
 const BROAD: f64 = 0.3;
-/// Maximum number of intervals that [`clean`] tests. With more, following the path is enough.
+/// Maximum number of intervals that [`clean`] tests. If there are more, following the path is
+/// enough.
 const FEW: usize = 64;
 
-/// Bounds the probability that chance produces a path with this score (nats) at any period
-/// searched. `slots` periods were observed, `range` is the ratio of the longest to the shortest
-/// period, and `manners` is the number of drift models tried.
+/// Bounds the probability that chance produces a path with this score (nats) at any of the periods
+/// searched. `slots` is the number of periods observed, `range` the ratio of the longest to the
+/// shortest period, and `manners` the number of drift models tried.
 pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f64 {
-    // Two periods are distinguishable if they differ by a tenth of a turn over the window, or by
+    // Two periods can be distinguished if they differ by a tenth of a turn over the window, or by
     // more than a path can drift.
     let apart = (0.1 / slots).max(0.002);
     let trials = (range.ln() / apart).max(1.0) * manners;
     (trials.ln() - score).exp().min(1.0)
 }
 
-/// Tests whether a few events are too regular for chance. Returns the period (ns) and the larger of
-/// two probabilities: for Poisson arrivals, and for the narrowest renewal distribution that counts
-/// as irregular. A burst is represented by its first event.
+/// Tests whether a few events are too regular to be due to chance. Returns the period (ns) and the
+/// larger of two probabilities: that of Poisson arrivals, and that of the narrowest renewal
+/// distribution that counts as irregular. A burst is represented by its first event.
 ///
 /// If events are rounded to ticks of `tick` ns, intervals with the same number of ticks can differ
 /// from their true lengths by up to half a tick each. Their squared deviations are increased
 /// accordingly.
 pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
-    // A gap longer than a third of the longest ends a burst. In a regular train without missing
+    // A gap longer than a third of the longest one ends a burst. In a regular train that misses no
     // events, all such gaps are about one period.
     let longest = gaps.iter().copied().fold(0.0, f64::max);
     let mut onsets = vec![*times.first()?];
@@ -67,9 +69,9 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
 }
 
 /// Upper bound on the probability that `n` Poisson intervals that fill a given time are this
-/// similar. Given their sum, the intervals are uniform on a simplex (Greenwood 1946), and those
-/// within a coefficient of variation form a ball in it. The bound is loose if the ball extends
-/// beyond the simplex.
+/// similar. Given their sum, the intervals are uniform on a simplex (Greenwood 1946). Within it,
+/// the intervals up to a given coefficient of variation form a ball. The bound is loose if the ball
+/// extends beyond the simplex.
 fn poisson_regular(n: usize, spread: f64) -> f64 {
     let n = n as f64;
     let dimension = n - 1.0;
@@ -81,7 +83,7 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
 }
 
 /// Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials with
-/// success probability `share`; 1 if the observed share is not above `share`.
+/// success probability `share`. Returns 1 if the observed share does not exceed `share`.
 pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     let seen = (hit / all.max(1.0)).min(1.0);
     if seen <= share {
@@ -91,9 +93,9 @@ pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     (-all * (term(seen, share) + term(1.0 - seen, 1.0 - share))).exp()
 }
 
-/// One-sided Fisher's exact test: the probability that chance puts at least this many members with
-/// the trait into the first group. Each group is `[with, without]`. Returns 1 if there is nothing
-/// to compare.
+/// One-sided Fisher's exact test: the probability that chance places at least this many members
+/// with the trait in the first group. Each group is `[with, without]`. Returns 1 if there is
+/// nothing to compare.
 ///
 /// Given the table's margins, the count is hypergeometric (R. A. Fisher, JRSS 85 (1922) 87): P(X ≥
 /// a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), summed over k ≥ a.
@@ -143,8 +145,8 @@ fn gamma_below(a: f64, x: f64) -> f64 {
     (sum * (a * x.ln() - x - ln_gamma(a)).exp()).min(1.0)
 }
 
-/// The 97.5 % quantile of Student's t distribution by Cornish-Fisher expansion; accurate to 1 %
-/// from three degrees of freedom up.
+/// 97.5 % quantile of Student's t distribution, by Cornish-Fisher expansion. Accurate to 1 % for
+/// three or more degrees of freedom.
 pub(crate) fn student(freedom: f64) -> f64 {
     const Z: f64 = 1.959_964;
     let z3 = Z.powi(3);
@@ -165,7 +167,7 @@ mod tests {
     fn the_special_functions_agree_with_tables() {
         assert!((student(5.0) - 2.5706).abs() < 0.01);
         assert!((student(30.0) - 2.0423).abs() < 0.001);
-        // χ² with 5 degrees of freedom is below 0.554 with a probability of 1 %.
+        // The 1 % quantile of χ² with 5 degrees of freedom is 0.554.
         assert!((gamma_below(2.5, 0.277) - 0.01).abs() < 2e-4);
     }
 
@@ -183,7 +185,7 @@ mod tests {
                     let tail: f64 = exact[hit as usize..].iter().sum();
                     let bound = binomial_tail(hit.into(), all.into(), share);
                     assert!(bound >= tail * 0.999_999, "{hit} of {all}, {share}");
-                    // The bound is also reasonably tight.
+                    // The bound must also be reasonably tight.
                     assert!(
                         bound <= tail * 20.0 || tail > 0.05,
                         "{hit} of {all}, {share}"
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn fishers_test_matches_his_published_examples() {
-        // The lady tasting tea: 3 of 4 cups right has probability 17/70.
+        // The lady tasting tea gets at least 3 of 4 cups right with probability 17/70.
         assert!((fisher([3, 1], [1, 3]) - 17.0 / 70.0).abs() < 1e-12);
         // Convictions of twins of criminals (The Logic of Inductive Inference, 1935).
         assert!((fisher([10, 3], [2, 15]) - 619.0 / 1_330_665.0).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! Finds beats one after another: describes the strongest, removes its events, and searches the
+//! Finds beats one after another: describes the strongest, removes its events, then searches the
 //! rest.
 
 use super::assign::Entry;
@@ -10,8 +10,8 @@ use ticktax_model::Nanos;
 /// Maximum number of beats reported per source.
 const MAX: usize = 8;
 
-/// Finds the beats among `events`, strongest first. Returns none if no period can be found
-/// ([`knowable`]).
+/// Finds the beats among `events`, strongest first. Returns none if [`knowable`] says that no
+/// period can be found.
 pub fn detect(events: &Events) -> Vec<Beat> {
     let Ok((shortest, longest)) = knowable(events) else {
         return Vec::new();
@@ -24,7 +24,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
         };
         let events_of_beat = search.members(&found);
         match beats.iter_mut().find(|b| is_multiple(&found, b)) {
-            // The remains of a removed beat repeat at multiples of its period.
+            // Events that remain of a removed beat repeat at multiples of its period.
             Some(beat) => {
                 let ratio = beat.period.value / found.fit.period;
                 if (ratio - 1.0).abs() < 0.3 {
@@ -41,8 +41,8 @@ pub fn detect(events: &Events) -> Vec<Beat> {
     beats
 }
 
-/// Whether the period found is, within its precision, a small rational multiple of an earlier
-/// beat's period.
+/// Whether the period found is a small rational multiple of an earlier beat's period, within its
+/// precision.
 fn is_multiple(found: &Found, beat: &Beat) -> bool {
     let ratio = found.fit.period / beat.period.value;
     let slots = found.train.slots.min(beat.expected as f64);
@@ -55,8 +55,8 @@ fn is_multiple(found: &Found, beat: &Beat) -> bool {
 }
 
 impl Search<'_> {
-    /// Indices of the beat's events among the remaining times: one event per slot, plus the other
-    /// members of its burst, which lie at other phases of the same path.
+    /// Returns the indices of the beat's events among the remaining times: one event per slot, plus
+    /// the rest of its burst, which lies at other phases of the same path.
     fn members(&self, found: &Found) -> Vec<usize> {
         const BINS: usize = 64;
         let train = &found.train;
@@ -136,7 +136,7 @@ impl Search<'_> {
         }
     }
 
-    /// Time at which the first beat was due: the mean phase of the first few beats, extrapolated
+    /// Returns when the first beat was due: the mean phase of the first few beats, extrapolated
     /// back to the start of the window.
     fn first(&self, found: &Found) -> Nanos {
         let segment = found.train.entries.first().map_or(0, |e| e.segment);

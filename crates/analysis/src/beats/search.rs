@@ -1,4 +1,4 @@
-//! Finds the strongest beat among the events not yet assigned to one.
+//! Finds the strongest beat among the events that are not assigned to a beat yet.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use super::trial::{FILL, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
 
-/// Maximum false-alarm probability of an accepted beat.
+/// Maximum false-alarm probability at which a beat is accepted.
 const ALARM: f64 = 1e-3;
-/// Maximum false-alarm probability in the test of a few clean intervals, which runs once per
+/// Maximum false-alarm probability in the test of a few clean intervals. That test runs once per
 /// source.
 const ALARM_CLEAN: f64 = 5e-3;
-/// Maximum accepted spread around the path, in periods.
+/// Largest spread around the path that is accepted, in periods.
 const WIDEST: f64 = 0.21;
-/// Maximum share of slots that chance may hit. Among so many unrelated events, the path always
+/// Largest share of slots that chance may hit. Among that many unrelated events, the path always
 /// finds some that confirm a period.
 const CROWDED: f64 = 0.8;
 /// Number of slots used to compare candidates.
 const TRIAL_SLOTS: f64 = 1024.0;
-/// Maximum number of times that a period is replaced by a multiple of it.
+/// Maximum number of times that a period is replaced by one of its multiples.
 const LONGER: u32 = 16;
-/// Number of drift models tried; each counts as a trial.
+/// Number of drift models tried. Each counts as a trial.
 const MANNERS: f64 = 12.0;
 
 /// A beat that passed every test.
@@ -38,7 +38,7 @@ pub(super) struct Found {
     pub(super) alarm: f64,
 }
 
-/// Searches the events not yet assigned to a beat.
+/// Searches the events that are not assigned to a beat yet.
 pub(super) struct Search<'a> {
     pub(super) events: &'a Events,
     pub(super) begin: i64,
@@ -46,12 +46,13 @@ pub(super) struct Search<'a> {
     pub(super) seen: f64,
     pub(super) shortest: f64,
     pub(super) longest: f64,
-    /// Times of the remaining events, ns from the start of the window.
+    /// Times of the remaining events, in ns from the start of the window.
     pub(super) times: Vec<f64>,
     /// Index of each remaining event in the source's list of events.
     pub(super) origin: Vec<usize>,
     pub(super) stretches: Vec<Range<usize>>,
-    /// The ticks that most of the remaining events lie on; `None` if they also occur between ticks.
+    /// The ticks on which most of the remaining events lie. `None` if many events lie between
+    /// ticks.
     lattice: Option<Lattice>,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Splits the remaining times where the observation has holes.
+    /// Splits the remaining times at holes in the observation.
     pub(super) fn cut(&mut self) {
         let place = |t: Nanos| {
             self.times
@@ -87,7 +88,8 @@ impl<'a> Search<'a> {
             .map(|&(from, to)| place(from)..place(to + Nanos(1)))
             .filter(|range| !range.is_empty())
             .collect();
-        // Drop events outside the observed intervals, because their surroundings are unknown.
+        // Drop events outside the observed intervals, because nothing is known about their
+        // surroundings.
         let total: usize = self.stretches.iter().map(ExactSizeIterator::len).sum();
         if total != self.times.len() {
             let kept: Vec<usize> = self.stretches.iter().cloned().flatten().collect();
@@ -105,14 +107,15 @@ impl<'a> Search<'a> {
         self.lattice = self.events.tick.and_then(lattice);
     }
 
-    /// The remaining times, snapped to the lattice if there is one, for weighing the evidence.
+    /// Returns the times used to weigh evidence: the remaining times, snapped to the lattice if
+    /// there is one.
     fn weighed(&self) -> Cow<'_, [f64]> {
         self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
             Cow::Owned(lattice.snap(&self.times))
         })
     }
 
-    /// The tick's own beat, if nearly every tick has an event.
+    /// Returns the tick's own beat if nearly every tick has an event.
     fn every_tick(&self) -> Option<Found> {
         let lattice = self.lattice?;
         let chance = lattice.every_tick(&self.times, self.seen);
@@ -168,7 +171,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Candidate periods with a preliminary score, best first.
+    /// Returns candidate periods with a preliminary score, best first.
     fn ranked(&self) -> Vec<(f64, f64)> {
         let shortest = (0.4 * self.seen / self.times.len() as f64).max(self.shortest);
         let mut candidates = Vec::new();
@@ -211,7 +214,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// Selects the events that are used to compare periods near `period`.
+    /// Selects the events used to compare periods near `period`.
     fn trial(&self, period: f64) -> Trial {
         let wanted = TRIAL_SLOTS * period;
         let dense = self.times.len() as f64 * period / self.seen > 8.0;
@@ -232,7 +235,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let share = (to - from) / self.seen;
-            // A short stretch is one piece; a long one yields four, far apart.
+            // A short stretch becomes one piece. A long one becomes four that are far apart.
             let count = if share > 0.5 { 4 } else { 1 };
             let part = (wanted * share / f64::from(count))
                 .max(64.0 * period)
@@ -247,7 +250,7 @@ impl<'a> Search<'a> {
             }
         }
         if dense {
-            // Events closer than a phase step add no information about the phase.
+            // Events less than one phase step apart add no information about the phase.
             let step = period / 256.0;
             for piece in &mut pieces {
                 piece.dedup_by_key(|t| index(*t / step));
@@ -261,7 +264,7 @@ impl<'a> Search<'a> {
     }
 
     /// Follows, fits and tests a period over the whole window. Returns `None` if it is not a beat.
-    /// If slots are missing regularly, a longer period is tested instead, up to `longer` times.
+    /// If slots are missing regularly, tests a longer period instead, up to `longer` times.
     fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>, longer: u32) -> Option<Found> {
         let weighed = self.weighed();
         let stretches = self.stretches.iter();
@@ -311,8 +314,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The factor by which the true period is longer, if slots are missing regularly rather than at
-/// random.
+/// Returns the factor by which the true period is longer, if slots are missing regularly rather
+/// than at random.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;

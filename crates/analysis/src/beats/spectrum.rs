@@ -1,12 +1,13 @@
-//! Finds candidate periods from the averaged power spectrum of binned events.
+//! Finds candidate periods in the averaged power spectrum of binned events.
 //!
 //! The events are binned and Fourier-transformed in segments, and the segments' powers are averaged
-//! (Bartlett 1948). This is repeated for every factor of four in period. A segment is 128 to 512
-//! periods long, so a drifting clock or a restarted timer spoils one segment and not the sum.
+//! (Bartlett 1948). This is repeated for every factor of four in period. Segments are 128 to 512
+//! periods long, so that a drifting clock or a restarted timer spoils a single segment rather than
+//! the sum.
 //!
 //! A window too short for several segments is treated as one, padded with zeros so that no period
 //! falls between two frequencies. For the power of unevenly spaced samples at any frequency, see
-//! Lomb 1976 and Scargle 1982; for events instead of samples, it is the Rayleigh power, Z²₁ of
+//! Lomb 1976 and Scargle 1982. For events instead of samples, it is the Rayleigh power, Z²₁ of
 //! Buccheri et al. 1983.
 
 use std::collections::HashMap;
@@ -17,7 +18,7 @@ use rustfft::{Fft, FftDirection, Length};
 
 use super::number::index;
 
-/// Number of bins per shortest period of a scale: enough for its fourth harmonic.
+/// Number of bins per shortest period of a scale. It is enough for the period's fourth harmonic.
 const BINS: f64 = 8.0;
 /// Ratio between the longest and the shortest period of a scale.
 const SCALE: f64 = 4.0;
@@ -25,7 +26,8 @@ const SCALE: f64 = 4.0;
 const SEGMENT: usize = 4096;
 /// Maximum number of peaks kept per scale.
 const KEPT: usize = 6;
-/// Minimum strength of a kept peak, in nats: about one frequency in twenty reaches it by chance.
+/// Minimum strength of a peak that is kept, in nats. By chance, about one frequency in twenty
+/// reaches it.
 const MIN: f64 = 1.2;
 
 /// A period worth testing.
@@ -33,12 +35,12 @@ const MIN: f64 = 1.2;
 pub(super) struct Candidate {
     /// The period, ns.
     pub(super) period: f64,
-    /// Significance in nats; comparable only between candidates from the same method.
+    /// Significance in nats. Comparable only between candidates found by the same method.
     pub(super) strength: f64,
 }
 
-/// Finds spectral peaks between two periods, strongest first. `times` are sorted, in ns from the
-/// start of the window, which is `span` ns long.
+/// Finds spectral peaks between two periods, strongest first. `times` must be sorted and are in ns
+/// from the start of the window, which is `span` ns long.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -50,8 +52,8 @@ pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Ve
     found
 }
 
-/// Finds all peaks between two periods, not just the strongest ones of each scale, in no particular
-/// order.
+/// Finds all peaks between two periods, not just the strongest ones of each scale. They are in no
+/// particular order.
 pub(super) fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -60,7 +62,7 @@ pub(super) fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -
     found
 }
 
-/// Calls `take` with the local maxima of each scale between two periods.
+/// Calls `take` with the local maxima of every scale between two periods.
 fn each_scale(
     times: &[f64],
     span: f64,
@@ -81,15 +83,15 @@ fn each_scale(
 type Transforms = HashMap<usize, Radix4<f32>>;
 
 /// Sums the power of segments. Two real segments a and b are transformed as one complex segment, z
-/// = a + ib; then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
+/// = a + ib. Then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
 struct Pair<'a> {
     transform: &'a Radix4<f32>,
-    /// Segments not transformed yet: the first in the real parts, the second in the imaginary
+    /// Segments that await transformation: the first in the real parts, the second in the imaginary
     /// parts.
     waiting: Vec<Complex<f32>>,
     is_half: bool,
     scratch: Vec<Complex<f32>>,
-    /// Twice the summed power at each frequency, up to half the transform's length.
+    /// Twice the summed power, by frequency, up to half the transform's length.
     sum: Vec<f64>,
 }
 
@@ -105,7 +107,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Adds a segment. Zeros pad it to the transform's length.
+    /// Adds a segment, padded with zeros to the transform's length.
     fn push(&mut self, segment: &[f32]) {
         let waiting = self.waiting.iter_mut().zip(segment);
         if self.is_half {
@@ -128,7 +130,7 @@ impl<'a> Pair<'a> {
         z.fill(Complex::default());
     }
 
-    /// Summed power at each frequency.
+    /// Returns the summed power at each frequency.
     fn finish(mut self) -> Vec<f64> {
         if self.is_half {
             self.transform();
@@ -140,7 +142,7 @@ impl<'a> Pair<'a> {
 
 /// The averaged spectrum at one bin width.
 struct Scale {
-    /// Power at each frequency; 1 for white noise.
+    /// Power by frequency, normalised to 1 for white noise.
     power: Vec<f64>,
     /// Number of segments averaged.
     segments: f64,
@@ -151,8 +153,7 @@ struct Scale {
 impl Scale {
     fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
         let bins = index(span / bin).max(1);
-        // Use one segment for a window of up to two segments: averaging two would only lose
-        // resolution.
+        // Treat a window of up to two segments as one. Averaging two would only lose resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
             (bins + 1, (bins * 4).next_power_of_two())
         } else {
@@ -171,8 +172,8 @@ impl Scale {
                 if at / segment != number {
                     break;
                 }
-                // A bin counts once, however many events it contains, so that a cluster counts as
-                // one event.
+                // A bin counts once, however many events it contains. This gives a cluster the
+                // weight of one event.
                 input[at % segment] = 1.0;
                 next += 1;
             }
@@ -181,7 +182,7 @@ impl Scale {
             let mean = hits / used as f32;
             input[..used].iter_mut().for_each(|x| *x -= mean);
             first = next;
-            // Two events do not make a meaningful spectrum.
+            // Fewer than three events do not make a meaningful spectrum.
             if hits < 3.0 {
                 continue;
             }
@@ -201,7 +202,7 @@ impl Scale {
         }
     }
 
-    /// Local maxima between two periods.
+    /// Returns the local maxima between two periods.
     fn peaks(&self, shortest: f64, longest: f64) -> Vec<Candidate> {
         let first = index(1.0 / (longest * self.step)).max(2);
         let last = index(1.0 / (shortest * self.step)).min(self.power.len().saturating_sub(2));
@@ -218,7 +219,7 @@ impl Scale {
                 continue;
             }
             let z = here / self.level(i);
-            // Chernoff's bound for a mean of exponential variables above its expectation.
+            // Chernoff's bound for a mean of exponential variables that exceeds its expectation.
             let strength = if z > 1.0 {
                 self.segments * (z - 1.0 - z.ln())
             } else {
@@ -235,9 +236,9 @@ impl Scale {
         local
     }
 
-    /// Noise level at frequency `i`: the median power of the surrounding half-octave, because
-    /// clustered events raise the power at low frequencies. With too few frequencies, it is the
-    /// level of white noise.
+    /// Returns the noise level at frequency `i`. It is the median power of the surrounding
+    /// half-octave, because clustered events raise the power at low frequencies. If there are too
+    /// few frequencies, it is the level of white noise.
     fn level(&self, i: usize) -> f64 {
         let (low, high) = (i * 4 / 5, (i * 5 / 4).min(self.power.len() - 1));
         if high - low < 24 {
@@ -252,8 +253,8 @@ impl Scale {
             .collect();
         let middle = around.len() / 2;
         let median = *around.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // The median of an exponential variable is ln 2 times its mean; the median of an average of
-        // many tends to the mean.
+        // The median of an exponential variable is ln 2 times its mean. The median of an average of
+        // many such variables tends to the mean.
         (median / (1.0 - 0.307 / self.segments.max(1.0))).max(0.5)
     }
 }

@@ -1,16 +1,16 @@
-//! Steps from one beat to the next: how many periods each spans, and which steps are restarts.
+//! Steps from one beat to the next: how many periods each step spans, and which ones are restarts.
 //!
-//! A wandering path can lose or gain a period unnoticed, or smooth over a restart as if each period
-//! were slightly longer. The steps are more reliable: each is a whole number of periods, give or
-//! take the jitter.
+//! A wandering path can lose or gain a period unnoticed. It can also smooth over a restart as if
+//! each period were slightly longer. The steps are more reliable: each is a whole number of
+//! periods, give or take the jitter.
 
 use super::anchor::RESTARTS;
 use super::assign::Entry;
 
-/// Minimum deviation of a step that counts as a restart, in periods.
+/// A step counts as a restart only if it deviates by at least this many periods.
 const MIN: f64 = 0.04;
 
-/// Numbers the beats again, each relative to the previous one.
+/// Renumbers the beats, each relative to the previous one.
 pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     for i in 1..entries.len() {
         let before = entries[i - 1];
@@ -21,7 +21,7 @@ pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     }
 }
 
-/// Starts a new segment at each step that deviates far more than the others. Does nothing if there
+/// Starts a new segment at each step that deviates far more than the rest. Does nothing if there
 /// are more such steps than plausible restarts.
 pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let length = |pair: &[Entry]| times[pair[1].event] - times[pair[0].event];
@@ -37,7 +37,7 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let period = median(&mut each);
     let off = |pair: &[Entry]| length(pair) - slots(pair) * period;
     let mut sizes: Vec<f64> = entries.windows(2).map(|p| off(p).abs()).collect();
-    // Six standard deviations, estimated from the median absolute deviation.
+    // The limit is six standard deviations, estimated from the median absolute deviation.
     let limit = (6.0 * 1.4826 * median(&mut sizes)).max(MIN * period);
     let far: Vec<(usize, f64)> = entries
         .windows(2)
@@ -46,9 +46,9 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
         .map(|(i, p)| (i, off(p)))
         .filter(|(_, d)| d.abs() > limit)
         .collect();
-    // A single misplaced event makes two such steps in a row, in opposite directions.
+    // A single misplaced event causes two such steps in a row, in opposite directions.
     let lone = far.windows(2).all(|w| w[1].0 > w[0].0 + 2);
-    // A restart needs several steps before and after it as confirmation.
+    // A restart must be confirmed by several steps before and after it.
     let inside = far.iter().all(|f| f.0 > 1 && f.0 + 3 < entries.len());
     if far.len() > RESTARTS as usize || !lone || !inside {
         return;
@@ -58,7 +58,7 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     }
 }
 
-/// The median; 0 if empty.
+/// Returns the median, or 0 if there are no values.
 fn median(values: &mut [f64]) -> f64 {
     let middle = values.len() / 2;
     if values.is_empty() {

@@ -57,7 +57,7 @@ fn a_rearmed_timer_has_a_wider_confidence_interval() {
     let period = beats[0].period;
     assert_eq!(beats[0].rhythm, Rhythm::Rearmed);
     assert!(period.low <= 1e7 && 1e7 <= period.high, "{period:?}");
-    // The width is ~ σ/√n; on a grid with that jitter, it would be a hundredth of this.
+    // The width is ~ σ/√n. If the jitter were that of a grid, it would be a hundredth of this.
     assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
 }
 
@@ -100,7 +100,7 @@ fn too_few_events_or_too_short_a_window_are_reported() {
     let few = events(vec![1e9, 2e9, 3e9, 4e9], 5e9);
     assert_eq!(knowable(&few), Err(Unknown::FewEvents(4)));
     assert!(detect(&few).is_empty());
-    // Four periods of 31 s take 124 s, so nothing is known about them after 90 s.
+    // Four periods of 31 s take 124 s, so 90 s are too short to find them.
     let short = events(grid(&mut Draws::new(4), 31e9, 3, 0.0), 9e10);
     assert!(detect(&short).is_empty());
     let six = events((0..6).map(|k| 1e9 * (f64::from(k) + 0.5)).collect(), 6e9);
@@ -119,8 +119,8 @@ fn regular_clusters_at_random_times_are_not_a_beat() {
     assert!(detect(&events(times, 1e11)).is_empty());
 }
 
-/// A thread sleeps 50 ms at a time and is sometimes woken late. Its CPU's ticks are among the
-/// events, and any tick near the next wake-up could be mistaken for it.
+/// A thread sleeps 50 ms at a time and is sometimes woken late. The events include its CPU's ticks,
+/// and any tick near the next wake-up could be mistaken for it.
 #[test]
 fn unrelated_events_do_not_produce_a_wrong_period() {
     for seed in 0..6 {
@@ -154,7 +154,7 @@ fn degenerate_inputs_are_handled() {
     assert_eq!(at(vec![Nanos(5); 1000], Nanos::from_secs(1)), 0);
     assert_eq!(at(vec![Nanos::ZERO; 10], Nanos::ZERO), 0);
     assert_eq!(at((0..5000).map(Nanos).collect(), Nanos::from_secs(10)), 0);
-    // Exact multiples, including both ends of the window.
+    // Exact multiples, including one at each end of the window.
     assert_eq!(
         at(
             (0..=100).map(Nanos::from_millis).collect(),

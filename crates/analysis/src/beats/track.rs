@@ -1,8 +1,8 @@
 //! Follows the phase of a period through the window and computes the evidence for the period.
 //!
-//! The window is cut into *slots* one trial period long; the phase of an event is its position in
-//! its slot. If the period is real, the phases lie around a path that stays constant, drifts
-//! slowly, wanders, or (if a timer is restarted) jumps. A path has a prior probability, set by
+//! The window is cut into *slots* one trial period long. An event's phase is its position in its
+//! slot. If the period is real, the phases lie around a path that stays constant, drifts slowly,
+//! wanders, or (if a timer is restarted) jumps. A path has a prior probability, set by
 //! [`DriftModel`]. Given a path, a slot has the following likelihood ratio against chance:
 //!
 //! ```text
@@ -14,41 +14,41 @@
 //!
 //! **Why this is safe.** By chance, a phase is uniform regardless of earlier slots (Poisson
 //! arrivals, at any rate that varies only over more than a period). So each R has expectation 1,
-//! and so does the prior-weighted sum over all paths. By Markov's inequality, chance gives the best
-//! path a score s = ln(prior · ΠR) with a probability of at most e^−s.
+//! and so does the prior-weighted sum over all paths. By Markov's inequality, the best path reaches
+//! a score s = ln(prior · ΠR) by chance with a probability of at most e^−s.
 //!
-//! Unlike the χ² approximations of epoch folding (Leahy et al. 1983), Z²ₙ (Buccheri et al. 1983)
-//! and the H-test (de Jager et al. 1989), which test the same hypothesis, that bound does not need
-//! many events. Those tests multiply over a slot's events. Averaging instead gives a cluster in one
-//! slot the weight of one event, and the expectation stays 1 however the members of a cluster
+//! The χ² approximations of epoch folding (Leahy et al. 1983), Z²ₙ (Buccheri et al. 1983) and the
+//! H-test (de Jager et al. 1989) test the same hypothesis, but need many events. The bound above
+//! does not. Also, those tests multiply over a slot's events. Averaging instead gives a cluster in
+//! one slot the weight of one event, and the expectation stays 1 however the members of a cluster
 //! depend on each other.
 
 use super::lattice::{Comb, Lattice};
 
-/// Number of steps in which the phase is resolved.
+/// Number of phase steps per period.
 pub(super) const PHASES: usize = 64;
 const LAST: usize = PHASES - 1;
 const CIRCLE: i32 = 64;
-/// Log probability of a restart at a block, spread evenly over the phases.
+/// Log probability that a given block has a restart, which is equally likely to lead to any phase.
 const JUMP: f32 = -10.5;
-/// Number of blocks decided together. Limits the memory, at 64 bytes per block.
+/// Number of blocks decided together. This bounds the memory, at 64 bytes per block.
 const PIECE: usize = 1 << 14;
 
-/// How a path may move, and how sharp the beat is.
+/// How a path may move, and how narrow the beat is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriftModel {
     /// Standard deviation of g, in periods.
     pub(super) width: f64,
-    /// w: the assumed share of slots with a beat.
+    /// The weight w: the share of slots assumed to have a beat.
     pub(super) weight: f32,
-    /// Slots per block; the path is constant within a block.
+    /// Number of slots per block. The path is constant within a block.
     pub(super) block: u32,
-    /// Probability ratio of one more phase step between two blocks (a geometric law).
+    /// Probability ratio for each additional phase step between two blocks (a geometric law).
     pub(super) ratio: f32,
 }
 
 impl DriftModel {
-    /// Whether a move of `phases` between two blocks is a restart rather than wandering.
+    /// Whether a move by `phases` between two blocks is a restart rather than wandering.
     pub(super) fn is_restart(&self, phases: i32) -> bool {
         let per_step = -self.ratio.ln();
         phases.abs() > 5 && phases.abs() as f32 * per_step > -JUMP
@@ -64,16 +64,17 @@ pub(super) struct Track {
     pub(super) drift_model: DriftModel,
     /// ln(prior · likelihood ratio), nats.
     pub(super) score: f64,
-    /// Blocks with events, in order, each as its number from time 0 and the path's phase.
+    /// Blocks with events, in order. Each is given by its number, counted from time 0, and the
+    /// path's phase.
     pub(super) path: Vec<(i64, u8)>,
-    /// Index in `path` at which each stretch starts.
+    /// Indices in `path` at which the stretches start.
     pub(super) starts: Vec<usize>,
     /// Number of slots with an event.
     pub(super) occupied: u64,
 }
 
 impl Track {
-    /// The trial period corrected by the path's slope, ns.
+    /// Returns the trial period after correction by the path's slope, ns.
     pub(super) fn corrected(&self) -> f64 {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
@@ -88,15 +89,15 @@ impl Track {
     }
 }
 
-/// The shorter way around the circle from phase `b` to phase `a`.
+/// Returns the signed distance from phase `b` to phase `a`, the shorter way around the circle.
 pub(super) fn turn(a: u8, b: u8) -> i32 {
     let d = (i32::from(a) - i32::from(b)).rem_euclid(CIRCLE);
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
-/// Follows `period` (ns) through the events. Each of the `stretches` contains sorted times (ns from
-/// the start of the window) observed without a break; the path starts afresh in each. If the times
-/// lie on a `lattice`, the null hypothesis is any lattice point instead of any time.
+/// Follows `period` (ns) through the events. Each of the `stretches` was observed continuously and
+/// contains sorted times (ns from the start of the window). The path starts afresh in each. If the
+/// times lie on a `lattice`, the null hypothesis is any lattice point rather than any time.
 pub(super) fn follow(
     stretches: &[&[f64]],
     period: f64,
@@ -130,7 +131,7 @@ pub(super) fn follow(
 }
 
 /// Computes the log likelihood ratio of the first block in `times` for every phase. Returns the
-/// block's number, its number of events, the ratios, and its number of occupied slots.
+/// block's number, its number of events, the ratios, and how many of its slots are occupied.
 fn block_gain(
     times: &[f64],
     drift_model: DriftModel,
@@ -167,7 +168,7 @@ fn block_gain(
     (block, used, product.map(f32::ln), slots)
 }
 
-/// The density of events around the path, relative to chance.
+/// Density of events around the path, relative to chance.
 struct Pulse {
     period: f64,
     kernel: [f32; 2 * PHASES],
@@ -184,7 +185,7 @@ impl Pulse {
         }
     }
 
-    /// Adds an event's likelihood ratio for each phase of the path to `to`.
+    /// Adds an event's likelihood ratio to `to`, for each phase of the path.
     fn add(&self, time: f64, slot: i64, phase: usize, to: &mut [f32; PHASES]) {
         // kernel[PHASES + d] is the density at phase difference d, for d from −PHASES up.
         let at = |phase: usize| &self.kernel[PHASES - phase..2 * PHASES - phase];
@@ -200,7 +201,7 @@ impl Pulse {
     }
 }
 
-/// The slot that contains `time`, and the phase within it, 0 to 63.
+/// Returns the slot that contains `time`, and the phase within the slot, 0 to 63.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -208,15 +209,15 @@ impl Pulse {
 )]
 fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
     let turns = time / period;
-    // `floor` is a call of a function without SSE 4.1, and takes longer than all the rest.
+    // Without SSE 4.1, `floor` is a function call that takes longer than everything else here.
     let rounded = turns as i64;
     let slot = rounded - i64::from(rounded as f64 > turns);
     let into = turns - slot as f64;
     (slot, ((into * PHASES as f64) as usize).min(LAST))
 }
 
-/// A wrapped normal density with mean 1, by phase difference, repeated twice so that any shift of
-/// it is one slice. The width includes that of a phase step.
+/// Returns a wrapped normal density with mean 1, by phase difference. It is repeated once, so that
+/// any shift of it is a contiguous slice. The width includes that of a phase step.
 fn kernel(width: f64) -> [f32; 2 * PHASES] {
     let sd = (width * PHASES as f64).hypot(0.29);
     let mut once = [0.0_f64; PHASES];
@@ -240,21 +241,21 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
     twice
 }
 
-/// Log probabilities of a path's moves between two blocks with events.
+/// Log probabilities of a path's moves between two consecutive blocks with events.
 #[derive(Clone, Copy)]
 struct Moves {
-    /// Added for no move. The distribution of moves is reduced by the share of restarts, because
-    /// together they sum to at most 1.
+    /// Log probability of not moving. It is reduced by the share of restarts, so that all
+    /// probabilities add up to at most 1.
     stay: f32,
-    /// Subtracted for each phase step of a move.
+    /// Subtracted for each phase step that the path moves.
     per_step: f32,
 }
 
-/// Moves by the number of blocks between two blocks with events, from 1.
+/// The [`Moves`] for each distance between two blocks with events, from one block up.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Over empty blocks the steps add up to a wider distribution. More than four blocks make no
-/// difference.
+/// Across empty blocks, the steps add up to a wider distribution. Beyond four blocks, the
+/// distribution is not widened further.
 const LAPSES: usize = 4;
 
 impl MovesByLapse {
@@ -275,7 +276,8 @@ impl MovesByLapse {
     }
 }
 
-/// The largest of `values`, none of which is NaN. The lanes let the compiler use vectors.
+/// Returns the largest of `values`. None of them may be NaN. The lanes let the compiler vectorise
+/// this.
 fn max(values: &[f32; PHASES]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 8];
     for chunk in values.as_chunks::<8>().0 {
@@ -286,7 +288,7 @@ fn max(values: &[f32; PHASES]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// The better of two paths to a phase, the first if they are equal.
+/// Returns the better of two paths to a phase, or the first if they are equal.
 #[inline]
 fn better(a: (f32, u8), b: (f32, u8)) -> (f32, u8) {
     let is_b = b.0 > a.0;
@@ -296,7 +298,7 @@ fn better(a: (f32, u8), b: (f32, u8)) -> (f32, u8) {
     )
 }
 
-/// State of the dynamic programme: for each phase, the best log probability of a path that ends
+/// State of the dynamic programming: for each phase, the best log probability of any path that ends
 /// there.
 struct State {
     moves: MovesByLapse,
@@ -350,8 +352,8 @@ impl State {
         self.came_from.push(from);
     }
 
-    /// Extends every path by `blocks`. Returns, for each phase, the phase that the best path to it
-    /// came from.
+    /// Extends every path by `blocks`. Returns, for each phase, the phase from which the best path
+    /// to it comes.
     fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
         let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
         let top = max(&self.best);
@@ -374,11 +376,12 @@ impl State {
         from
     }
 
-    /// Finds the best move to each phase, at a penalty of `per_step`, and updates `best` and `from`.
+    /// Finds the best move to each phase, at a penalty of `per_step`, and updates `best` and
+    /// `from`.
     ///
-    /// The penalty is linear in the size of the move, so a sweep in each direction suffices. Both
-    /// start at the best phase `start`, which no move can improve, and end after one lap. They run
-    /// together and without branches, because each step depends on the one before.
+    /// The penalty is linear in the size of the move, so one sweep in each direction suffices. Both
+    /// start at the best phase, `start`, which no move can improve, and end after one lap. They run
+    /// together and without branches, because each step depends on the previous one.
     fn sweep(&mut self, start: usize, per_step: f32, from: &mut [u8; PHASES]) {
         let (mut up, mut down) = (self.best[start], self.best[start]);
         let (mut up_from, mut down_from) = (from[start], from[start]);
@@ -400,8 +403,8 @@ impl State {
         }
     }
 
-    /// Fixes the path up to the current block and drops the alternatives, so that all paths
-    /// continue from its end.
+    /// Fixes the path up to the current block and drops the alternatives, so that every path
+    /// continues from the end of this one.
     fn settle(&mut self, path: &mut Vec<(i64, u8)>) {
         let mut at = 0;
         for (i, &b) in self.best.iter().enumerate() {

@@ -3,21 +3,22 @@
 use super::lattice::Lattice;
 use super::track::{DriftModel, Track, follow};
 
-/// Minimum share of slots that a beat must fill, beyond chance.
+/// A beat must fill at least this share of the slots, beyond those that chance fills.
 pub(super) const FILL: f64 = 0.4;
-/// Minimum share of a period's evidence that a multiple of it must explain to be preferred. Twice
-/// the true period explains less than half; the true period explains as much as its own fractions.
+/// A multiple of a period is preferred if it explains at least this share of the period's evidence.
+/// Twice the true period explains less than half. The true period explains as much as its own
+/// fractions.
 const AS_GOOD: f64 = 0.72;
-/// Share of slots with a beat that the likelihood assumes.
+/// Share of slots that the likelihood assumes to have a beat.
 const WEIGHT: f32 = 0.8;
 
 /// The part of the events that is used to compare periods.
 pub(super) struct Trial {
-    /// Event times in the window, ns. No piece spans a hole in the observation.
+    /// Event times in the window, ns. No piece extends across a hole in the observation.
     pub(super) pieces: Vec<Vec<f64>>,
     /// Total observed time of the pieces, ns.
     pub(super) length: f64,
-    /// The ticks that the times lie on; `None` if they also occur between ticks.
+    /// The ticks on which the times lie. `None` if many lie between ticks.
     pub(super) lattice: Option<Lattice>,
 }
 
@@ -67,8 +68,8 @@ impl Trial {
         Some(best)
     }
 
-    /// The longest multiple or fraction of `best`'s period that explains the events about as well
-    /// as the best one does.
+    /// Returns the longest multiple or fraction of `best`'s period that explains the events about
+    /// as well as the best of them.
     pub(super) fn fundamental(&self, best: Track, longest: f64, shortest: f64) -> Track {
         let mut current = best;
         for _ in 0..3 {
@@ -109,8 +110,8 @@ impl Trial {
     }
 }
 
-/// A drift model with a beat `width` (in periods), `block` slots per block, and `ratio`, which sets
-/// how readily the path moves. [`Trial::follow`] shortens the blocks if there are few slots.
+/// A drift model for a beat of `width` (in periods), with `block` slots per block. `ratio` sets how
+/// readily the path moves. [`Trial::follow`] shortens the blocks if there are few slots.
 pub(super) fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
     DriftModel {
         width,

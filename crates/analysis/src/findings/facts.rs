@@ -1,4 +1,4 @@
-//! The facts that rules base findings on.
+//! Facts on which rules base their findings.
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::{Configured, FrequencyPolicy, FstabLine, Mounted};
@@ -10,7 +10,7 @@ use ticktax_model::tick::TickBill;
 use ticktax_model::victim::ThreadTimes;
 use ticktax_model::{Cpu, CpuList};
 
-/// The facts known from one recording.
+/// Facts known from one recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub(super) header: &'a Header,
@@ -22,7 +22,7 @@ pub struct Facts<'a> {
     pub(super) accounts: &'a [Account],
 }
 
-/// A mounted file system, with its line in `/etc/fstab` if it has one.
+/// A mounted file system, with its line in `/etc/fstab` if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mount<'a> {
     pub(super) place: &'a str,
@@ -35,7 +35,7 @@ impl<'a> Mount<'a> {
         self.mounted.options.iter().any(|other| other == option)
     }
 
-    /// The first of `options` that the file system is mounted with.
+    /// Returns the first of `options` that the file system is mounted with.
     pub(super) fn first_of(&self, options: &[&'a str]) -> Option<&'a str> {
         options.iter().copied().find(|option| self.has(option))
     }
@@ -44,7 +44,7 @@ impl<'a> Mount<'a> {
         matches!(&*self.mounted.kind, "nfs" | "nfs4")
     }
 
-    /// Describes the mount's configuration for a finding's text.
+    /// Describes, for a finding's text, how the mount is configured.
     pub(super) fn configured(&self) -> String {
         match self.line {
             Some(line) => format!("/etc/fstab: {} with {}", line.place, line.options.join(",")),
@@ -56,14 +56,14 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Measurements that rules compare with the configuration.
+/// Measurements that the rules compare with the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured<'a> {
     /// The tick bill.
     pub tick: Option<&'a TickBill>,
     /// The accounting check.
     pub accounting: Option<&'a AccountingStatement>,
-    /// Packet delays with their causes.
+    /// Packet delays and their causes.
     pub packets: Option<&'a PacketPaths>,
     /// The watched program's time, by thread state.
     pub threads: Option<&'a ThreadTimes>,
@@ -84,17 +84,18 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The words on the kernel command line that are meant for the kernel, not for init.
+    /// Returns the words on the kernel command line that are meant for the kernel, not for init.
     pub(super) fn words(&self) -> impl Iterator<Item = &'a str> {
         kernel_words(self.header.machine.cmdline.as_deref().unwrap_or_default())
     }
 
-    /// The value of a boot parameter. If it is given more than once, the last value counts.
+    /// Returns the value of a boot parameter. If it is given more than once, the last value counts.
     pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
         self.header.machine.parameter(name)
     }
 
-    /// The clocksource requested on the command line, under the kernel's name for it.
+    /// Returns the clocksource requested on the command line, by the name that the kernel uses for
+    /// it.
     pub(super) fn clocksource_asked(&self) -> Option<&'a str> {
         self.parameter("clocksource").map(|asked| match asked {
             // An old name that the kernel still accepts.
@@ -103,13 +104,13 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The available clocksources, in the kernel's format.
+    /// Returns the available clocksources, in the kernel's format.
     pub(super) fn clocksources(&self) -> Option<&'a str> {
         self.configured
             .file("sys/devices/system/clocksource/clocksource0/available_clocksource")
     }
 
-    /// All mounts, with or without a line in `/etc/fstab`.
+    /// Returns all mounts, whether or not they have a line in `/etc/fstab`.
     pub(super) fn mounts(&self) -> impl Iterator<Item = Mount<'a>> {
         let configured: &'a Configured = self.configured;
         let listed = configured.fstab.iter().filter_map(|line| {
@@ -127,18 +128,18 @@ impl<'a> Facts<'a> {
         listed.chain(others)
     }
 
-    /// The CPU list in `file`; `None` if the file was not read or lists no CPU.
+    /// Returns the CPU list in `file`, or `None` if the file was not read or lists no CPU.
     pub(super) fn cpus_in(&self, file: &str) -> Option<CpuList> {
         let list: CpuList = self.configured.file(file)?.parse().ok()?;
         (!list.is_empty()).then_some(list)
     }
 
-    /// CPUs that are kept free of other work or that stop their tick while busy.
+    /// Returns the CPUs that are kept free of other work or that stop their tick while busy.
     pub(super) fn set_apart(&self) -> CpuList {
         self.configured.set_apart()
     }
 
-    /// Lists the CPUs of frequency policies, in words.
+    /// Describes in words the CPUs that frequency policies apply to.
     pub(super) fn frequency_cpus<'p>(
         policies: impl IntoIterator<Item = &'p FrequencyPolicy>,
     ) -> String {
@@ -153,20 +154,20 @@ impl<'a> Facts<'a> {
         self.configured.file(file)?.parse().ok()
     }
 
-    /// A kernel thread's account, if it used any time.
+    /// Returns a kernel thread's account, if it used any time.
     pub(super) fn kernel_thread(&self, name: &str) -> Option<&'a Account> {
         self.account(Class::KernelThread, name)
     }
 
-    /// The account of a device's interrupt, if it used any time. `description` is the end of the
-    /// device's line in `/proc/interrupts`. It contains the controller too, but ends with the
-    /// devices' names, which are the account's name.
+    /// Returns the account of a device's interrupt, if it used any time. `description` is the end
+    /// of the device's line in `/proc/interrupts`. It starts with the controller and ends with the
+    /// devices' names, which are also the account's name.
     pub(super) fn interrupt(&self, description: &str) -> Option<&'a Account> {
         let mut all = self.accounts.iter();
         all.find(|account| account.class == Class::Irq && description.ends_with(&account.name))
     }
 
-    /// The account with this class and name, if it used any time.
+    /// Returns the account with this class and name, if it used any time.
     pub(super) fn account(&self, class: Class, name: &str) -> Option<&'a Account> {
         let mut all = self.accounts.iter();
         all.find(|account| account.class == class && account.name == name)

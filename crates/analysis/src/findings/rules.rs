@@ -38,7 +38,7 @@ mod watchdog_not_as_asked;
 
 use super::Rule;
 
-/// Builds the list of rules from ids and modules. Each module has a `judge` function.
+/// Builds the list of rules from ids and modules. Each module must have a `judge` function.
 macro_rules! rules {
     ($($id:literal => $module:ident),+ $(,)?) => {
         &[$(Rule { id: $id, judge: $module::judge }),+]

@@ -1,12 +1,12 @@
-//! Determines what a thread did between two runs, from its wake-ups and from what its CPU did in
-//! the meantime.
+//! Determines what a thread did between two runs, from its wake-ups and from its CPU's activity in
+//! between.
 
 use ticktax_model::recording::Header;
 use ticktax_model::victim::{MOVED, OffCpuReason};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-/// Maximum idle time within a wait for a CPU: waking a CPU, or moving the thread to it, does not
-/// take longer.
+/// Longest idle time that can be part of a wait for a CPU. Waking a CPU, or moving the thread to
+/// it, takes no longer.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 
 /// An on-CPU period of a thread.
@@ -17,22 +17,22 @@ pub(super) struct Run {
     pub(super) cpu: Cpu,
 }
 
-/// A period that a thread was off its CPU for one reason.
+/// An interval during which a thread was off its CPU for a single reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) start: Nanos,
     pub(super) end: Nanos,
     pub(super) reason: OffCpuReason,
-    /// Whether the thread continued on another CPU.
+    /// Whether the thread resumed on another CPU.
     pub(super) moved: bool,
-    /// The CPU of the run that follows.
+    /// CPU of the run that follows.
     pub(super) cpu: Cpu,
     /// Start of that run.
     pub(super) until: Nanos,
 }
 
 impl Gap {
-    /// The detail of the gap's source, in the form that the tracer writes.
+    /// Returns the detail of the gap's source, in the format that the tracer uses.
     pub(super) fn detail(&self) -> String {
         let moved = if self.moved { MOVED } else { "" };
         format!("{}{moved}", self.reason.name())
@@ -44,23 +44,23 @@ impl Gap {
             cpu: self.cpu,
             start: self.start,
             dur,
-            // The self time of a wait is its throttled part, which is unknown here.
+            // A wait's self time is its throttled part, which is unknown here.
             self_time: dur,
             source,
         }
     }
 }
 
-/// Machine-wide activity that decides whether a wait without a wake-up is believed.
+/// Machine-wide activity. It decides whether a wait without a wake-up is believed.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// Whether no event was lost and every CPU was watched. If so, a thread without a wake-up was
-    /// not woken.
+    /// Whether no event was lost and every CPU was watched. If so, a thread without a wake-up event
+    /// was not woken.
     is_complete: bool,
-    /// Long idle periods of each CPU, in order.
+    /// Long idle periods in order, indexed by CPU number.
     idle: Vec<Vec<(Nanos, Nanos)>>,
-    /// Periods in which a thread whose switch event is missing ran on any CPU. They are in order,
-    /// and overlaps are merged.
+    /// Periods during which any CPU ran a thread whose switch event is missing. They are in order,
+    /// and overlapping ones are merged.
     unreported: Vec<(Nanos, Nanos)>,
 }
 
@@ -74,8 +74,8 @@ impl Machine {
         }
     }
 
-    /// Adds an idle period. Periods shorter than [`MAX_IDLE`] do not matter, even if there are
-    /// several in a wait, because the CPU was busy in between.
+    /// Adds an idle period. Periods of up to [`MAX_IDLE`] are ignored, even if a wait contains
+    /// several, because the CPU was busy in between.
     pub(super) fn idled(&mut self, span: &Span) {
         if span.dur <= MAX_IDLE {
             return;
@@ -91,7 +91,7 @@ impl Machine {
         self.unreported.push((span.start, span.end()));
     }
 
-    /// Sorts the periods. Call it after the last row.
+    /// Sorts the periods. Must be called after the last row.
     pub(super) fn settle(&mut self) {
         for of_cpu in &mut self.idle {
             of_cpu.sort_unstable();
@@ -106,15 +106,15 @@ impl Machine {
         });
     }
 
-    /// Determines why a thread was off its CPU before and between its `runs`. Both lists must be in
-    /// order. For a real-time thread, idle time does not disprove a wait, because the kernel can
-    /// keep such a thread from running even on an idle CPU.
+    /// Determines why a thread was off its CPU before its first run and between its `runs`. Runs
+    /// and wake-ups must be in order. For a real-time thread, idle time does not disprove a wait,
+    /// because the kernel can keep such a thread from running even if the CPU is idle.
     pub(super) fn gaps(&self, runs: &[Run], wakes: &[Nanos], is_real_time: bool) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut before: Option<Run> = None;
         for run in runs {
             let left = before.map(|run| run.end);
-            // If a row overlaps another, it is damaged, or its thread id was reused.
+            // A row that overlaps another is damaged, or its thread id was reused.
             if left.is_none_or(|left| left < run.start) {
                 self.gap(&mut gaps, before, *run, wakes, is_real_time);
             }
@@ -151,7 +151,7 @@ impl Machine {
         match (before, wakes.first().zip(wakes.last())) {
             (Some(before), Some((&first, &last))) => {
                 add(before.end, first, OffCpuReason::Sleeping);
-                // A waiting thread is not woken again, so it ran in between.
+                // A waiting thread cannot be woken again, so it must have run in between.
                 add(first, last, OffCpuReason::Missed);
                 add(last, run.start, OffCpuReason::Woken);
             }
@@ -168,7 +168,7 @@ impl Machine {
         }
     }
 
-    /// Whether a thread without a wake-up between two runs waited for a CPU throughout.
+    /// Whether a thread that was not woken between two runs waited for a CPU all that time.
     fn is_preempted(&self, before: Run, run: Run, is_real_time: bool) -> bool {
         let (from, to) = (before.end, run.start);
         let was_busy = |cpu: Cpu| !overlaps(self.idle_of(cpu), from, to, MAX_IDLE);
@@ -182,8 +182,8 @@ impl Machine {
     }
 }
 
-/// Whether one of `intervals` has more than `least` in common with `from..to`. Intervals must be in
-/// order and disjoint.
+/// Whether one of `intervals` shares more than `least` with `from..to`. Intervals must be in order
+/// and disjoint.
 fn overlaps(intervals: &[(Nanos, Nanos)], from: Nanos, to: Nanos, least: Nanos) -> bool {
     let first = intervals.partition_point(|&(_, end)| end <= from);
     let mut common = intervals[first..].iter();

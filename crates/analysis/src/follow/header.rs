@@ -1,4 +1,4 @@
-//! Builds the header of a recording that follows a subject.
+//! Builds the header that a recording would have if it followed a subject.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use ticktax_model::victim::{Target, VictimHeader};
 use super::{FollowError, Subject, Thread};
 use crate::fast_map::FastMap;
 
-/// The processes in the cgroup at `path` and in its descendants.
+/// Returns the processes in the cgroup at `path` and in its descendants.
 pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, FollowError> {
     let cgroups = header.cgroups.as_ref().ok_or(FollowError::NoCgroups)?;
     let path = path.trim_end_matches('/');
@@ -23,7 +23,7 @@ pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, Foll
     Ok(within.flat_map(|(_, pids)| pids).copied().collect())
 }
 
-/// Whether the tracer followed the subject when it made the recording.
+/// Whether the recording's tracer already followed the subject.
 pub(super) fn is_about(header: &Header, subject: &Subject) -> bool {
     let recorded = header.victim.as_ref().filter(|recorded| recorded.followed);
     recorded.is_some_and(|recorded| match (subject, &recorded.target) {
@@ -33,7 +33,8 @@ pub(super) fn is_about(header: &Header, subject: &Subject) -> bool {
     })
 }
 
-/// Changes a machine-wide recording's header to follow `threads`, which belong to `subject`.
+/// Changes a machine-wide recording's header to that of one that follows `threads`, which belong to
+/// `subject`.
 pub(super) fn followed(
     header: &Header,
     subject: &Subject,
@@ -52,7 +53,7 @@ pub(super) fn followed(
     let incomplete = (derived > 0).then_some(Limitation::WaitsDerived { threads: derived });
     header.coverage.limitations.extend(incomplete.clone());
     let begin = header.begin().unwrap_or_default();
-    // The recording may have been made for another program.
+    // These counters may belong to another program that the recording was made for.
     let others = |counters: Counters| Counters {
         udp_sockets: Vec::new(),
         throttling: None,
@@ -93,7 +94,7 @@ pub(super) fn followed(
     }
 }
 
-/// The processes that the threads belong to, and the names of their programs.
+/// Returns the processes that the threads belong to, and the names of their programs.
 fn processes(threads: &FastMap<i32, Thread>, sources: &SourceTable) -> (Vec<i32>, String) {
     let mut pids = BTreeSet::new();
     let mut names = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Determines what made something run: the edges that led to it, from the last to the first.
+//! Determines why something ran, from the edges that led to it, last to first.
 
 use ticktax_model::recording::Effect;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
@@ -11,7 +11,7 @@ use crate::victim::waker;
 const STEPS: usize = 4;
 
 impl IncidentAnalysis {
-    /// The last wake-up of thread `tid` between two times, if its cause is known.
+    /// Returns the last wake-up of thread `tid` between two times, if its cause is known.
     pub(super) fn woken(
         &self,
         tid: i32,
@@ -21,8 +21,8 @@ impl IncidentAnalysis {
         self.last_edge((from, to), sources, |edge| edge.effect == Effect::Woke(tid))
     }
 
-    /// The last edge from `from` to `to` that `fits`. `None` if its CPU was idle, because its cause
-    /// is then an interrupt that no hook watches.
+    /// Returns the last edge between `from` and `to` that satisfies `fits`. Returns `None` if the
+    /// edge's CPU was idle, because its cause is then an interrupt that no hook watches.
     fn last_edge(
         &self,
         (from, to): (Nanos, Nanos),
@@ -37,20 +37,20 @@ impl IncidentAnalysis {
         (sources.get(found.by).kind != Kind::Idle).then_some(found)
     }
 
-    /// The chain of causes of an edge: first cause first, the edge's own source last. Empty if only
-    /// that source is known.
+    /// Returns the chain of causes of an edge, from the first cause to the edge's own source. Empty
+    /// if only that source is known.
     pub(super) fn chain(&self, edge: &ObservedEdge, sources: &SourceTable) -> Vec<String> {
         self.steps((edge.by, edge.cpu, edge.at), sources)
     }
 
-    /// The chain of causes of a piece: first cause first, the piece itself last. Empty if no cause
-    /// is known.
+    /// Returns the chain of causes of a piece, from the first cause to the piece's source. Empty if
+    /// no cause is known.
     pub(super) fn chain_of_piece(&self, piece: &Piece, sources: &SourceTable) -> Vec<String> {
         self.steps((piece.source, piece.cpu, piece.row_start), sources)
     }
 
-    /// The chain of causes for a source being on a CPU at a time, given as (source, CPU, time):
-    /// first cause first, the source itself last. Empty if no cause is known.
+    /// Returns why a source ran on a CPU at a time, given as (source, CPU, time). The chain leads
+    /// from the first cause to the source itself. Empty if no cause is known.
     fn steps(&self, last: (SourceId, Cpu, Nanos), sources: &SourceTable) -> Vec<String> {
         let mut chain = vec![waker(last.0, sources)];
         let (mut source, mut cpu, mut at) = last;
@@ -58,7 +58,7 @@ impl IncidentAnalysis {
             let Some(edge) = self.cause(source, cpu, at, sources) else {
                 break;
             };
-            // Report two sources that wake each other only once.
+            // If two sources wake each other, list each only once.
             let name = waker(edge.by, sources);
             if chain.contains(&name) {
                 break;
@@ -73,7 +73,7 @@ impl IncidentAnalysis {
         chain
     }
 
-    /// The edge that caused source `id` to be on `cpu` at time `at`.
+    /// Returns the edge that made source `id` run on `cpu` at time `at`.
     fn cause(
         &self,
         id: SourceId,
@@ -111,7 +111,7 @@ impl IncidentAnalysis {
                     let other = sources.get(span.source);
                     span.cpu == cpu && other.name == source.name && other.kind == Kind::Softirq
                 };
-                // A softirq raised before its previous run was handled by that run.
+                // If a softirq was raised before its previous run, that run handled it.
                 let last = self.spans.iter().filter(before).map(|span| span.start);
                 let since = last.filter(|&start| start < begin).max();
                 self.last_edge((since.unwrap_or(self.window().0), begin), sources, raised)
@@ -120,8 +120,8 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Start of the thread's on-CPU period on `cpu` that includes the time `at`. The period
-    /// consists of rows without a break.
+    /// Returns the start of the thread's on-CPU period on `cpu` that contains time `at`. The period
+    /// consists of contiguous rows.
     fn run_start(&self, tid: i32, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut begin = at;
         let own = |span: &&Span| span.cpu == cpu && is_thread(sources.get(span.source), tid);
@@ -133,7 +133,7 @@ impl IncidentAnalysis {
         begin
     }
 
-    /// Time at which the thread last left a CPU before the on-CPU period that started at `begin`.
+    /// Returns when the thread last left a CPU before its on-CPU period that starts at `begin`.
     fn left_before(&self, tid: i32, begin: Nanos, sources: &SourceTable) -> Option<Nanos> {
         let own = self
             .spans
@@ -142,8 +142,8 @@ impl IncidentAnalysis {
         own.filter(|span| span.start < begin).map(Span::end).max()
     }
 
-    /// Time at which the thread that started to run at `begin` became runnable: its wake-up or, if
-    /// nothing woke it, its preemption.
+    /// Returns when the thread that started to run at `begin` became runnable. That is its wake-up
+    /// or, if it was not woken, its preemption.
     pub(super) fn runnable_since(
         &self,
         tid: i32,
@@ -159,7 +159,7 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Start of the softirq that was running on `cpu` at time `at`.
+    /// Returns the start of the softirq that was running on `cpu` at time `at`.
     fn softirq_start(&self, name: &str, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut frames = self.spans.iter().rev().filter(|span| {
             let source = sources.get(span.source);

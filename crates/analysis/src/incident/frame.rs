@@ -1,5 +1,5 @@
-//! Explains a frame that started late: what its thread did after the frame was due, and what ran
-//! while it waited.
+//! Explains a frame that started late: what its thread did once the frame was due, and what ran
+//! while the thread waited.
 
 use ticktax_model::incident::Incident;
 use ticktax_model::recording::Effect;
@@ -9,24 +9,24 @@ use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
 use crate::victim::waker;
 
-/// Maximum number of the thread's runs in the delay that are examined, counted from its end. A loop
-/// that naps until its frame is due can have very many. Time before these runs counts as unseen.
+/// At most this many of the thread's runs in the delay are examined, the last ones. A loop that
+/// naps until its frame is due can have very many. The time before these runs counts as unseen.
 const RUNS: usize = 256;
 
-/// The time between two runs, or between the last run and the frame.
+/// The interval between two runs, or between the last run and the frame.
 struct Absence {
     from: Nanos,
     to: Nanos,
-    /// The CPU of the earlier run, if there was one.
+    /// CPU of the earlier run, if there was one.
     cpu_before: Option<Cpu>,
-    /// The CPU of the later run.
+    /// CPU of the later run, or of the frame.
     cpu_after: Cpu,
     is_last: bool,
 }
 
 impl IncidentAnalysis {
-    /// Explains why a frame started late: its thread ran (earlier work took too long), was runnable
-    /// but did not run, or slept.
+    /// Explains why a frame started late: its thread ran because earlier work took too long, was
+    /// runnable but did not run, or slept.
     pub(super) fn began_late(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let Some(cpu) = self.trigger.cpu else {
@@ -51,8 +51,8 @@ impl IncidentAnalysis {
                 has_slept = true;
                 incident.overran = (absence.from - due).max(Nanos::ZERO);
             }
-            // If nothing woke the thread, it was preempted. The frame itself is the exception: it
-            // starts with a wake-up.
+            // A thread that was not woken was preempted. The exception is the frame itself, which
+            // always starts with a wake-up.
             let runnable = woken.or((!absence.is_last).then_some(absence.from));
             let Some(runnable) = runnable.map(|runnable| runnable.max(due)) else {
                 continue;
@@ -78,7 +78,7 @@ impl IncidentAnalysis {
         let ran: Nanos = pieces.iter().map(|piece| piece.own).sum();
         incident.unseen = (self.trigger.lasted - incident.asleep - ran).max(Nanos::ZERO);
         self.rank(incident, &pieces, sources);
-        // A chain of causes does not explain a sleep.
+        // A chain of causes does not explain time spent asleep.
         if incident
             .ran
             .first()
@@ -88,7 +88,8 @@ impl IncidentAnalysis {
         }
     }
 
-    /// The first wake-up of thread `tid` between two times, whether or not its cause is known.
+    /// Returns the first wake-up of thread `tid` between two times, whether or not its cause is
+    /// known.
     fn first_woken(&self, tid: i32, from: Nanos, to: Nanos) -> Option<Nanos> {
         let after = self.edges.partition_point(|edge| edge.at < from);
         let mut later = self.edges[after..].iter().take_while(|edge| edge.at <= to);
@@ -97,8 +98,8 @@ impl IncidentAnalysis {
     }
 }
 
-/// The absences after each run. The last one ends when the frame starts on `cpu` at `began`.
-/// Without runs, it is a single absence since `from`.
+/// Returns the absence after each run. The last one ends when the frame starts on `cpu` at `began`.
+/// If there are no runs, returns one absence that starts at `from`.
 fn absences(runs: &[&Span], (from, began): (Nanos, Nanos), cpu: Cpu) -> Vec<Absence> {
     let after = |number: usize, run: &&Span| {
         let next = runs.get(number + 1);

@@ -1,4 +1,4 @@
-//! Groups similar incidents, and finds the groups that are periodic.
+//! Groups similar incidents, and finds groups that are periodic.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use ticktax_model::incident::{
 
 use crate::beats::{Beat, Events, FAMILY, FEWEST, detect};
 
-/// Maximum number of incidents per group that are searched for beats. Older ones are ignored.
+/// At most this many incidents per group are searched for beats. Older ones are ignored.
 const SEARCHED: usize = 2_048;
-/// An incident this close (ns) to a beat's grid belongs to the beat even if the jitter is smaller,
+/// An incident this close (ns) to a beat's grid belongs to the beat, however small the jitter is,
 /// because times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
-/// Lists the incidents in a directory's index, omitting those before `since` (ms since 1970) if
-/// given. `folder` is the directory's name.
+/// Lists the incidents in a directory's index. If `since` (ms since 1970) is given, earlier ones
+/// are omitted. `folder` is the directory's name.
 pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) -> IncidentList {
     let watched = watched(index, since);
     let groups = alike(index, since);
@@ -35,8 +35,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
             group(signature, entries, beats)
         })
         .collect();
-    // Rare long delays come first, frequent short ones last. Counts are compared by magnitude,
-    // since small differences do not matter.
+    // Rare long delays come first, frequent short ones last. Only the magnitude of a count matters,
+    // not small differences.
     groups.sort_by_key(|group| (group.count.ilog2(), Reverse(group.time)));
     IncidentList {
         folder: folder.to_owned(),
@@ -51,8 +51,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
     }
 }
 
-/// The incident `number` and its group; `None` if the index lacks it. `path` is the location of its
-/// recording.
+/// Returns incident `number` and its group, or `None` if it is not in the index. `path` is where
+/// its recording is.
 pub fn incident_sheet(
     index: &IncidentIndex,
     number: u64,
@@ -77,7 +77,7 @@ pub fn incident_sheet(
     })
 }
 
-/// Groups incidents by signature. Each group is in order of time.
+/// Groups incidents by signature. Each group is sorted by time.
 fn alike(index: &IncidentIndex, since: Option<i64>) -> BTreeMap<Signature, Vec<&IncidentEntry>> {
     let mut groups: BTreeMap<Signature, Vec<&IncidentEntry>> = BTreeMap::new();
     for entry in index.entries() {
@@ -128,7 +128,8 @@ fn group(
     }
 }
 
-/// The beats in similar incidents, most certain first. `searched` is the number of groups searched.
+/// Returns the beats in similar incidents, most certain first. `searched` is the number of groups
+/// searched.
 fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize) -> Vec<Beat> {
     if entries.len() < FEWEST {
         return Vec::new();
@@ -159,15 +160,15 @@ fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize
         tick: None,
     };
     let mut beats = detect(&events);
-    // Each group is a chance for a false alarm (Bonferroni's bound).
+    // Each group is another chance of a false alarm (Bonferroni's bound).
     let limit = FAMILY / searched.max(1) as f64;
     beats.retain(|beat| beat.false_alarm <= limit);
     beats.sort_by(|a, b| a.false_alarm.total_cmp(&b.false_alarm));
     beats
 }
 
-/// Whether an incident belongs to `beat`: another one is one period away or, if some are missing,
-/// two or three periods.
+/// Whether an incident belongs to `beat`. It does if another one is one period away or, because
+/// some can be missing, two or three periods.
 fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     let at = began(entry);
     alike.iter().any(|other| {
@@ -184,8 +185,8 @@ fn began(entry: &IncidentEntry) -> Nanos {
     Nanos(at.saturating_sub(entry.incident.lasted.0))
 }
 
-/// The intervals in which a recorder watched, in ns since 1970, not before `since`. They are sorted
-/// and disjoint.
+/// Returns the intervals during which a recorder watched, in ns since 1970, starting no earlier
+/// than `since`. They are sorted and disjoint.
 fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for line in &index.lines {
@@ -208,7 +209,7 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
             Nanos(to.saturating_mul(1_000_000)),
         );
         match watched.last_mut() {
-            // Intervals can overlap if the clock was set back.
+            // If the clock was set back, intervals can overlap.
             Some(last) if from <= last.1 => last.1 = last.1.max(to),
             _ if from < to => watched.push((from, to)),
             _ => {}
@@ -217,14 +218,14 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     watched
 }
 
-/// Extends the last run to the time `at`.
+/// Extends the last run to time `at`.
 fn extend(runs: &mut [(i64, i64)], at: i64) {
     if let Some(run) = runs.last_mut() {
         run.1 = run.1.max(at);
     }
 }
 
-/// Number of incidents and recordings that were not kept, by cause.
+/// Returns how many incidents and recordings were not kept, by cause.
 fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
     let mut counts: BTreeMap<LossCause, u64> = BTreeMap::new();
     for line in &index.lines {

@@ -1,30 +1,30 @@
-//! Computes self times within an interval, from rows alone.
+//! Computes self times within an interval from rows alone.
 
 use ticktax_model::{Cpu, Nanos, SourceId};
 
 use super::IncidentAnalysis;
 
-/// The part of a row within an interval.
+/// The part of a row that lies within an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) source: SourceId,
     pub(super) cpu: Cpu,
-    /// Start of the row, which can be before the interval.
+    /// Start of the row, which may precede the interval.
     pub(super) row_start: Nanos,
     /// End of the part.
     pub(super) end: Nanos,
-    /// Length of the part, excluding the rows nested in it.
+    /// Length of the part, not counting nested rows.
     pub(super) own: Nanos,
 }
 
 impl IncidentAnalysis {
-    /// Cuts the rows on `cpu` to the interval from `begin` to `end`, and computes their self times
-    /// in it. Together they add up to the interval, minus the time that no row covers.
+    /// Clips the rows on `cpu` to the interval from `begin` to `end`, and computes their self times
+    /// in it. The self times add up to the interval minus the time that no row covers.
     pub(super) fn own_times(&self, cpu: Cpu, begin: Nanos, end: Nanos) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        // Indices of pieces in which the next row can be nested, outermost first.
+        // Indices of the pieces that can contain the next row, outermost first.
         let mut open: Vec<usize> = Vec::new();
-        // Rows are sorted by start; of those that start together, the longest comes first.
+        // Rows are sorted by start. If several start together, the longest comes first.
         for span in self.spans.iter().filter(|span| span.cpu == cpu) {
             let (from, to) = (span.start.max(begin), span.end().min(end));
             if from >= to {
@@ -36,7 +36,7 @@ impl IncidentAnalysis {
                 }
                 open.pop();
             }
-            // Cut a row that extends beyond the one it is nested in, because the kernel's rows
+            // Clip a row that extends beyond the one it is nested in, because rows of the kernel
             // always nest.
             let to = open.last().map_or(to, |&outer| to.min(pieces[outer].end));
             if let Some(&outer) = open.last() {

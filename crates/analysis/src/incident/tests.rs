@@ -1,4 +1,4 @@
-//! Tests incidents with known causes.
+//! Tests incidents whose cause is known.
 
 use ticktax_fixture::{books, header, process, replay, row, whole};
 use ticktax_model::incident::{Incident, Trigger, TriggerKind};
@@ -72,7 +72,7 @@ fn edge(cpu: u32, at: i64, by: SourceId, effect: Effect) -> Row {
     Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
 }
 
-/// The sources that ran instead: names, and times in ms.
+/// The sources that ran instead: their names, and their times in ms.
 fn instead(incident: &Incident) -> Vec<(&str, i64)> {
     let ran = incident.ran.iter();
     ran.map(|ran| (&*ran.name, ran.time.0 / MS)).collect()
@@ -81,8 +81,8 @@ fn instead(incident: &Incident) -> Vec<(&str, i64)> {
 #[test]
 fn a_wait_is_explained_by_own_times_and_edges() {
     let cast = Cast::new();
-    // The timer wakes the game at 100, while the backup runs from 90 to 120. The timer had woken
-    // the backup at 89, and interrupts it for 2 ms.
+    // The timer wakes the game at 100, while the backup runs from 90 to 120. The timer woke the
+    // backup at 89 and interrupts it for 2 ms.
     let rows = [
         ran(0, 0, 80, cast.game),
         ran(0, 80, 90, cast.idle),
@@ -111,8 +111,8 @@ fn a_wait_is_explained_by_own_times_and_edges() {
 #[test]
 fn without_an_edge_no_cause_is_reported() {
     let cast = Cast::new();
-    // The backup continues after the game's slice. Nothing woke either of them: the wake-up at 10
-    // led to an earlier run.
+    // The backup continues after the game's slice. Nothing woke either of them at that time: the
+    // wake-up at 10 led to an earlier run.
     let rows = [
         edge(0, 10 * MS, cast.timer, Effect::Woke(BACKUP)),
         ran(0, 11, 20, cast.backup),
@@ -135,7 +135,8 @@ fn without_an_edge_no_cause_is_reported() {
 #[test]
 fn a_wait_before_migration_is_explained_by_the_earlier_cpu() {
     let cast = Cast::new();
-    // The game is preempted on CPU 1 at 100 and migrates at 118 to CPU 0, which was idle until 115.
+    // The game is preempted on CPU 1 at 100. At 118, it migrates to CPU 0, which was idle until
+    // 115.
     let rows = [
         ran(1, 50, 100, cast.game),
         ran(1, 100, 140, cast.backup),
@@ -165,7 +166,7 @@ fn excess_rows_before_the_delay_are_dropped() {
         [vec![own], busy, other.to_vec()].concat()
     };
     let wait = [trigger(TriggerKind::Wait, 118, 18, GAME, "game")];
-    // More rows than there is room for, all before the delay and on another CPU.
+    // More rows than fit, all of them before the delay and on another CPU.
     let many = i64::try_from(super::MAX_ROWS).unwrap() + 10;
     let busy = (0..many).map(|at| whole(2, at, 1, cast.backup)).collect();
     let incident = cast.analyse(&wait, &around(busy));
@@ -179,7 +180,7 @@ fn time_without_rows_is_unseen() {
     let rows = [ran(0, 0, 105, cast.game), ran(0, 110, 120, cast.backup)];
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
     assert_eq!(incident.unseen, Nanos::from_millis(5));
-    // Without rows, nothing is known.
+    // Without rows, nothing is known about the delay.
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &[]);
     assert_eq!(
         (incident.unseen, incident.ran),
@@ -192,7 +193,7 @@ fn a_gap_is_explained_by_what_ran_but_never_by_the_probe() {
     let mut cast = Cast::new();
     let probe = process(Owner::Probe, "ttx-spin/0", 40);
     let probe = cast.sources.intern(probe);
-    // While the hypervisor has its CPU, the spinning probe is not seen to leave it.
+    // The hypervisor takes the CPU, but the spinning probe is not seen to leave it.
     let rows = [
         ran(0, 50, 106, probe),
         ran(0, 106, 118, cast.backup),
@@ -204,7 +205,7 @@ fn a_gap_is_explained_by_what_ran_but_never_by_the_probe() {
         (incident.thread, incident.unseen),
         (None, Nanos::from_millis(8))
     );
-    // A sleeping probe leaves its CPU idle until a timer fires late.
+    // A sleeping probe's CPU is idle until a timer fires late.
     let rows = [ran(0, 50, 119, cast.idle), ran(0, 119, 130, probe)];
     let incident = cast.analyse(&[trigger(TriggerKind::Gap, 119, 19, 0, "")], &rows);
     assert_eq!(instead(&incident), [("idle", 19)]);
@@ -235,7 +236,7 @@ fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
         Some("local_timer hrtimer_wakeup")
     );
     assert_eq!(&*incident.signature().by, "backup");
-    // Without an observed wake-up, it is unknown what kept the game waiting.
+    // If no wake-up was observed, it is unknown what kept the game waiting.
     let incident = cast.analyse(&late, &[rows[0].clone(), rows[3].clone()]);
     assert_eq!((incident.ran.len(), incident.unseen), (0, Nanos(48 * MS)));
 }
@@ -243,8 +244,8 @@ fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
 #[test]
 fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
     let cast = Cast::new();
-    // The work continues from 80 to 130, except for 10 ms in which the backup runs. Then the thread
-    // sleeps until 140.
+    // The work continues from 80 to 130, except for 10 ms during which the backup runs. The thread
+    // then sleeps until 140.
     let rows = [
         ran(0, 80, 110, cast.game),
         ran(0, 110, 120, cast.backup),
@@ -268,8 +269,8 @@ fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
 #[test]
 fn a_slot_overrun_by_the_previous_frame_shows_how_long() {
     let cast = Cast::new();
-    // The backup delays the game, mostly before 100, which is not examined. The thread sees the
-    // time and sleeps until the next slot.
+    // The backup delays the game, mostly before 100, which is not examined. The game then checks
+    // the clock and sleeps until the next slot.
     let rows = [
         ran(0, 70, 80, cast.game),
         ran(0, 80, 102, cast.backup),
@@ -291,7 +292,7 @@ fn a_slot_overrun_by_the_previous_frame_shows_how_long() {
 #[test]
 fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
     let cast = Cast::new();
-    // Another program runs during the sleep, and for 2 ms after the wake-up.
+    // Another program runs during the sleep and for another 2 ms after the wake-up.
     let rows = [
         ran(0, 80, 85, cast.game),
         edge(0, 85 * MS, cast.timer, Effect::Woke(BACKUP)),
@@ -308,7 +309,7 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
     assert_eq!(instead(&incident), [("backup", 2)]);
     assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
     assert_eq!(incident.overran, Nanos::ZERO);
-    // The game's last run is too long ago to be examined.
+    // The game's last run was too long ago to be examined.
     let incident = cast.analyse(&late, &rows[1..]);
     assert_eq!(
         (incident.asleep, incident.unseen),
@@ -319,7 +320,7 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
 #[test]
 fn each_nap_before_a_late_frame_is_examined() {
     let cast = Cast::new();
-    // The game checks the clock every 10 ms. From 120 on, the backup prevents that.
+    // The game checks the clock every 10 ms. From 120 on, the backup keeps it from doing so.
     let mut rows = vec![ran(0, 80, 81, cast.game)];
     for nap in [90, 100, 110] {
         rows.push(ran(0, nap - 9, nap, cast.idle));
@@ -331,7 +332,7 @@ fn each_nap_before_a_late_frame_is_examined() {
     rows.push(edge(0, 120 * MS, cast.timer, Effect::Woke(GAME)));
     let late = [trigger(TriggerKind::Frame, 150, 45, GAME, "game")];
     let incident = cast.analyse(&late, &rows);
-    // From 105 on, the game sleeps until 110, checks the clock, and sleeps until 120.
+    // After 105, the game sleeps until 110, checks the clock, and sleeps until 120.
     assert_eq!(instead(&incident), [("backup", 30), ("game", 1)]);
     assert_eq!(
         (incident.asleep, incident.unseen),
@@ -387,7 +388,7 @@ fn a_long_kernel_thread_run_keeps_the_next_runnable_thread_waiting() {
     let incident = cast.analyse(std::slice::from_ref(&stretch), &rows);
     assert_eq!(instead(&incident), [("kworker/0:1", 12)]);
     assert_eq!(incident.thread.map(|thread| thread.tid), Some(GAME));
-    // The thread is woken after the kernel work is over, so it does not wait.
+    // The thread is woken after the kernel work ends, so it does not wait.
     let rows = [
         ran(0, 100, 112, cast.worker),
         ran(0, 112, 113, cast.idle),
@@ -490,8 +491,8 @@ mod groups {
         }))
     }
 
-    /// An index with a backup every 31 s for 40 min, a mailer at irregular times, and two single
-    /// incidents.
+    /// An index with three kinds of incidents: a backup every 31 s for 40 min, a mailer at
+    /// irregular times, and two that occur only once.
     fn index() -> IncidentIndex {
         let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
         let mut number = 0;

@@ -1,4 +1,4 @@
-//! Maps each source to its account and keeps a tally per source and account.
+//! Maps each source to its account, and keeps a tally per source and per account.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Key {
     }
 }
 
-/// Name of the account that `source` belongs to, if its class is `class`.
+/// Returns the name of the account that `source` belongs to, given that its class is `class`.
 pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     match (class, &source.thread) {
         (Class::Program, Some(thread)) => thread.program.clone(),
@@ -51,12 +51,12 @@ pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     }
 }
 
-/// The common stem of kernel thread names: `kworker` for `kworker/0:1`.
+/// Returns the stem that related kernel threads' names share, such as `kworker` for `kworker/0:1`.
 fn stem(name: &str) -> &str {
     name.split_once('/').map_or(name, |(stem, _)| stem)
 }
 
-/// Name of the part of its account that `source` forms, if any.
+/// Returns the name of the part that `source` forms within its account, if any.
 fn part_name(class: Class, source: &Source) -> Option<&str> {
     match (&*source.detail, class.is_thread()) {
         _ if class == Class::Probe => None,
@@ -66,8 +66,8 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
     }
 }
 
-/// Whether the intervals of `source` count as intervals of its account. Functions within an
-/// interrupt do not count, because each is inside a frame that already does.
+/// Whether the intervals of `source` count as intervals of its account. A function within an
+/// interrupt does not count, because it lies inside a frame that already counts.
 pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }
@@ -85,12 +85,12 @@ struct Entry {
 struct Group {
     key: Key,
     lengths: LengthTally,
-    /// The longest interval, with its start on the recording's clock; `None` if it was only part of
+    /// The longest interval, with its start on the recording's clock. `None` if it was only part of
     /// a sum.
     longest: Option<Moment>,
 }
 
-/// All sources seen, indexed by [`SourceId`], with their accounts.
+/// All sources seen so far, indexed by [`SourceId`], with their accounts.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     entries: Vec<Entry>,
@@ -99,7 +99,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Returns the entry for the event's source, adding entries up to it if needed.
+    /// Returns the entry for the event's source. Adds all entries up to it if needed.
     fn entry(&mut self, event: &Event<'_>) -> &mut Entry {
         let index = event.span.source.0 as usize;
         while self.entries.len() <= index {
@@ -108,7 +108,7 @@ impl Registry {
         &mut self.entries[index]
     }
 
-    /// Adds an entry for the next source in the table.
+    /// Adds an entry for the next source in the source table.
     fn enter(&mut self, event: &Event<'_>) {
         let id = SourceId(u32::try_from(self.entries.len()).expect("a source's id has 32 bits"));
         let (source, class) = (event.sources.get(id), event.roles.class(id));
@@ -154,7 +154,7 @@ impl Registry {
         }
     }
 
-    /// Adds the sum of a source's rows of CPU time over one window.
+    /// Adds the sum of a source's rows of CPU time over a window.
     pub(super) fn add_sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
@@ -169,19 +169,19 @@ impl Registry {
         }
     }
 
-    /// The account that a source belongs to. The source must have had a row.
+    /// Returns the account of a source that has had a row.
     pub(super) fn account_of(&self, id: SourceId) -> AccountId {
         self.entries[id.0 as usize].account
     }
 
-    /// An account's class and name.
+    /// Returns an account's class and name.
     pub(super) fn describe(&self, id: AccountId) -> (Class, &Arc<str>) {
         let key = &self.groups[id.index()].key;
         (key.class, &key.name)
     }
 
-    /// The rows whose thread is unknown. They are only one part of the unexplained account, so
-    /// [`accounts`](Self::accounts) omits them.
+    /// Returns the rows whose thread is unknown. They are only one part of the unexplained account,
+    /// so [`accounts`](Self::accounts) omits them.
     pub(super) fn unreported(&self) -> LengthTally {
         let entries = self.entries.iter();
         let mut unreported = LengthTally::default();
@@ -193,7 +193,8 @@ impl Registry {
         unreported
     }
 
-    /// The accounts that have rows, in no particular order. `begin` is the start of the recording.
+    /// Returns the accounts that have rows, in no particular order. `begin` is when the recording
+    /// started.
     pub(super) fn accounts(&self, sources: &SourceTable, begin: Nanos) -> Vec<Account> {
         let mut times = vec![Tally::default(); self.groups.len()];
         let mut parts: Vec<BTreeMap<&str, Tally>> = vec![BTreeMap::new(); self.groups.len()];
@@ -225,11 +226,11 @@ impl Registry {
 impl Group {
     #[inline]
     fn add(&mut self, span: &Span) {
-        // The first interval can have zero length.
+        // The first interval may have length zero.
         let max = self.lengths.tally.max();
         if Some(span.dur) >= max {
-            // Among equally long intervals, keep the earliest, so that the result does not depend
-            // on the order in which CPUs are drained.
+            // Among equally long intervals, keep the earliest. This makes the result independent of
+            // the order in which CPUs are drained.
             let is_first = |longest: &Moment| (span.start, span.cpu) < (longest.at, longest.cpu);
             if Some(span.dur) > max || self.longest.as_ref().is_some_and(is_first) {
                 self.longest = Some(Moment {
@@ -243,7 +244,7 @@ impl Group {
     }
 
     fn add_sum(&mut self, sum: &Sum) {
-        // The sum does not record when in its window the longest interval was.
+        // A sum does not record when in its window the longest interval occurred.
         if Some(sum.max) >= self.lengths.tally.max() {
             self.longest = None;
         }
@@ -256,11 +257,12 @@ impl Group {
             .to_account(self.key.class, &self.key.name, time);
         account.pid = self.key.pid;
         account.longest = self.longest.map(|longest| Moment {
-            // An interval already in progress when the recording started is placed at its start.
+            // An interval that was in progress when the recording started is placed at the
+            // recording's start.
             at: (longest.at - begin).max(Nanos::ZERO),
             ..longest
         });
-        // Omit a lone part that only repeats the account's name.
+        // Omit a single part whose name repeats the account's.
         if !(parts.len() == 1 && parts.contains_key(&*self.key.name)) {
             let parts = parts
                 .into_iter()

@@ -1,4 +1,4 @@
-//! Time per class on one CPU, and the check that accounts balance.
+//! Time per class on one CPU, and the check that the accounts balance.
 
 use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuBooks};
 use ticktax_model::{Cpu, Nanos};
@@ -12,7 +12,7 @@ impl ClassTimes {
         self.0[class as usize] += time;
     }
 
-    /// Moves time from one class to another, which keeps the sum.
+    /// Moves time from one class to another. The sum does not change.
     pub(super) fn shift(&mut self, from: Class, to: Class, time: Nanos) {
         self.0[from as usize] -= time;
         self.0[to as usize] += time;
@@ -26,7 +26,7 @@ impl ClassTimes {
         self.0.iter().sum()
     }
 
-    /// Converts the times to the accounts of `cpu`, which ran for `elapsed`.
+    /// Turns the times into the accounts of `cpu`, whose elapsed time is `elapsed`.
     pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuBooks {
         let classes = Class::ALL.into_iter().map(|class| ClassTime {
             class,
@@ -41,8 +41,8 @@ impl ClassTimes {
     }
 }
 
-/// Checks the statement's own figures: compares each CPU's classes with its elapsed time, and all
-/// accounts with the elapsed time of all CPUs.
+/// Checks the statement's own figures. Compares each CPU's classes with its elapsed time, and the
+/// sum of all accounts with the elapsed time of all CPUs.
 pub(super) fn balance(cpus: &[CpuBooks], accounts: &[Account]) -> Balance {
     let off = cpus.iter().map(|books| {
         let accounted: Nanos = books.classes.iter().map(|part| part.time).sum();

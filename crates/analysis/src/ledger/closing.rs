@@ -19,7 +19,7 @@ use super::unreported::unreported;
 use super::{CpuLedger, Ledger, proc_level};
 use crate::ran::Ran;
 
-/// One CPU while its accounts are closed.
+/// A CPU whose accounts are being closed.
 struct Closing<'a> {
     cpu: Cpu,
     elapsed: Nanos,
@@ -33,7 +33,7 @@ impl<'a> Closing<'a> {
         self.ledger.map(|ledger| ledger.classes).unwrap_or_default()
     }
 
-    /// The CPU's judged gaps; `None` if it has no rows.
+    /// Returns the CPU's judged gaps, or `None` if the CPU has no rows.
     fn closed(&self, known: (&Bounds, &Registry), header: &Header) -> Option<Closed<'a>> {
         Some(Closed {
             gaps: &self.ledger?.gaps,
@@ -65,23 +65,23 @@ impl<'a> Closing<'a> {
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) cpus: Vec<CpuBooks>,
-    /// The accounts of all CPUs, in statement order.
+    /// Accounts of all CPUs together, in statement order.
     pub(crate) accounts: Vec<Account>,
-    /// Whether `cpus` and `accounts` add up.
+    /// Whether `cpus` and `accounts` add up to the elapsed time.
     pub(crate) balance: Balance,
     /// Programs that were throttled.
     pub(crate) throttled: Vec<ThrottledProgram>,
     /// Gaps that the probes saw.
     pub(crate) gaps: Option<GapStatement>,
-    /// The header's coverage, plus the limitations that the ledger found.
+    /// The header's coverage, plus limitations found by the ledger.
     pub(crate) coverage: Coverage,
-    /// The proof that an empty gap of the spinning probe provides on each CPU.
+    /// The proof that an empty gap of the spinning probe provides, per CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// The CPU time of each thread.
+    /// CPU time of each thread.
     pub(crate) ran: Ran,
 }
 
-/// Closes the accounts of all events booked in `ledger`.
+/// Closes the accounts of all events that `ledger` has booked.
 pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Books {
     let closings = closings(ledger, header);
     let bounds = bounds(ledger, &closings, header);
@@ -119,13 +119,13 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
     }
 }
 
-/// Computes the bounds for entry and exit times from the gaps on all CPUs.
+/// Computes the bounds for entry and exit times from the gaps of all CPUs.
 fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds {
     let books = closings.iter().filter_map(|closing| {
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;
         ledger.gaps.of(ProbeKind::Spin)
     });
-    // Each edge of a gap lies between two clock readings. Both can be off by `clock`.
+    // Each edge of a gap lies between two clock readings. Each reading can be off by `clock`.
     let spinning = header.probes.iter();
     let spinning = spinning.filter(|probe| probe.probe == ProbeKind::Spin);
     let loop_period = spinning.map(|probe| probe.period).max();
@@ -134,8 +134,8 @@ fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds 
     Bounds::new(&ledger.signatures, residuals(books), noise)
 }
 
-/// Lists every CPU that has accounting times in the header, rows, or losses. A CPU without
-/// accounting times has zero elapsed time, so anything booked on it shows up as an imbalance.
+/// Returns every CPU that has rows, losses, or accounting times in the header. A CPU without
+/// accounting times has no elapsed time, so anything booked on it shows up as an imbalance.
 fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     let with_rows = (0u32..)
         .zip(&ledger.cpus)
@@ -160,7 +160,7 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     cpus.into_iter().map(closing).collect()
 }
 
-/// Computes the time per class on each CPU, and all accounts, from rows.
+/// Computes, from rows, the time per class on each CPU, and all accounts.
 fn by_rows(
     ledger: &Ledger,
     closings: &[Closing<'_>],
@@ -189,7 +189,7 @@ fn by_rows(
     (classes, accounts)
 }
 
-/// Computes the time per class on each CPU, and all accounts, from the kernel's counters.
+/// Computes, from the kernel's counters, the time per class on each CPU, and all accounts.
 fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, Vec<Account>) {
     let close = |closing: &Closing<'_>| {
         let gaps = closing
@@ -202,7 +202,7 @@ fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, V
     (classes, accounts)
 }
 
-/// Sorts accounts in statement order: by class, then by time (largest first), then by name and pid.
+/// Sorts accounts in statement order: by class, then by time (longest first), then by name and pid.
 fn sort(accounts: &mut [Account]) {
     accounts.sort_by(|a, b| {
         let by_time = a.class.cmp(&b.class).then(b.time.cmp(&a.time));
@@ -212,7 +212,7 @@ fn sort(accounts: &mut [Account]) {
     });
 }
 
-/// The header's coverage, plus what the ledger could not see. `unreported` lists the time and
+/// Returns the header's coverage, plus what the ledger could not see. `unreported` lists time and
 /// switches that no event reported.
 fn coverage(header: &Header, closings: &[Closing<'_>], unreported: Vec<Limitation>) -> Coverage {
     let mut coverage = header.coverage.clone();

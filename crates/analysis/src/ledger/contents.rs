@@ -1,4 +1,4 @@
-//! The contents of a gap: the nested rows in it, clipped to its interval.
+//! The contents of a gap: nested rows, clipped to the gap's interval.
 
 use std::cmp::Reverse;
 
@@ -8,11 +8,11 @@ use ticktax_model::{Nanos, SourceId, Span};
 use super::signatures::Shape;
 use crate::timeline::Piece;
 
-/// The rows and time of one source within a gap.
+/// One source's rows and time within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) source: SourceId,
-    /// Self time: excludes rows nested in the source's rows.
+    /// Self time, which excludes rows nested in the source's rows.
     pub(super) own: Nanos,
     /// Number of rows.
     pub(crate) count: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Held {
     pub(super) longest: Nanos,
 }
 
-/// A spinning-probe gap whose contents are fully known.
+/// A gap of a spinning probe whose contents are fully known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JudgedGap<'a> {
     pub(crate) span: Span,
@@ -33,18 +33,18 @@ pub(crate) struct JudgedGap<'a> {
 /// The contents of one gap.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// One entry per source, in order of first occurrence.
+    /// One entry per source, in the order in which the sources first occur.
     pub(super) held: Vec<Held>,
-    /// Total self time of the sources: 0 to the gap's length.
+    /// Total self time of the sources, from 0 to the gap's length.
     pub(super) named: Nanos,
-    /// The part of `named` in rows whose thread is unknown, which is already booked as unexplained.
+    /// The part of `named` in rows with an unknown thread. It is already booked as unexplained.
     pub(super) unknown: Nanos,
-    /// Distance from the gap to the nearest row outside it, as a power of two
+    /// Distance between the gap and the nearest row outside it, as a power of two
     /// ([`nearness`](super::gaps::nearness)).
     pub(super) near: Option<u8>,
-    /// Whether some of the gap's rows may be missing.
+    /// Whether rows may be missing from the gap.
     pub(super) incomplete: bool,
-    /// Whether a program ran in the gap, which means that the probe yielded to it.
+    /// Whether a program ran in the gap. If so, the probe yielded to it.
     pub(super) yielded: bool,
     /// The kinds of rows in the gap.
     pub(super) shape: Shape,
@@ -61,7 +61,7 @@ struct Open {
 }
 
 impl Contents {
-    /// Resets everything but keeps the allocated memory.
+    /// Resets everything, but keeps the memory allocated.
     pub(super) fn clear(&mut self) {
         self.held.clear();
         self.pieces.clear();
@@ -74,8 +74,8 @@ impl Contents {
         self.shape = Shape::default();
     }
 
-    /// Classifies the rows in the gap: adds up time with an unknown thread, notes whether a program
-    /// ran, and sets the shape.
+    /// Classifies the rows in the gap: adds up time whose thread is unknown, notes whether a
+    /// program ran, and sets the shape.
     pub(super) fn classify(&mut self, class: impl Fn(SourceId) -> Option<Class>) {
         for held in &self.held {
             let class = class(held.source);
@@ -88,7 +88,7 @@ impl Contents {
         }
     }
 
-    /// Time in rows whose thread is known.
+    /// Time in rows with a known thread.
     pub(super) fn explained(&self) -> Nanos {
         self.named - self.unknown
     }
@@ -98,17 +98,17 @@ impl Contents {
         self.pieces.push(piece);
     }
 
-    /// Computes each source's self time in the gap. Call it once all rows are added.
+    /// Computes each source's self time in the gap. Must be called after all rows are added.
     ///
-    /// Rows nest, so a source's self time is the time that its rows cover and no nested row covers.
-    /// This also holds for rows cut by the gap's edge, whose `self_time` does not show on which
-    /// side of the edge it was spent. A row counts as entirely inside if most of it is inside and
-    /// it extends beyond the gap by at most `tolerance`. Nothing else can have run while the
-    /// probe's loop stood still, so the two clocks must disagree.
+    /// Rows nest, so a source's self time is the time that its rows cover but no nested row does.
+    /// This also holds for rows clipped at the gap's edge, although their `self_time` does not show
+    /// on which side of the edge it was spent. A row counts as entirely inside if most of it is
+    /// inside and it extends beyond the gap by at most `tolerance`. Nothing else can have run while
+    /// the probe's loop stood still, so in that case the two clocks must disagree.
     pub(super) fn settle(&mut self, gap: (Nanos, Nanos), tolerance: Nanos) {
         let window = self.widened(gap, tolerance);
-        // If two rows have the same interval, the outer one arrives later. The sort is stable, so
-        // reverse the pieces first.
+        // If two rows have the same interval, the outer one arrives later. Reverse the pieces
+        // first, because the sort is stable.
         self.pieces.reverse();
         self.pieces
             .sort_by_key(|piece| (piece.start, Reverse(piece.end)));
@@ -130,8 +130,8 @@ impl Contents {
         self.trim(gap.1 - gap.0);
     }
 
-    /// Extends the gap at each edge to the outermost row that crosses it, if most of that row is
-    /// inside and it extends beyond the gap by at most `tolerance`.
+    /// Returns the gap, widened at each edge to include the outermost row that crosses the edge.
+    /// Such a row must be mostly inside and extend beyond the gap by at most `tolerance`.
     fn widened(&self, gap: (Nanos, Nanos), tolerance: Nanos) -> (Nanos, Nanos) {
         let belongs = |piece: &&Piece| {
             let inside = Nanos::overlap(gap, (piece.start, piece.end));
@@ -158,7 +158,7 @@ impl Contents {
         )
     }
 
-    /// Adds a row of `length` to `source`, and returns the source's index in `held`.
+    /// Adds a row of `length` to `source`. Returns the source's index in `held`.
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
         let found = self.held.iter().position(|held| held.source == source);
         let index = found.unwrap_or_else(|| {
@@ -178,8 +178,8 @@ impl Contents {
         index
     }
 
-    /// Takes any excess over the gap's length from the source with the most time. Only a widened
-    /// gap can have an excess.
+    /// Subtracts any time in excess of the gap's length from the source with the most time. Only a
+    /// widened gap can have an excess.
     fn trim(&mut self, length: Nanos) {
         let excess = self.named - length;
         if excess > Nanos::ZERO {
@@ -198,7 +198,7 @@ mod tests {
     use super::Contents;
     use crate::timeline::Piece;
 
-    /// Returns the self time of each source in a gap from 0 to 1000 ns, and their sum.
+    /// Returns the self time of each source in a gap from 0 to 1000 ns, and the sum of these times.
     fn settle(pieces: &[(i64, i64, u32)], tolerance: i64) -> (Vec<(u32, i64)>, i64) {
         let mut contents = Contents::default();
         for &(start, end, source) in pieces {

@@ -1,13 +1,13 @@
-//! Bounds for the time that kernel entry and exit take on this machine.
+//! Bounds how long kernel entry and exit take on this machine.
 //!
-//! The *residual* of a spinning-probe gap is the time that no named row covers. A gap's *signature*
-//! is the set of its rows. Residuals with the same signature are mostly similar. The model is
-//! log-normal: q50 is the median, q05 the 5 % quantile, and the spread is s = ln(q50 / q05) /
-//! 1.645. At most one in a thousand residuals should exceed B = q50 · e^(3.1 s). If a residual
-//! exceeds B, only q50 of it counts as entry and exit; the rest needs another explanation. The
-//! lower half determines the bound because the interruptions to be found are in the upper half. The
-//! spread s is at least [`LEAST_SPREAD`]: the kernel has code paths of several lengths, and all
-//! short residuals may come from one path.
+//! The *residual* of a spinning probe's gap is the time that no named row covers. A gap's
+//! *signature* is the set of its rows. Residuals with the same signature are mostly similar. The
+//! model is log-normal: q50 is the median, q05 the 5 % quantile, and the spread is s = ln(q50 /
+//! q05) / 1.645. At most one in a thousand residuals should exceed B = q50 · e^(3.1 s). If a
+//! residual exceeds B, only q50 of it counts as entry and exit, and the rest needs another
+//! explanation. The lower half determines the bound because the interruptions to be found are in
+//! the upper half. The spread s is at least [`LEAST_SPREAD`], because the kernel has code paths of
+//! several lengths, and all short residuals may come from one path.
 //!
 //! If a signature has fewer than [`ENOUGH`] gaps, a larger set determines its bound:
 //! 1. all gaps of its [`Shape`] whose first row has the same source;
@@ -33,22 +33,22 @@ use super::accounts::Registry;
 use super::signatures::{Shape, Signatures};
 use super::tally::Tally;
 
-/// Minimum number of gaps that determine a bound.
+/// Minimum number of gaps required to determine a bound.
 const ENOUGH: u64 = 50;
 /// ln(q50 / q05) of a log-normal distribution, in standard deviations.
 const LOWER_TAIL: f64 = 1.645;
-/// Distance above the median that one in a thousand exceeds, in standard deviations.
+/// One in a thousand values is at least this many standard deviations above the median.
 const UPPER_TAIL: f64 = 3.1;
-/// Maximum of s. If the 5 % quantile is a few nanoseconds, it only reflects the clock's resolution.
+/// Upper limit for s. A 5 % quantile of a few nanoseconds only reflects the clock's resolution.
 const MAX_SPREAD: f64 = 1.26;
-/// Minimum of s for one signature.
+/// Lower limit for s, for a single signature.
 const LEAST_SPREAD: f64 = 0.2;
-/// Minimum of s for several signatures together.
+/// Lower limit for s, for several signatures together.
 const LEAST_SPREAD_OF_MANY: f64 = 0.3;
-/// Factor by which the bound from all gaps is widened for a shape with too few gaps.
+/// Factor that widens the bound from all gaps when it is used for a shape with too few gaps.
 const OTHER_SHAPES: f64 = 8.0;
 
-/// Residuals of similar length.
+/// A bucket of residuals of similar length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     index: u16,
@@ -61,8 +61,8 @@ impl Bucket {
         Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
     }
 
-    /// The time beyond entry and exit; `None` if the bucket does not exceed the bound, or without a
-    /// bound.
+    /// Returns the time beyond entry and exit. Returns `None` if there is no bound, or if the
+    /// bucket does not exceed it.
     fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
         let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
         let count = i64::try_from(self.count).unwrap_or(i64::MAX);
@@ -74,12 +74,12 @@ impl Bucket {
     }
 }
 
-/// Histogram of residuals with exact sums. Buckets are 4 to 6 % wide.
+/// A histogram of residuals, with exact sums. Buckets are 4 to 6 % wide.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residuals(Vec<Bucket>);
 
 impl Residuals {
-    /// Index of the bucket for `residual`, at sixteen buckets per octave.
+    /// Returns the index of the bucket for `residual`. There are sixteen buckets per octave.
     fn index(residual: Nanos) -> u16 {
         let value = residual.0.max(1).unsigned_abs();
         let octave = value.ilog2();
@@ -120,7 +120,7 @@ impl Residuals {
         self.0.iter().map(|bucket| bucket.count).sum()
     }
 
-    /// The residual that the share `q` of all residuals does not exceed.
+    /// Returns the `q`-quantile of the residuals.
     fn quantile(&self, q: f64) -> Nanos {
         let rank = q * self.count() as f64;
         let mut below = 0;
@@ -133,7 +133,7 @@ impl Residuals {
         Nanos::ZERO
     }
 
-    /// Splits the residuals into entry and exit on one side and the excess on the other.
+    /// Splits the residuals into entry and exit and the excess over it.
     pub(super) fn split(&self, bound: Option<Bound>) -> Split {
         let mut split = Split::default();
         for bucket in &self.0 {
@@ -145,13 +145,13 @@ impl Residuals {
         split
     }
 
-    /// The excess over entry and exit, one tally per bucket.
+    /// Returns the excess over entry and exit, with one tally per bucket.
     pub(super) fn beyond(&self, bound: Option<Bound>) -> impl Iterator<Item = Tally> + '_ {
         self.0.iter().filter_map(move |bucket| bucket.beyond(bound))
     }
 }
 
-/// Residuals, split by a bound.
+/// Residuals, split at a bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Split {
     /// Longest residual that is entirely entry and exit.
@@ -160,7 +160,7 @@ pub(super) struct Split {
     pub(super) beyond: Tally,
 }
 
-/// Usual and maximum time that entry and exit take, for one set of gaps.
+/// Usual and maximum time taken by entry and exit, for one set of gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) median: Nanos,
@@ -169,8 +169,8 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Computes the bound from `residuals`, if there are enough of them. The spread is at least
-    /// `least`, and lengths are accurate to `noise`.
+    /// Computes the bound from `residuals`, if there are enough of them. The spread is set to at
+    /// least `least`. Lengths are accurate to `noise`.
     fn of(residuals: &Residuals, least: f64, noise: Nanos) -> Option<Self> {
         if residuals.count() < ENOUGH {
             return None;
@@ -186,7 +186,7 @@ impl Bound {
         })
     }
 
-    /// Widens the bound for use with another shape.
+    /// Widens the bound so that it can be used for another shape.
     fn for_another_shape(self) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
         let most = Nanos((self.most.0 as f64 * OTHER_SHAPES) as i64);
@@ -194,7 +194,7 @@ impl Bound {
     }
 }
 
-/// Computes the bounds for all keys with enough gaps.
+/// Computes the bound of every key that has enough gaps.
 fn bounds_of<K: Copy + Eq + Hash>(
     residuals: &HashMap<K, Residuals, FixedState>,
     bound: impl Fn(&Residuals) -> Option<Bound>,
@@ -214,7 +214,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Computes all bounds. `residuals` yields each signature once per CPU and side; lengths are
+    /// Computes all bounds. `residuals` yields each signature once per CPU and side. Lengths are
     /// accurate to `noise`.
     pub(super) fn new<'a>(
         signatures: &Signatures,
@@ -252,18 +252,18 @@ impl Bounds {
         }
     }
 
-    /// The bound for a signature, if it has one.
+    /// Returns the bound for a signature, if it has one.
     pub(super) fn of(&self, signature: usize) -> Option<Bound> {
         self.bounds.get(signature).copied().flatten()
     }
 
-    /// Source of the first row in gaps with this signature.
+    /// Returns the source of the first row in gaps with this signature.
     pub(super) fn first(&self, signature: usize) -> SourceId {
         self.first[signature].0
     }
 
-    /// The excess that the bounds took out of entry and exit, grouped by the account of the gaps'
-    /// first row, largest first.
+    /// Returns the excess that the bounds removed from entry and exit. It is grouped by the account
+    /// of the gaps' first row, largest first.
     pub(super) fn statement<'a>(
         &self,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,
@@ -314,12 +314,13 @@ mod tests {
     use super::super::signatures::tests::held;
     use super::{Bound, Bounds, LEAST_SPREAD, Residuals, Shape, Signatures};
 
-    /// `count` residuals with a median of `median` ns, whose logarithms have a standard deviation
-    /// of 10 %.
+    /// Returns `count` residuals with a median of `median` ns. The standard deviation of their
+    /// logarithms is 10 %.
     fn residuals(median: f64, count: u32) -> Residuals {
         let mut residuals = Residuals::default();
         for n in 0..count {
-            // Quantiles of a logistic distribution, which has longer tails than a normal one.
+            // Use quantiles of a logistic distribution, whose tails are longer than those of a
+            // normal one.
             let q = (f64::from(n) + 0.5) / f64::from(count);
             let normal = (q / (1.0 - q)).ln() / 1.8;
             #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
@@ -358,7 +359,7 @@ mod tests {
         assert_eq!(few.split(None).beyond.time, Nanos::ZERO);
     }
 
-    /// In this test an interrupt takes 3.6 µs, and a switch to a thread and back takes about 13 µs.
+    /// Here, an interrupt takes 3.6 µs, and a switch to a thread and back takes about 13 µs.
     #[test]
     fn gaps_are_judged_with_those_of_their_shape() {
         let mut signatures = Signatures::default();
@@ -398,8 +399,7 @@ mod tests {
         let most = |signature| bounds.of(signature).unwrap().most.0;
         assert!((6_000..7_000).contains(&most(tick)), "{}", most(tick));
         assert!((30_000..35_000).contains(&most(rare)), "{}", most(rare));
-        // There are too few gaps of this shape, so all gaps determine the bound, which is much
-        // higher.
+        // This shape has too few gaps, so all gaps determine the bound, which is much higher.
         assert!((60_000..80_000).contains(&most(alone)), "{}", most(alone));
     }
 

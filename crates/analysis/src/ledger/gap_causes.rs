@@ -1,4 +1,4 @@
-//! Causes of gaps on all CPUs, and the longest gaps.
+//! Causes of the gaps on all CPUs, and the longest gaps.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use super::settled::{Settled, residuals};
 use super::signatures::Signatures;
 use super::tally::{LengthTally, Tally, sort_parts};
 
-/// The set of accounts with the most time in a gap, and whether there were more.
+/// The accounts with the most time in a gap, and whether there were others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CauseKey {
     accounts: [Option<AccountId>; Self::NAMED],
@@ -28,13 +28,13 @@ struct CauseKey {
 impl CauseKey {
     /// Maximum number of accounts that a cause names before `…`.
     const NAMED: usize = 3;
-    /// Replaces all causes beyond the maximum number.
+    /// Stands for all causes beyond the maximum number.
     const OTHER: Self = Self {
         accounts: [None; Self::NAMED],
         more: true,
     };
 
-    /// The cause of a gap that contained `held`. `ranking` is scratch space.
+    /// Returns the cause of a gap that contained `held`. `ranking` is scratch space.
     fn new(held: &[Held], registry: &Registry, ranking: &mut Vec<(AccountId, Nanos)>) -> Self {
         ranking.clear();
         for held in held {
@@ -87,7 +87,7 @@ struct Cause {
     named: Nanos,
 }
 
-/// A gap that could be among the longest.
+/// A gap that may turn out to be among the longest.
 #[derive(Debug)]
 struct Noted {
     gap: Gap,
@@ -98,7 +98,7 @@ struct Noted {
     signature: Option<usize>,
 }
 
-/// The gaps of one CPU while its accounts are closed.
+/// The gaps of one CPU whose accounts are being closed.
 pub(super) struct Closed<'a> {
     pub(super) gaps: &'a CpuGaps,
     /// Gaps of the spinning probe, assigned to accounts.
@@ -119,7 +119,7 @@ impl Closed<'_> {
 }
 
 impl Noted {
-    /// Sort key: longest first, then earliest, then by CPU.
+    /// Sort key: longest first, then by start, then by CPU.
     fn rank(gap: &Gap) -> (Reverse<Nanos>, Nanos, Cpu) {
         (Reverse(gap.span.dur), gap.span.start, gap.span.cpu)
     }
@@ -163,7 +163,7 @@ impl Noted {
         }
     }
 
-    /// Names what the part of the gap outside named rows was, with the time of each.
+    /// Names the parts of a gap outside named rows, with the time of each.
     fn rest(&self, settled: Option<&Settled>, bounds: &Bounds) -> [(&'static str, Nanos); 2] {
         let residual = self.gap.span.dur - self.named;
         let nothing = ("entry and exit", Nanos::ZERO);
@@ -185,27 +185,28 @@ impl Noted {
     }
 }
 
-/// Gaps that one probe saw on any CPU.
+/// All gaps that one probe saw, on any CPU.
 #[derive(Debug, Default)]
 struct View {
     causes: Vec<(CauseKey, Cause)>,
     by_key: HashMap<CauseKey, usize, FixedState>,
-    /// Index of each signature's cause; `None` if the cause can vary.
+    /// Index of the cause for each signature. `None` if gaps with this signature can have different
+    /// causes.
     by_signature: Vec<Option<usize>>,
     worst: Vec<Noted>,
 }
 
-/// Gaps that the probes saw on any CPU.
+/// All gaps that the probes saw, on any CPU.
 #[derive(Debug, Default)]
 pub(super) struct GapCauses {
     spin: View,
     sleep: View,
-    /// Reused between gaps to avoid allocation.
+    /// Reused for each gap, to avoid allocation.
     ranking: Vec<(AccountId, Nanos)>,
 }
 
 impl GapCauses {
-    /// Number of gaps kept as the longest.
+    /// Number of longest gaps that are kept.
     const WORST: usize = 10;
     /// Maximum number of distinct causes.
     const MAX_CAUSES: usize = 1_024;
@@ -237,8 +238,8 @@ impl GapCauses {
         view.note_worst(gap, contents, signature);
     }
 
-    /// The statement about the gaps of one probe: the one that ran or, if both did, the spinning
-    /// one.
+    /// Returns the statement about one probe's gaps. If both probes ran, it is about those of the
+    /// spinning probe.
     pub(super) fn statement(
         &self,
         header: &Header,
@@ -297,7 +298,8 @@ impl GapCauses {
 }
 
 impl View {
-    /// Index of the cause `key`, which is added if it is new. The gap has this `signature`.
+    /// Returns the index of the cause `key`, and adds the cause if it is new. `signature` is the
+    /// gap's.
     fn place(&mut self, mut key: CauseKey, signature: Option<usize>) -> usize {
         if self.causes.len() >= GapCauses::MAX_CAUSES && !self.by_key.contains_key(&key) {
             key = CauseKey::OTHER;
@@ -306,8 +308,8 @@ impl View {
             self.causes.push((key, Cause::default()));
             self.causes.len() - 1
         });
-        // If only some of the accounts are named, which ones depends on their times in the gap, so
-        // the cause cannot be cached.
+        // If only some of the accounts are named, which ones depends on their times in the gap. The
+        // cause cannot be cached then.
         if let Some(signature) =
             signature.filter(|&signature| Signatures::is_exact(signature) && !key.more)
         {

@@ -1,8 +1,8 @@
 //! Sums up each probe's gaps on each CPU.
 //!
-//! Whether an empty gap proves that the hypervisor or the firmware ran is only known at the end.
-//! Until then, there are separate sums for time around named rows, for empty gaps, and for gaps
-//! whose rows may be missing.
+//! Whether an empty gap proves that the hypervisor or the firmware ran is not known until the end.
+//! Until then, separate sums are kept of time around named rows, of empty gaps, and of gaps whose
+//! rows may be missing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,13 +18,13 @@ use super::matching::Gap;
 use super::settled::Shares;
 use super::tally::{LengthTally, Tally};
 
-/// The ledger looks for rows up to this distance from an empty gap. A clock with a larger
-/// uncertainty proves nothing.
+/// The ledger looks for rows up to this far from an empty gap. If a clock's uncertainty is larger,
+/// the gap proves nothing.
 pub(super) const NEAR_MAX: Nanos = Nanos(1 << NEAR_STEPS);
 const NEAR_STEPS: usize = 14;
 
-/// Distance from an empty gap to the nearest row, as the exponent of the next lower power of two;
-/// `None` if the distance is [`NEAR_MAX`] or more.
+/// Returns the distance from an empty gap to the nearest row, as the exponent of the next lower
+/// power of two. Returns `None` if the distance is [`NEAR_MAX`] or more.
 pub(super) fn nearness(distance: Nanos) -> Option<u8> {
     let distance = distance.0.max(1).unsigned_abs();
     u8::try_from(distance.ilog2())
@@ -32,13 +32,13 @@ pub(super) fn nearness(distance: Nanos) -> Option<u8> {
         .filter(|&step| usize::from(step) < NEAR_STEPS)
 }
 
-/// Whether a row with nearness `near` could be inside the gap if the gap's edges are accurate to
-/// `uncertainty`.
+/// Whether a row with nearness `near` could be inside the gap, given that the gap's edges are
+/// accurate to `uncertainty`.
 pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
     near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
 
-/// One CPU's long, short or yielded gaps, split into parts that are known before the end.
+/// One CPU's long, short or yielded gaps, split into the parts that are known before the end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     gaps: LengthTally,
@@ -46,12 +46,13 @@ pub(super) struct Side {
     pub(super) around: Nanos,
     pub(super) empty: Nanos,
     unmatched: Nanos,
-    /// Empty gaps, indexed by distance to the nearest row.
+    /// Empty gaps, indexed by their distance to the nearest row.
     near: [Tally; NEAR_STEPS],
 }
 
 impl Side {
-    /// Empty gaps that could contain a row if their edges are accurate to `uncertainty`.
+    /// Returns the empty gaps that could contain a row, given that their edges are accurate to
+    /// `uncertainty`.
     pub(super) fn near(&self, uncertainty: Nanos) -> Tally {
         let mut near = Tally::default();
         for (step, tally) in (0u8..).zip(&self.near) {
@@ -73,7 +74,7 @@ pub(super) struct EmptyGap {
     pub(super) near: Option<u8>,
 }
 
-/// The gaps that one probe saw on one CPU.
+/// All gaps that one probe saw on one CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GapBook {
     pub(super) long: Side,
@@ -86,33 +87,34 @@ pub(super) struct GapBook {
     pub(super) all_around: LengthTally,
     /// Gaps without any row.
     pub(super) empty: LengthTally,
-    /// Residuals of gaps whose rows may be missing.
+    /// Residuals of gaps from which rows may be missing.
     pub(super) unmatched: LengthTally,
     /// The gaps in `unmatched` that contained no known row.
     pub(super) nameless: LengthTally,
     /// Residuals around named rows, indexed by signature and side.
     pub(super) residuals: Vec<[Residuals; 3]>,
-    /// The longest empty gaps, in a heap with the shortest of them on top.
+    /// The longest empty gaps, in a heap whose top is the shortest of them.
     longest_empty: BinaryHeap<Reverse<EmptyGap>>,
 }
 
 impl GapBook {
-    /// Number of gaps kept as the longest empty ones. If more entries than this were missed, the
+    /// Number of longest empty gaps that are kept. If more entries than this were missed, the
     /// shorter gaps prove nothing either.
     const LONGEST: usize = 256;
 
-    /// The long, short and yielded gaps, in this order.
+    /// Returns the long, short and yielded gaps, in this order.
     pub(super) fn sides(&self) -> [&Side; 3] {
         [&self.long, &self.short, &self.yielded]
     }
 
-    /// The longest empty gaps, in no particular order.
+    /// Returns the longest empty gaps, in no particular order.
     pub(super) fn longest_empty(&self) -> impl Iterator<Item = EmptyGap> + '_ {
         self.longest_empty.iter().map(|gap| gap.0)
     }
 
-    /// Minimum length of an empty gap that could contain one of `unseen` missed entries: the length
-    /// of the `unseen`-th longest gap, or 0 if any gap could contain one.
+    /// Returns the minimum length from which an empty gap could contain one of `unseen` missed
+    /// entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could contain
+    /// one.
     pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {
         let known = self.longest_empty();
         let mut lengths: Vec<Nanos> = known
@@ -200,7 +202,7 @@ impl GapBook {
     }
 
     /// Adds gaps that were summed over a window. Only the histogram shows how much of their time is
-    /// in short gaps. The bucket that contains the threshold counts as long.
+    /// in short gaps. The bucket containing the threshold counts as long.
     fn note_sum(&mut self, time: Nanos, count: u64, max: Nanos, histogram: &Histogram) {
         let floor = Histogram::bucket(GapStatement::FLOOR);
         let (mut short, mut long) = (histogram.counts().to_vec(), histogram.counts().to_vec());
@@ -263,7 +265,7 @@ impl CpuGaps {
         book.get_or_insert_default()
     }
 
-    /// Adds one gap. It has a `signature` if it is a spinning probe's and contains named rows.
+    /// Adds one gap. `signature` is set if the gap is a spinning probe's and contains named rows.
     pub(super) fn note(
         &mut self,
         gap: &Gap,
@@ -288,7 +290,7 @@ impl CpuGaps {
     }
 }
 
-/// Adds up the four parts of the gaps on all CPUs.
+/// Adds up each of the four parts over the gaps of all CPUs.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = LengthTally::default();

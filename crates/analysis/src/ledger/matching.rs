@@ -1,10 +1,10 @@
-//! Finds the rows inside each gap while both arrive as streams.
+//! Finds the rows inside each gap, while rows and gaps both arrive as streams.
 //!
 //! A CPU's rows arrive in the order in which they ended, and so do its gaps. But rows and gaps come
 //! through different buffers that are drained in turn, so a gap can arrive before or after its
-//! rows. Each CPU's recent rows are in its [`History`]. Gaps wait here until their rows must have
-//! arrived. Both are bounded: if some of a gap's rows may have been forgotten, the gap is marked
-//! incomplete instead of being mistaken for an empty one.
+//! rows. Each CPU's recent rows are kept in its [`History`]. Gaps wait here until all of their rows
+//! must have arrived. Both are bounded. If rows of a gap may have been forgotten, the gap is marked
+//! as incomplete, so that it is not mistaken for an empty one.
 
 use std::collections::VecDeque;
 
@@ -27,21 +27,21 @@ impl Gap {
         Self { probe, span: *span }
     }
 
-    /// Whether the time in the gap was charged to the probe and must be moved.
+    /// Whether the gap's time was charged to the probe and must be moved.
     pub(super) fn moves_time(&self) -> bool {
         self.probe == ProbeKind::Spin
     }
 }
 
-/// Gaps on one CPU that are waiting for their rows.
+/// One CPU's gaps that are waiting for their rows.
 #[derive(Debug, Default)]
 pub(super) struct GapQueue {
     gaps: VecDeque<Gap>,
-    /// Latest end of any gap.
+    /// Latest end among all gaps.
     newest: Nanos,
-    /// Latest end of a judged gap.
+    /// Latest end among judged gaps.
     judged_until: Option<Nanos>,
-    /// Self time of rows that may be in gaps but were not found there.
+    /// Self time of rows that may belong to gaps but were not found in one.
     unplaced: Nanos,
     unplaceable: bool,
     /// Whether all rows have arrived.
@@ -49,19 +49,19 @@ pub(super) struct GapQueue {
 }
 
 impl GapQueue {
-    /// Once a row ends this long after a gap, all of the gap's rows have arrived. The order of rows
-    /// alone would allow 0. A quarter of a second tolerates a producer that merges rows loosely,
-    /// and is five times the live producer's drain interval.
+    /// Once a row ends this long after a gap, all of the gap's rows have arrived. Given the order
+    /// of rows, 0 would suffice. A quarter of a second tolerates a producer that merges rows
+    /// loosely, and is five times the live producer's drain interval.
     const SETTLED: Nanos = Nanos::from_millis(250);
-    /// Like [`Self::SETTLED`], with a later gap instead of a row. A gap is weaker evidence, but it
-    /// makes gaps ripe on a CPU where only the probe runs.
+    /// Same as [`Self::SETTLED`], but for a later gap instead of a row. A gap is weaker evidence,
+    /// but on a CPU where only the probe runs, there are no later rows.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
-    /// Number of rows after a gap that are searched for the nearest one.
+    /// Number of rows after a gap among which the nearest is sought.
     const LATER: u32 = 4;
-    /// Maximum number of waiting gaps, which take 3 MiB per CPU.
+    /// Maximum number of waiting gaps, which take up to 3 MiB per CPU.
     const MAX: usize = 1 << 16;
 
-    /// Notes a row that is not the probe's, in case it arrived too late for its gap.
+    /// Notes a row that does not belong to the probe, in case it arrived too late for its gap.
     #[inline]
     pub(super) fn note_row(&mut self, span: &Span) {
         if self.judged_until.is_some_and(|judged| span.end() <= judged) {
@@ -75,35 +75,36 @@ impl GapQueue {
     }
 
     /// Notes self time that could be in any gap: rows summed over a window, or a row that arrived
-    /// after its gap was judged. From now on, the contents of this CPU's gaps are not fully known.
+    /// after its gap was judged. From now on, it is not fully known what this CPU's gaps contain.
     pub(super) fn cannot_place(&mut self, time: Nanos) {
         self.unplaced += time;
         self.unplaceable = true;
     }
 
-    /// Whether there are rows that can neither be assigned to a gap nor be ruled out.
+    /// Whether there are rows that can neither be assigned to a gap nor be ruled out from one.
     pub(super) fn is_unplaceable(&self) -> bool {
         self.unplaceable
     }
 
-    /// Self time of rows that may be in gaps but were not found there. Final after
+    /// Self time of rows that may belong to gaps but were not found in one. Final after
     /// [`settle`](Self::settle).
     pub(super) fn unplaced(&self) -> Nanos {
         self.unplaced
     }
 
-    /// Notes that no more rows will arrive, which makes all gaps ripe.
+    /// Notes that all rows have arrived, which makes every gap ripe.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Adds the rows that were forgotten without being found in a gap. Call it after all gaps are
-    /// judged.
+    /// Adds rows that were forgotten without having been found in a gap. Must be called after all
+    /// gaps are judged.
     pub(super) fn settle(&mut self, history: &History) {
         self.unplaced += history.forgotten().unplaced;
     }
 
-    /// Whether all rows of the first gap must have arrived, or too many gaps are waiting.
+    /// Whether the first gap is ripe, because all its rows must have arrived or too many gaps are
+    /// waiting.
     #[inline]
     pub(super) fn has_ripe_gap(&self, history: &History) -> bool {
         self.gaps.front().is_some_and(|gap| {
@@ -115,7 +116,7 @@ impl GapQueue {
         })
     }
 
-    /// Removes and returns the next gap to judge, if it is ripe.
+    /// Removes and returns the next gap to judge, if one is ripe.
     pub(super) fn next_ripe(&mut self, history: &History) -> Option<Gap> {
         if self.has_ripe_gap(history) {
             self.gaps.pop_front()
@@ -145,10 +146,10 @@ impl GapQueue {
                 nearest = begin - row.end;
                 continue;
             }
-            // The probe runs again at the gap's end, so a row that ends later also started later,
-            // and the outermost of the following rows ends last. The exception is an unreported
-            // thread: it is only discovered when an interrupt hits the probe, and its row reaches
-            // back into the gap.
+            // The probe resumes when the gap ends. A row that ends later also starts later, so of
+            // the rows that follow, the outermost ends last. The exception is an unreported thread.
+            // It is discovered only when an interrupt hits the probe, and its row reaches back into
+            // the gap.
             if row.start >= end && (row.end > end || later > 0) {
                 nearest = nearest.min(row.start - end);
                 later += 1;
@@ -227,7 +228,7 @@ mod tests {
         }
 
         /// Judges the next ripe gap. Returns the time of its named rows, and whether rows may be
-        /// missing.
+        /// missing from it.
         fn judge(&mut self) -> Option<(Nanos, bool)> {
             let (history, _) = self.timeline.history(0)?;
             let gap = self.queue.next_ripe(history)?;

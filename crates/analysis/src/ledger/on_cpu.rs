@@ -1,4 +1,4 @@
-//! CPU time and number of on-CPU periods per process, from the process' rows.
+//! CPU time and number of on-CPU periods of each process, computed from its rows.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use crate::ran::Ran;
 
-/// Row lengths including interruptions. The scheduler cannot count more than this: a kernel without
-/// interrupt accounting charges interrupts to the thread.
+/// Row lengths, including interruptions. The scheduler cannot count more than this: a kernel
+/// without interrupt accounting charges interrupts to the thread.
 #[derive(Debug, Default)]
 pub(super) struct OnCpuTimes {
     by_source: Vec<Times>,
-    /// Time of interrupts that were only summed. They can have interrupted any thread.
+    /// Time of interrupts that are known only as sums. They can have interrupted any thread.
     summed_interrupts: Nanos,
 }
 
@@ -31,12 +31,12 @@ impl OnCpuTimes {
         self.note(span.source, span.dur, u64::from(!continues));
     }
 
-    /// Adds the sum of a thread's rows over a window. Only their self time is known.
+    /// Adds the sum of a thread's rows over a window. A sum shows only the rows' self time.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
         self.note(sum.span.source, sum.span.self_time, sum.count);
     }
 
-    /// Adds the sum of interrupts over a window.
+    /// Adds a sum of interrupts over a window.
     pub(super) fn add_interrupts(&mut self, sum: &Sum) {
         self.summed_interrupts += sum.span.self_time;
     }
@@ -51,7 +51,7 @@ impl OnCpuTimes {
         self.by_source[index].runs += runs;
     }
 
-    /// Maximum time by which the times per process can be too small.
+    /// Upper bound on the time missing from the processes' totals.
     pub(super) fn shortfall(&self) -> Nanos {
         self.summed_interrupts
     }
@@ -91,13 +91,13 @@ impl OnCpuTimes {
     }
 }
 
-/// Totals of one process' rows.
+/// Totals over the rows of one process.
 #[derive(Debug, Default)]
 pub(super) struct ProcessRows {
-    /// Time that the process' threads were on a CPU.
+    /// Time that the process's threads spent on a CPU.
     pub(super) time: Nanos,
-    /// Upper bound on the number of switches to the process' threads.
+    /// Upper bound on the number of switches to the process's threads.
     pub(super) runs: u64,
-    /// Ids of the threads with at least one row, sorted.
+    /// Ids of the threads that have at least one row, sorted.
     pub(super) threads: Vec<i32>,
 }

@@ -1,8 +1,8 @@
-//! Accounts at level `proc`, from the kernel's counters instead of rows.
+//! Accounts at level `proc`, computed from the kernel's counters instead of rows.
 //!
-//! On most kernels `/proc/stat` counts whole ticks, so a CPU's accounts match its elapsed time only
-//! to within a few ticks. The signed difference is `unexplained`; it is negative if the kernel
-//! counted more time than passed.
+//! On most kernels, `/proc/stat` counts whole ticks, so a CPU's accounts match its elapsed time
+//! only to within a few ticks. The signed difference is `unexplained`, which is negative if the
+//! kernel counted more time than passed.
 
 use ticktax_model::recording::{Header, ProbeKind, SoakReport};
 use ticktax_model::statement::{Account, Class};
@@ -19,7 +19,7 @@ pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
         .all(|counters| counters.cpu_times.contains_key(&cpu.0))
 }
 
-/// Time per class on `cpu`, which adds up to `elapsed`. Without counters, all time except the
+/// Time per class on `cpu`, adding up to `elapsed`. If there are no counters, all time except the
 /// probe's is unexplained.
 pub(super) fn class_times(
     header: &Header,
@@ -33,10 +33,10 @@ pub(super) fn class_times(
     let counters = [&header.before, &header.after].map(|counters| counters.cpu_times.get(&cpu.0));
     if let [Some(before), Some(after)] = counters {
         let passed = after.since(before);
-        // The kernel counts the probe's loop as niced time. The loop's time is exact while the
-        // counters are sampled, so programs are not charged if the samples fall short. If a soaker
-        // ended early without reporting its time, it is unknown how the rest of the niced time was
-        // shared.
+        // The kernel counts the probe's loop as niced time. The loop's time is exact but the
+        // counters are sampled, so programs are not charged if the samples fall short of it. If a
+        // soaker ended early without reporting its time, the split of the remaining niced time is
+        // unknown.
         let mut soakers = header.soakers.iter();
         let unknown = soakers.any(|s| s.cpu == cpu && s.ended_early.is_some());
         let nice = if unknown {
@@ -55,7 +55,7 @@ pub(super) fn class_times(
     classes
 }
 
-/// Time that the loops of spinning probes and soakers ran on `cpu`. The probe's loop ran for its
+/// Time that spinning probes' loops and soakers ran on `cpu`. A probe's loop ran for the probe's
 /// measuring time minus its gaps.
 fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     let probes = header.probes.iter();
@@ -68,7 +68,7 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     soaked + (watched - gaps.map_or(Nanos::ZERO, GapBook::time)).max(Nanos::ZERO)
 }
 
-/// The accounts of all CPUs together. They have no intervals, because counters only give total
+/// Accounts of all CPUs together. They have no intervals, because counters contain only total
 /// times.
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let of_all = |class| cpus.iter().map(|classes| classes.of(class)).sum();

@@ -1,4 +1,4 @@
-//! Decides, from all witnesses, what an empty gap of the spinning probe proves on each CPU.
+//! Decides from all witnesses what an empty gap of the spinning probe proves on each CPU.
 
 use std::collections::VecDeque;
 
@@ -11,22 +11,22 @@ use super::gaps::NEAR_MAX;
 use crate::timeline::{Event, EventKind, MAX_TIME};
 
 /// Times at which the CPU switched away from the probe's thread, according to the rows. The first
-/// and last times are kept, because they may lie outside the probe's measurement. The times in
+/// and the last times are kept, because they may lie outside the probe's measurement. Those in
 /// between are only counted.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     first: Vec<Nanos>,
     last: VecDeque<Nanos>,
     between: u64,
-    /// When the probe's latest row ended, if no other row followed it.
+    /// End of the probe's latest row, if no other row has followed it.
     probe_until: Option<Nanos>,
 }
 
 impl Departures {
-    /// Number of times kept at each end.
+    /// Number of times kept at either end.
     const KEPT: usize = 64;
 
-    /// Notes that a thread or idle row ended at `end`.
+    /// Notes that a row of a thread or of idle time ended at `end`.
     #[inline]
     pub(super) fn note(&mut self, is_probe: bool, end: Nanos) {
         if is_probe {
@@ -48,7 +48,8 @@ impl Departures {
         }
     }
 
-    /// Number of departures from `begin` to `end`; `None` if too many others were before or after.
+    /// Returns the number of departures from `begin` to `end`, or `None` if too many others came
+    /// before or after.
     fn within(&self, begin: Nanos, end: Nanos) -> Option<u64> {
         let inside = |at: &&Nanos| (begin..=end).contains(*at);
         let count = |times: &mut dyn Iterator<Item = &Nanos>| times.filter(inside).count() as u64;
@@ -61,12 +62,12 @@ impl Departures {
     }
 }
 
-/// Determines what an empty gap proves on each CPU, for callers that need no other part of the
+/// Determines what an empty gap proves on each CPU, for callers that need nothing else from the
 /// ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
-    /// Indexed by CPU number: departures of the probe's thread, and whether some rows were summed
-    /// and have no times.
+    /// Indexed by CPU number: departures of the probe's thread, and whether any rows were summed
+    /// and therefore have no times.
     cpus: Vec<(Departures, bool)>,
 }
 
@@ -90,7 +91,7 @@ impl Proofs {
         }
     }
 
-    /// Computes the proof for each CPU that had an event.
+    /// Computes the proof for every CPU that had an event.
     pub(crate) fn finish(&self, header: &Header) -> Vec<CpuProof> {
         let cpus = (0..).map(Cpu).zip(&self.cpus);
         cpus.map(|(cpu, (departures, unplaceable))| {
@@ -100,8 +101,8 @@ impl Proofs {
     }
 }
 
-/// Decides what an empty gap on `cpu` proves. `unplaceable` is true if some of that CPU's rows
-/// cannot be placed in time.
+/// Decides what an empty gap on `cpu` proves. `unplaceable` is true if the times of some of that
+/// CPU's rows are unknown.
 pub(super) fn proof(
     cpu: Cpu,
     header: &Header,
@@ -143,7 +144,7 @@ pub(super) fn proof(
         });
         doubt(witness.faults, |count| Doubt::PageFaults { count });
     } else {
-        // Without a witness on this CPU, the missing switches could have been on any CPU.
+        // If this CPU has no witness, the missing switches could have been on any CPU.
         let switches = witnesses.switches.unwrap_or_default();
         doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
             count,
@@ -167,7 +168,7 @@ pub(super) fn proof(
     CpuProof { cpu, proof, doubts }
 }
 
-/// Maximum error in the position of a gap's edges.
+/// Largest error in the position of a gap's edges.
 pub(super) fn uncertainty(header: &Header) -> Nanos {
     let clock = header.clock.as_ref();
     clock.map_or(Nanos::ZERO, |clock| clock.uncertainty)
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(within(21, 9_985), Some(996));
         assert_eq!(within(5_000, 20_000), None, "too many were before");
         assert_eq!(within(0, 5_000), None, "too many were after");
-        // Page faults split the probe's rows, but the CPU does not switch away from the probe.
+        // Page faults split the probe's rows without the CPU switching away from the probe.
         let mut stays = Departures::default();
         (0..5).for_each(|at| stays.note(true, Nanos(at)));
         assert_eq!(stays.within(Nanos(0), Nanos(9)), Some(0));

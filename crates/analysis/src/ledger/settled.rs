@@ -1,4 +1,4 @@
-//! Assigns the residuals of one CPU's gaps to accounts. This is done at the end, once the proofs,
+//! Assigns the residuals of one CPU's gaps to accounts. This happens at the end, once the proofs,
 //! the clock uncertainty and the bounds for entry and exit are known.
 
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use super::entry_exit::{Bounds, Residuals};
 use super::gaps::{GapBook, is_near};
 use super::tally::{LengthTally, Tally};
 
-/// How the residuals of one side are divided among accounts.
+/// How one side's residuals are divided among accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     pub(super) entry_exit: Nanos,
@@ -23,30 +23,31 @@ pub(super) struct Shares {
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) proof: Proof,
-    /// Whether some rows on this CPU cannot be placed in time.
+    /// Whether the times of some of this CPU's rows are unknown.
     pub(super) unplaceable: bool,
     /// Indexed by side: long, short and yielded gaps.
     pub(super) shares: [Shares; 3],
-    /// Empty gaps during which the kernel provably ran nothing.
+    /// Empty gaps in which the kernel provably ran nothing.
     pub(super) outside: LengthTally,
     /// All other empty gaps.
     pub(super) unproven: LengthTally,
-    /// The part of the residuals that is entry and exit.
+    /// The part of the residuals that counts as entry and exit.
     pub(super) entry_exit: LengthTally,
-    /// Entry and exit time in residuals, indexed by the account of the first row.
+    /// Entry and exit time, indexed by the account of the gap's first row.
     pub(super) around: Vec<Tally>,
-    /// Excess over entry and exit that is outside time.
+    /// Excess over entry and exit that counts as outside time.
     pub(super) beyond_outside: Tally,
-    /// Excess over entry and exit that could include a missed entry.
+    /// Excess over entry and exit that could contain a missed entry.
     pub(super) beyond_unexplained: Tally,
-    /// Minimum length of an empty gap that could contain a missed entry.
+    /// An empty gap could contain a missed entry if it is at least this long.
     suspect_from: Nanos,
-    /// Maximum error in the position of a gap's edges.
+    /// Largest error in the position of a gap's edges.
     uncertainty: Nanos,
 }
 
 impl Settled {
-    /// Assigns the gaps in `book` to accounts. `bounds` apply to the residuals of a spinning probe.
+    /// Assigns the gaps in `book` to accounts. `bounds` are applied to a spinning probe's
+    /// residuals.
     pub(super) fn new(
         book: &GapBook,
         proof: &CpuProof,
@@ -72,13 +73,13 @@ impl Settled {
         settled
     }
 
-    /// Whether every kernel entry on this CPU is known.
+    /// Whether all kernel entries on this CPU are known.
     pub(super) fn is_proven(&self) -> bool {
         !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unwitnessed)
     }
 
-    /// Whether an empty gap of this length was outside time. `near` is its distance to the nearest
-    /// row.
+    /// Whether an empty gap of this length counts as outside time. `near` is its distance to the
+    /// nearest row.
     pub(super) fn is_outside(&self, length: Nanos, near: Option<u8>) -> bool {
         let known = self.is_proven() || matches!(self.proof, Proof::Bounded(_));
         known && !self.unplaceable && length < self.suspect_from && !is_near(near, self.uncertainty)
@@ -117,7 +118,8 @@ impl Settled {
             shares.outside = side.empty - unproven.time;
             self.unproven.tally.merge(&unproven);
         }
-        // The two sums have no separate distributions, but only the few longest gaps were moved.
+        // The two sums have no separate distributions. That is acceptable, because only the few
+        // longest gaps moved from one to the other.
         if !self.unproven.tally.is_empty() {
             self.unproven.histogram.record(self.unproven.tally.longest);
             self.outside.tally.time -= self.unproven.tally.time;
@@ -163,9 +165,9 @@ impl Settled {
 }
 
 impl Settled {
-    /// Assigns the excess over entry and exit to outside time, except for the longest residuals,
-    /// which could include missed entries: they stay unexplained. `beyond` groups residuals by
-    /// length and gives the side of each group.
+    /// Assigns the excess over entry and exit to outside time. The longest residuals could contain
+    /// missed entries, so theirs stays unexplained. `beyond` groups residuals by length, and gives
+    /// each group's side.
     fn settle_beyond(&mut self, mut beyond: Vec<(usize, Tally)>) {
         let mut suspect = match self.proof {
             _ if self.is_proven() => 0,

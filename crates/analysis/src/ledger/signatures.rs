@@ -9,11 +9,10 @@ use ticktax_model::statement::Class;
 
 use super::contents::Held;
 
-/// Maximum number of exact signatures. Beyond it, gaps are identified only by their first row.
+/// Maximum number of exact signatures. Further gaps are identified only by their first row.
 const MAX_SIGNATURES: usize = 4_096;
 
-/// How the kernel was entered and left in a gap. Durations depend on this more than on anything
-/// else.
+/// How the kernel was entered and left in a gap. This affects durations more than anything else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     softirqs: bool,
@@ -22,11 +21,11 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Adds a row of `class`, which is `None` if the row belongs to no account.
+    /// Adds a row of `class`. `None` means that the row belongs to no account.
     pub(super) fn add(&mut self, class: Option<Class>) {
         match class {
             Some(Class::Softirq) => self.softirqs = true,
-            // An unreported thread is booked as unexplained, but it was switched to.
+            // An unreported thread is booked as unexplained, but there was a switch to it.
             Some(
                 Class::Program
                 | Class::KernelThread
@@ -41,20 +40,22 @@ impl Shape {
     }
 }
 
-/// Assigns a number to each set of sources found in a gap.
+/// Assigns a number to each set of sources that is found in a gap.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
     by_sources: HashMap<Box<[SourceId]>, u32, FixedState>,
-    /// For each source, the signature of gaps that contain only this source, as most gaps do.
+    /// For each source, the signature of gaps that contain nothing else. Most gaps contain a single
+    /// source.
     alone: Vec<Option<u32>>,
     /// For each signature, the source of the first row, and the shape of the first gap.
     pub(super) first: Vec<(SourceId, Shape)>,
-    /// Reused between look-ups to avoid allocation.
+    /// Reused for each lookup, to avoid allocation.
     sources: Vec<SourceId>,
 }
 
 impl Signatures {
-    /// The signature of a gap of `shape` that contained `held`; `None` if the gap was empty.
+    /// Returns the signature of a gap of `shape` that contained `held`, or `None` if the gap was
+    /// empty.
     pub(super) fn of(&mut self, held: &[Held], shape: Shape) -> Option<usize> {
         let first = (held.first()?.source, shape);
         if held.len() > 1 {
@@ -72,7 +73,8 @@ impl Signatures {
         Some(number)
     }
 
-    /// Looks up or adds the signature for a set of sources. `first` is the source of the first row.
+    /// Returns the signature for a set of sources, and adds it if it is new. `first` has the first
+    /// row's source.
     fn look_up(&mut self, first: (SourceId, Shape), held: &[Held]) -> usize {
         self.sources.clear();
         self.sources.extend(held.iter().map(|held| held.source));
@@ -81,7 +83,7 @@ impl Signatures {
             return known as usize;
         }
         if self.first.len() >= MAX_SIGNATURES {
-            // No real set contains a source twice, so this key is unique.
+            // This key is unique, because no real set contains a source twice.
             self.sources.clear();
             self.sources.extend([first.0, first.0]);
             if let Some(&known) = self.by_sources.get(&self.sources[..]) {
@@ -96,8 +98,8 @@ impl Signatures {
         new
     }
 
-    /// Whether all gaps with this signature contain the same sources. If not, they only share the
-    /// first source.
+    /// Whether all gaps with this signature contain the same sources. Otherwise they only have the
+    /// first source in common.
     pub(super) fn is_exact(signature: usize) -> bool {
         signature < MAX_SIGNATURES
     }

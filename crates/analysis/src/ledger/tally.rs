@@ -1,4 +1,4 @@
-//! Total times, with the number and lengths of their intervals.
+//! Total times, with the number and lengths of the intervals that they consist of.
 
 use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
@@ -15,7 +15,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds an interval of elapsed time `length`. Only `time` is added to the total.
+    /// Adds an interval that lasted `length`. Only `time` is added to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
@@ -28,12 +28,12 @@ impl Tally {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// The longest interval; `None` without intervals.
+    /// Returns the longest interval, or `None` if there are no intervals.
     pub(crate) fn max(&self) -> Option<Nanos> {
         (self.count > 0).then_some(self.longest)
     }
 
-    /// Whether no time and no interval was added.
+    /// Whether neither time nor an interval was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.time == Nanos::ZERO
     }
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-/// A tally with the distribution of its interval lengths.
+/// A tally that also has the distribution of its intervals' lengths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LengthTally {
     pub(crate) tally: Tally,
@@ -56,7 +56,7 @@ pub(crate) struct LengthTally {
 }
 
 impl LengthTally {
-    /// Adds an interval of elapsed time `length`. Only `time` is added to the total.
+    /// Adds an interval that lasted `length`. Only `time` is added to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.tally.add(time, length);
         self.histogram.record(length);
@@ -78,19 +78,19 @@ impl LengthTally {
         self.histogram.merge(&other.histogram);
     }
 
-    /// The length that the share `q` (0 to 1) of the intervals does not exceed. It is capped at the
-    /// longest interval, which the middle of its histogram bucket may exceed.
+    /// Returns the `q`-quantile (0 to 1) of the intervals' lengths. It is capped at the longest
+    /// interval, because the middle of that interval's histogram bucket may exceed it.
     pub(crate) fn quantile(&self, q: f64) -> Option<Nanos> {
         Some(self.histogram.quantile(q)?.min(self.tally.longest))
     }
 
-    /// The 99th percentile; `None` if there are too few intervals ([`tellable`]).
+    /// Returns the 99th percentile, or `None` if there are too few intervals ([`tellable`]).
     pub(crate) fn p99(&self) -> Option<Nanos> {
         let known = tellable(0.99, self.tally.count);
         self.quantile(0.99).filter(|_| known)
     }
 
-    /// Summary of these intervals for a statement.
+    /// Returns a summary of these intervals for a statement.
     pub(crate) fn intervals(&self) -> Intervals {
         Intervals {
             count: self.tally.count,
@@ -100,7 +100,7 @@ impl LengthTally {
         }
     }
 
-    /// An account that has these intervals and, in total, `time`.
+    /// Returns an account with these intervals and a total of `time`.
     pub(crate) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
         Account {
             class,
@@ -115,7 +115,7 @@ impl LengthTally {
     }
 }
 
-/// Sorts parts in statement order: by time (largest first), then by name.
+/// Sorts parts in statement order: by time (longest first), then by name.
 pub(crate) fn sort_parts(parts: &mut [Part]) {
     parts.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
 }

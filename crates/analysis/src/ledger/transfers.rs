@@ -1,5 +1,5 @@
-//! Time that is not a row's self time: that of lost rows, and that which leaves a probe's account
-//! once its gaps are judged.
+//! Accounts for time that is not the self time of a row: that of lost rows, and time that leaves a
+//! probe's account when its gaps are judged.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernel_words::UNREPORTED;
@@ -12,21 +12,21 @@ use super::books::ClassTimes;
 use super::settled::Settled;
 use super::tally::{LengthTally, Tally, sort_parts};
 
-/// Name of the account part for residuals too long to be entry and exit.
+/// Account part for the excess of residuals over entry and exit.
 const BEYOND: &str = "beyond entry and exit";
 
-/// Time to be added to accounts, besides the rows' self time, over all CPUs.
+/// Time to be added to accounts on top of the rows' self time, summed over all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     entry_exit: LengthTally,
     /// Entry and exit time, indexed by the account of the rows that it surrounds.
     around: Vec<Tally>,
     outside: LengthTally,
-    /// Residual time too long for entry and exit that is outside.
+    /// The part of residuals beyond entry and exit that is outside time.
     beyond_outside: Tally,
-    /// Residual time too long for entry and exit, without proof that it is outside.
+    /// The part of residuals beyond entry and exit that is not proven to be outside time.
     beyond_unexplained: Tally,
-    /// Time taken from `outside`.
+    /// Time moved from `outside` to steal.
     steal: Nanos,
     lost: Tally,
     /// Empty gaps that prove nothing.
@@ -49,10 +49,10 @@ impl Transfers {
 
     /// Moves the residuals of the spinning probe's gaps out of the probe's account.
     ///
-    /// Lost rows and rows without times are already booked elsewhere, and the probe's self time
-    /// excludes them. So if they were in a gap, not all of the gap's residual is in the probe's
+    /// Lost rows and rows without times are already booked elsewhere, and are not part of the
+    /// probe's self time. If they were in a gap, only part of the gap's residual is in the probe's
     /// account. The worst case is assumed: all of that time is in gaps that may contain such rows,
-    /// and only the remainder is moved.
+    /// so only the remainder is moved.
     ///
     /// A gap with known rows keeps its residual as entry and exit even if events were lost. Events
     /// lost within it then leave the probe's account twice and can overdraw it.
@@ -85,7 +85,7 @@ impl Transfers {
         self.unmatched.merge(&unmatched);
     }
 
-    /// Moves residuals around named rows. Up to the bound, they become entry and exit.
+    /// Moves residuals around named rows. They become entry and exit, up to the bound.
     fn book_residuals(&mut self, settled: &Settled, classes: &mut ClassTimes) {
         self.move_out(classes, Class::EntryExit, settled.entry_exit.tally.time);
         self.entry_exit.merge(&settled.entry_exit);
@@ -107,8 +107,8 @@ impl Transfers {
         self.from_probe += time;
     }
 
-    /// Books stolen time as steal, up to the amount that was seen as outside time. Any further
-    /// stolen time is part of other rows and cannot be identified there.
+    /// Books stolen time as steal, up to the amount seen as outside time. Any further stolen time
+    /// is part of other rows, where it cannot be identified.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
         let stolen = stolen.min(classes.of(Class::Outside));
         if stolen > Nanos::ZERO {
@@ -117,7 +117,7 @@ impl Transfers {
         }
     }
 
-    /// Adds all transfers to `accounts`, which contain the rows.
+    /// Adds all transfers to `accounts`, which already contain the rows.
     pub(super) fn apply(self, accounts: &mut Vec<Account>, registry: &Registry) {
         give(accounts, Class::Probe, "probe", -self.from_probe);
         give(accounts, Class::Steal, "steal", self.steal);
@@ -154,7 +154,7 @@ impl Transfers {
         let around = around.filter(|(_, tally)| !tally.is_empty());
         let parts = around
             .map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
-        // Programs with the same name share a part.
+        // Programs that have the same name share a part.
         account.parts = merged(parts.collect());
         account
     }
@@ -166,7 +166,7 @@ impl Transfers {
         let time = lengths.tally.time + self.lost.time + self.beyond_unexplained.time;
         lengths.tally.count += self.lost.count + self.beyond_unexplained.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
-        // If no length is known, neither is the maximum.
+        // If no length is known, the maximum is unknown too.
         let known = account.intervals.median.is_some();
         account.intervals.max = account.intervals.max.filter(|_| known);
         let parts = [
@@ -189,8 +189,8 @@ impl Transfers {
     }
 }
 
-/// Takes `time` out of `lengths`, but no more than there is, and returns the rest of it. An emptied
-/// tally has no intervals, and no interval stays longer than the remaining time.
+/// Removes up to `time` from `lengths`, and returns what could not be removed. An emptied tally has
+/// no intervals left. No interval is left longer than the remaining time.
 fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
     lengths.tally.time -= withheld;
@@ -201,7 +201,7 @@ fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     time - withheld
 }
 
-/// Adds `time` to the account with this name, which is created if needed.
+/// Adds `time` to the account with this name. Creates the account if needed.
 fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
     if time == Nanos::ZERO {
         return;
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(withhold(&mut lengths, Nanos(3_000)), Nanos::ZERO);
         let left = (lengths.tally.time, lengths.tally.max());
         assert_eq!(left, (Nanos(2_000), Some(Nanos(2_000))));
-        // A gap whose time was entirely booked elsewhere is not an interval of this account.
+        // A gap whose time was booked elsewhere entirely is not an interval of this account.
         assert_eq!(withhold(&mut lengths, Nanos(2_500)), Nanos(500));
         assert_eq!((lengths.tally.count, lengths.tally.max()), (0, None));
     }

@@ -1,4 +1,4 @@
-//! Finds time and context switches that the kernel counted but no event reported.
+//! Finds time and context switches that the kernel counted but that no event reported.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +12,22 @@ use super::on_cpu::{OnCpuTimes, ProcessRows};
 
 /// Missing CPU time below this is not reported.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
-/// Missing time below 1/`PART` of a process' time is ignored.
+/// Missing time is ignored if it is less than 1/`PART` of a process's time.
 const PART: i64 = 100;
-/// Tick period assumed if the kernel's is unknown (`CONFIG_HZ_100`, the longest).
+/// Tick period assumed if the kernel's is unknown (`CONFIG_HZ_100`, which has the longest).
 const LONGEST_TICK: Nanos = Nanos::from_millis(10);
-/// Maximum interval between updates of a CPU's clock if the tick stops while the CPU is busy
+/// Longest interval between updates of a CPU's clock if the tick stops while the CPU is busy
 /// (`sched_tick_remote`).
 const REMOTE_TICK: Nanos = Nanos::from_secs(1);
 
-/// Maximum time that the scheduler charges to a thread before it switches to it. A thread that
-/// preempts another is charged from its wake-up on (docs/explanation/accounting.md: median 24 µs,
-/// 90th percentile 37 µs).
+/// Longest time that the scheduler charges to a thread before switching to it. A thread that
+/// preempts another is charged from its wake-up (docs/explanation/accounting.md: median 24 µs, 90th
+/// percentile 37 µs).
 const CHARGED_AHEAD: Nanos = Nanos::from_micros(50);
 
-/// Reports unreported context switches, and processes whose time is missing from the events in
-/// whole or in part. The counters also ran before the recording started and after it ended, so time
-/// that may fall there is allowed for.
+/// Reports context switches that no event reported, and processes whose time is partly or entirely
+/// missing from the events. The counters also ran before the recording started and after it ended,
+/// so allowance is made for time that may belong there.
 pub(super) fn unreported(
     header: &Header,
     on_cpu: &OnCpuTimes,
@@ -91,14 +91,15 @@ pub(super) fn unreported(
     unreported
 }
 
-/// Maximum plausible excess of a process' counters over its rows, if `threads` of its threads had
-/// rows. Before and after the recording, the process can have used as many CPUs as it has threads.
-/// A running thread's counter is only as recent as the last tick that updated it. `None` if it is
-/// unknown when the counters were read.
+/// Upper limit on how much a process's counters can plausibly exceed its rows, given that `threads`
+/// of its threads had rows. Before and after the recording, the process can have used as many CPUs
+/// as it has threads. A running thread's counter dates from the last tick that updated it. Returns
+/// `None` if it is unknown when the counters were read.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.books.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // The counters can be read before the recording ends if the machine is busy. That is not late.
+    // On a busy machine, the counters may be read before the recording ends. That does not count as
+    // late.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
     let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {
@@ -111,7 +112,7 @@ fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     Some(Nanos((at_ends + tick).0.saturating_mul(parallel)))
 }
 
-/// Time between the two counter readings that the recording does not cover.
+/// The time between the two counter readings that is not part of the recording.
 fn unwatched(header: &Header) -> Nanos {
     let begin = header.books.iter().map(|books| books.begin).max();
     let end = header.books.iter().map(|books| books.end).min();
@@ -122,7 +123,7 @@ fn unwatched(header: &Header) -> Nanos {
     before + (header.after.at - end).max(Nanos::ZERO)
 }
 
-/// Ids of the processes with at least one row on a CPU.
+/// Ids of processes that have at least one row on a CPU.
 fn traced(sources: &SourceTable) -> BTreeSet<i32> {
     let threads = sources
         .iter()

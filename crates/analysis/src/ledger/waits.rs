@@ -1,4 +1,4 @@
-//! Programs that could have run but were throttled.
+//! Programs that were runnable but throttled.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ticktax_model::{SourceId, SourceTable, Span};
 use super::tally::LengthTally;
 use crate::timeline::OffCpu;
 
-/// Throttled waits by source. All other waits belong to the victim's own statement.
+/// Throttled waits, by source. All other waits belong in the victim's own statement.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     by_source: BTreeMap<SourceId, LengthTally>,
@@ -20,13 +20,13 @@ impl Waits {
     /// Notes one wait.
     pub(super) fn note(&mut self, off: OffCpu, span: &Span) {
         if let Some(lengths) = self.of(off, span.source) {
-            // Count the full wait until the thread ran again. The row's self time is the throttled
-            // part, if that was seen.
+            // Count the whole wait, until the thread ran again. The row's self time is only the
+            // throttled part, if that was seen.
             lengths.add(span.dur, span.dur);
         }
     }
 
-    /// Adds the sum of waits over a window.
+    /// Adds a sum of waits over a window.
     pub(super) fn note_sum(&mut self, off: OffCpu, sum: &Sum) {
         if let Some(lengths) = self.of(off, sum.span.source) {
             lengths.add_sum(sum);
@@ -38,7 +38,7 @@ impl Waits {
         throttled.then(|| self.by_source.entry(source).or_default())
     }
 
-    /// The throttled programs with their waits, longest first.
+    /// Returns the throttled programs and their waits, longest first.
     pub(super) fn statement(&self, sources: &SourceTable) -> Vec<ThrottledProgram> {
         let mut programs: BTreeMap<(&str, Option<i32>), LengthTally> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {

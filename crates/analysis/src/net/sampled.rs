@@ -1,4 +1,4 @@
-//! Counts the samples that a sampler took during the traffic.
+//! Counts the samples that a sampler took during traffic.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,9 @@ impl TrafficThreads {
         }
     }
 
-    /// Counts the samples from `begin` until just before `end`, both by the kind of code that ran
-    /// and by the thread that it ran in or interrupted. `None` without samples.
+    /// Counts the samples from `begin` up to, but not including, `end`. They are counted both by
+    /// the kind of code that ran and by the thread that it ran in or interrupted. Returns `None`
+    /// without samples.
     pub fn count(
         &self,
         samples: &[Sample],

@@ -1,4 +1,4 @@
-//! Tests traffic accounts with handmade rows.
+//! Tests traffic accounts with hand-made rows.
 
 use ticktax_fixture::{books, header, row, thread, whole};
 use ticktax_model::net::TrafficAccount::{
@@ -39,8 +39,8 @@ fn cast() -> Cast {
 fn recorded(cast: &Cast) -> (Vec<Row>, Header) {
     let rows = vec![
         whole(0, 0, 150, cast.soaker),
-        // The sender runs across the start of the traffic. Receive work interrupts it before and
-        // after the start.
+        // The sender is running when the traffic starts. Receive work interrupts it before and
+        // after that.
         whole(0, 190, 20, cast.receive),
         whole(0, 300, 100, cast.receive),
         row(0, 150, 450, 330, cast.sender),
@@ -76,8 +76,8 @@ fn only_time_between_the_first_and_the_last_byte_is_booked() {
     }
     let books = finish(ledger, &cast, &header, (30, 0));
     assert_eq!(books.elapsed, Nanos(1_000));
-    // The sender's row from 200 to 600, minus receive work: 10 of its first row, and 100 of its
-    // second.
+    // The sender's row from 200 to 600, minus receive work: 10 ns of the first such row, and 100 ns
+    // of the second.
     assert_eq!(
         (time(&books, SenderUser), time(&books, SenderCall)),
         (30, 260)
@@ -92,7 +92,7 @@ fn only_time_between_the_first_and_the_last_byte_is_booked() {
     let sum: Nanos = books.accounts.iter().map(|account| account.time).sum();
     assert_eq!(sum, books.elapsed);
     assert_eq!(books.of_traffic(), Nanos(700));
-    // All receive work interrupted the sender on its own CPU.
+    // All receive work interrupted the sender on the sender's CPU.
     let [first, second] = &*books.cpus else {
         panic!("{books:?}");
     };

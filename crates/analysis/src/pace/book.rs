@@ -9,29 +9,28 @@ use super::times::Times;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// How frames are counted.
+/// The terms on which frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Time between the starts of two slots.
+    /// Time from the start of one slot to the start of the next.
     pub period: Nanos,
-    /// If set, a step also counts as overshot if its frame starts more than this after it was due,
-    /// and the same threshold defines late frames. If `None`, only steps without a frame in time
-    /// count as overshot, and [`late_from`] defines late frames.
+    /// Delay beyond which a frame's step counts as overshot and the frame as late. If `None`, only
+    /// steps without a frame in time count as overshot, and [`late_from`] defines late frames.
     pub overshot_from: Option<Nanos>,
-    /// Whether the period was requested rather than found in the frames. Only a requested rate can
-    /// have missing frames.
+    /// Whether the period was requested, rather than found in the frames. Frames can be missing
+    /// only from a requested rate.
     pub asked_for: bool,
 }
 
 impl Terms {
-    /// Delay after which a frame counts as late.
+    /// Returns the delay after which a frame counts as late.
     fn late_from(&self) -> Nanos {
         self.overshot_from.unwrap_or_else(|| late_from(self.period))
     }
 }
 
-/// Collects a loop's frames, which must be added in order. [`ticktax_model::pace`] defines the
-/// terms.
+/// Collects a loop's frames, which must be added in order. The terms are defined in
+/// [`ticktax_model::pace`].
 #[derive(Clone, Debug)]
 pub struct FrameStats {
     terms: Terms,
@@ -39,19 +38,20 @@ pub struct FrameStats {
     schedule: Schedule,
     first: Option<Frame>,
     last: Frame,
-    /// The second being counted, numbered from the first due time, and its number of frames so far.
+    /// The second being counted, numbered from the first due time, and the number of frames in it
+    /// so far.
     second: (i64, u64),
     last_second: Option<u64>,
 }
 
-/// Final counts of one loop, or of several runs of the same loop added up.
+/// Final counts of one loop, or the totals of several runs of the same loop.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     terms: Terms,
     sums: Sums,
     wanted: u64,
     slipped: u64,
-    /// Time from the start of the first frame to the start of the last.
+    /// Time from the first frame's start to the last frame's start.
     span: Nanos,
     /// Number of intervals between frames within `span`.
     intervals: u64,
@@ -94,7 +94,7 @@ impl FrameStats {
         let dropped = frame.dropped(period).unsigned_abs();
         let wait = frame.began - frame.due;
         self.schedule.begin(frame.due);
-        // A rhythm found in the frames has slots, but no schedule that they could miss.
+        // A rhythm found in the frames has slots but no schedule, so it cannot miss any.
         let missed = if self.terms.asked_for {
             self.schedule.take(frame.began).unwrap_or_default()
         } else {
@@ -103,7 +103,7 @@ impl FrameStats {
         let in_slot = frame.began - frame.slot(period);
         let is_overshot = self.terms.overshot_from.is_some_and(|from| in_slot > from);
         let late_from = self.terms.late_from();
-        // If the previous frame ended in time, the thread was asleep when this frame was due.
+        // The thread was asleep when this frame was due if the previous one had ended by then.
         let slept = self.first.is_none() || self.last.ended <= frame.due;
         let sums = &mut self.sums;
         sums.frames += 1;
@@ -111,7 +111,7 @@ impl FrameStats {
         sums.slept_through += if slept { dropped } else { 0 };
         sums.overshot += missed + u64::from(is_overshot);
         sums.late += u64::from(wait > late_from);
-        // Each slot that this frame serves has waited for it since the slot's start.
+        // Each slot that this frame serves has waited for it since the slot started.
         let mut due = frame.due;
         for _ in 0..=dropped {
             sums.wait.add(frame.began - due);
@@ -131,13 +131,14 @@ impl FrameStats {
         self.count_in_second(frame.began - origin);
     }
 
-    /// Number of frames, dropped slots and overshot steps so far.
+    /// Returns the number of frames, dropped slots and overshot steps so far.
     pub fn so_far(&self) -> (u64, u64, u64) {
         let sums = &self.sums;
         (sums.frames, sums.dropped, sums.overshot)
     }
 
-    /// Number of frames that started in the last full second; `None` if no second has passed.
+    /// Returns the number of frames that started in the last full second, or `None` if no second
+    /// has passed.
     pub fn last_second(&self) -> Option<u64> {
         self.last_second
     }
@@ -171,7 +172,8 @@ impl FrameStats {
 }
 
 impl Accounts {
-    /// Adds the totals of another run of the same loop, counted according to the same terms.
+    /// Adds the totals of another run of the same loop. It must have been counted on the same
+    /// terms.
     pub fn merge(&mut self, other: &Self) {
         let (sums, more) = (&mut self.sums, &other.sums);
         sums.frames += more.frames;
@@ -194,7 +196,7 @@ impl Accounts {
         self.intervals += other.intervals;
     }
 
-    /// The statistics of all frames; `None` without frames.
+    /// Returns the statistics of all frames, or `None` if there are no frames.
     pub fn figures(&self) -> Option<Figures> {
         let sums = &self.sums;
         if sums.frames == 0 {
@@ -244,7 +246,7 @@ mod tests {
         }
     }
 
-    /// The statistics of frames given as (due, began, ended), in ms.
+    /// Returns the statistics of frames given as (due, began, ended), in ms.
     fn figures(period_ms: i64, frames: &[(i64, i64, i64)]) -> Figures {
         let mut stats = FrameStats::new(terms(period_ms));
         for &(due, began, ended) in frames {
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!(figures.wakeup.unwrap().count, 351);
     }
 
-    /// The frame due at 40 ms takes 50 ms. The slot at 60 ms gets no frame, and the one at 80 ms
+    /// The frame due at 40 ms takes 50 ms. The slot at 60 ms gets no frame, and the slot at 80 ms
     /// gets its frame 10 ms late. Both slots waited for that frame.
     #[test]
     fn a_stall_counts_for_every_slot_that_it_delayed() {
@@ -304,7 +306,7 @@ mod tests {
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
         let frame_time = figures.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
-        // If only busy time is counted, the stall is one long frame out of five.
+        // As busy time, the stall is a single long frame out of five.
         assert_eq!(figures.busy.unwrap().count, 5);
         assert_eq!(
             figures.wakeup.unwrap().count,
@@ -322,8 +324,8 @@ mod tests {
         assert_eq!(figures.wakeup.unwrap().max, Nanos(45 * MS));
     }
 
-    /// The first two of four frames are on time and 5 ms late. The third serves two slots, and the
-    /// fourth is 3 ms late.
+    /// Of four frames, the first is on time and the second 5 ms late. The third serves two slots.
+    /// The fourth is 3 ms late.
     #[test]
     fn a_threshold_adds_steps_that_began_later_than_it() {
         let frames = [(0, 0, 3), (20, 25, 28), (40, 65, 68), (80, 83, 85)];
@@ -349,7 +351,7 @@ mod tests {
     }
 
     /// Each frame is due one period after the previous one started, and is 1 ms late. After 20
-    /// frames, one slot of the grid has passed without a dropped frame.
+    /// frames, a whole slot of the grid has gone by without a frame being dropped.
     #[test]
     fn a_loop_that_drifts_slips() {
         let frames: Vec<_> = (0..41)

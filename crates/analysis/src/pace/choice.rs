@@ -1,10 +1,10 @@
 //! Chooses among several variants of a paced loop.
 //!
-//! A turn is one run of one variant, and a round is one turn of each variant. Differences that
-//! chance can explain do not count. The statistics treat a turn as one observation: disturbances of
-//! a machine last for seconds, so frames in the same turn are not independent. The turns in a round
-//! follow each other, so a slow phase of the machine affects all of them. Two variants are
-//! therefore compared by their differences within each round (a paired t test).
+//! A turn is one run of one variant. A round is one turn of each variant. Differences that chance
+//! can explain do not count. The statistics treat a turn as a single observation: a machine's
+//! disturbances last for seconds, so the frames of a turn are not independent. The turns of a round
+//! follow each other, so if the machine is slow for a while, it affects all of them. Two variants
+//! are therefore compared by their differences within each round (a paired t test).
 //!
 //! The best of k variants is partly the luckiest. Each criterion looks at all k(k−1)/2 pairs. A
 //! variant is ruled out only if it differs from the best by more than chance could make *any* pair
@@ -18,24 +18,24 @@ use ticktax_model::pace::{Choice, Criterion, Distribution, PaceTurn, PaceVariant
 
 use self::paired::{Turn, difference};
 
-/// Maximum probability of choosing between variants that do not differ.
+/// Maximum probability of a choice between variants that do not differ.
 const FALSE_CHOICE: f64 = 0.05;
 /// The criteria in order of importance. Each gets an equal share of [`FALSE_CHOICE`].
 const CRITERIA: [Criterion; 3] = [Criterion::LateFrames, Criterion::Lateness, Criterion::Cpu];
-/// Two CPU times count as equal if they are within 10 % of each other or within 0.1 % of a CPU.
+/// Two CPU times count as equal if they are within 10 % of each other, or within 0.1 % of a CPU.
 const SAME_CPU: f64 = 1.1;
 const SAME_SHARE: f64 = 1e-3;
 
-/// Chooses the best of `rows` for each combination of rate and work.
+/// Chooses the best of `rows` for every combination of rate and work.
 ///
-/// The criteria are applied in order. Each keeps the rows that are not worse than its best row:
+/// The criteria are applied in order. Each keeps the rows that are no worse than its best row:
 /// 1. fewest slots without a frame in time;
 /// 2. shortest waits, at the highest quantile known for every row ([`common_quantile`]);
 /// 3. least CPU time.
 ///
-/// The remaining rows are equally good. A row without frames is never chosen, so a group without
-/// frames has an empty choice. Rows with fewer than two turns do not show what chance can do and
-/// count as equal.
+/// The remaining rows are equally good. A row without frames is never chosen, so a group whose rows
+/// have no frames ends in an empty choice. Rows with fewer than two turns count as equal, because
+/// they do not show how much chance can do.
 pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     let q = common_quantile(rows);
     let mut groups: Vec<Choice> = Vec::new();
@@ -74,8 +74,8 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// The highest of the quantiles 0.99, 0.9 and 0.5 that the waits of every row with frames support.
-/// `None` if a row has fewer than five waits.
+/// Returns the highest of the quantiles 0.99, 0.9 and 0.5 that every row with frames has enough
+/// waits for. Returns `None` if a row has fewer than five waits.
 pub fn common_quantile(rows: &[PaceVariant]) -> Option<f64> {
     let known = |q: f64| {
         rows.iter()
@@ -89,10 +89,10 @@ fn wait(row: &PaceVariant) -> Option<&Distribution> {
     row.figures.as_ref()?.wait.as_ref()
 }
 
-/// Keeps the rows that are as good as the best by this criterion.
+/// Keeps only rows that are as good as the best by this criterion.
 fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion, q: Option<f64>) {
-    // Count waits beyond the smallest of the rows' quantiles. This limit is the same for all rows,
-    // so it favours none.
+    // Count waits above the smallest of the rows' quantiles. This limit applies to all rows, so it
+    // favours none.
     let limit = places.iter().map(|&place| lateness(&rows[place], q)).min();
     let turn = |turn: &PaceTurn| match criterion {
         Criterion::LateFrames => Turn::of_count(turn.late, turn.wanted),
@@ -128,7 +128,7 @@ fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion
     places.retain(|place| worse[..ruled_out].iter().all(|(_, other)| other != place));
 }
 
-/// Whether `row` takes so much more CPU time than `than` that it matters.
+/// Whether `row` takes significantly more CPU time than `than`.
 fn takes_more(row: &PaceVariant, than: &PaceVariant) -> bool {
     let share = |row: &PaceVariant| row.cpu_time.share_of(row.elapsed);
     share(row) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)

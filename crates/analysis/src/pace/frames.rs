@@ -1,9 +1,9 @@
 //! Determines when each frame of a rhythm was due.
 //!
 //! Only the loop itself knows when its frames are due. But a timer can only be late, never early,
-//! so the earliest wake-ups show it. A loop on a grid is due on the grid given by its period and
-//! its earliest wake-ups. If a loop rearms its timer after each frame, a frame is due one shortest
-//! interval after the previous one. A delay common to all wake-ups is invisible.
+//! so the earliest wake-ups show when that was. A loop on a grid is due on the grid defined by its
+//! period and its earliest wake-ups. If a loop rearms its timer after each frame, a frame is due
+//! one shortest interval after the previous frame. A delay that all wake-ups share is invisible.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -13,15 +13,15 @@ use crate::beats::Beat;
 
 /// Share of wake-ups assumed to have been on time.
 const EARLIEST: f64 = 0.1;
-/// Number of wake-ups on each side that determine the grid locally. The grid can shift at a
-/// restart, and drifts if the period has an error.
+/// Number of wake-ups on either side that determine the grid locally. The grid can shift when the
+/// timer is restarted, and drifts if the period is inaccurate.
 const NEIGHBOURS: usize = 16;
-/// Maximum time by which a wake-up can precede its slot, in periods. A wake-up this close to the
-/// next slot counts for that slot.
+/// A wake-up can precede its slot by at most this much, in periods. If it is this close to the next
+/// slot, it counts for that slot.
 const EARLY: f64 = 0.25;
 
-/// Finds the frames among `runs`; returns the period by which they are counted, and the frames. See
-/// [`delays_add_up`] for `nap`.
+/// Finds the frames among `runs`. Returns the period by which they are counted, and the frames. For
+/// `nap`, see [`delays_add_up`].
 pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame>) {
     if delays_add_up(runs, beat.period.value, nap) {
         rearmed(runs, beat.period.value)
@@ -30,25 +30,25 @@ pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame
     }
 }
 
-/// Number of intervals over which delays are given time to add up.
+/// Number of intervals over which delays can add up.
 const MANY: usize = 16;
 
-/// Minimum number of frames needed to tell delays that add up from delays within one nap. Over that
-/// many, delays of up to one nap each have spread over two naps.
+/// Minimum number of frames required to distinguish delays that add up from delays within one nap.
+/// Over this many frames, delays of up to one nap each have spread over two naps.
 const POLLS: usize = 100;
 
-/// Whether each interval starts from the previous wake-up, so that delays add up.
+/// Whether each interval starts at the previous wake-up, so that delays add up.
 ///
-/// A beat has its own test ([rhythm](crate::beats::Beat::rhythm)), but that test finds any drift,
-/// and even wake-ups on the strictest grid drift a little, because how deeply the CPU sleeps
-/// changes slowly. This function tests whether delays persist in full. If they do, the spread over
-/// 16 intervals is √16 times the spread over one; on a grid the two are equal. The limit is in
+/// A beat has its own test ([rhythm](crate::beats::Beat::rhythm)), but that test detects any drift.
+/// Even wake-ups on the strictest grid drift a little, because the depth of the CPU's sleep changes
+/// slowly. This function tests whether delays persist in full. If they do, the spread over 16
+/// intervals is √16 times the spread over one. On a grid, the two are equal. The limit is in
 /// between, at 2. The spread is the median absolute deviation, which stalls do not affect.
 ///
 /// A loop that naps until a frame is due is late by up to one nap. If its period is nearly a whole
-/// number of naps, consecutive delays are similar, so they seem to add up even on a grid. But on a
-/// grid they stay within one nap. `nap` is the length of a nap, or 0 for a loop that sleeps until
-/// its frame is due.
+/// number of naps, consecutive delays are similar, so they seem to add up even on a grid. On a
+/// grid, however, they stay within one nap. `nap` is the length of a nap, or 0 for a loop that
+/// sleeps until its frame is due.
 pub(crate) fn delays_add_up(runs: &[Run], period: f64, nap: Nanos) -> bool {
     let mut residuals: Vec<f64> = Vec::with_capacity(runs.len());
     let mut last: Option<Nanos> = None;
@@ -79,15 +79,15 @@ pub(crate) fn delays_add_up(runs: &[Run], period: f64, nap: Nanos) -> bool {
     let spread = |over: usize| {
         let pairs = residuals.iter().zip(&residuals[over..]);
         let grown: Vec<f64> = pairs.map(|(a, b)| b - a).collect();
-        // Growth common to all pairs is due to the error of the period.
+        // Growth that all pairs have in common is due to the error of the period.
         let usual = middle(grown.clone());
         middle(grown.iter().map(|growth| (growth - usual).abs()).collect())
     };
     spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
 }
 
-/// Whether 80 % of the residuals are within `limit` of each other after the best-fitting line is
-/// subtracted. The line is due to the error of the period.
+/// Whether 80 % of the residuals are within `limit` of each other once the best-fitting line has
+/// been subtracted. The line is due to the error of the period.
 fn keep_within(residuals: &[f64], limit: f64) -> bool {
     let count = residuals.len() as f64;
     let middle = (count - 1.0) / 2.0;
@@ -121,7 +121,7 @@ fn frame(run: &Run, due: Nanos) -> Frame {
 struct Placed<'a> {
     run: &'a Run,
     slot: i64,
-    /// Time since the start of the slot, ns. It is preliminary until all wake-ups are assigned.
+    /// Time since the slot started, ns. It is preliminary until all wake-ups are assigned.
     after: f64,
 }
 
@@ -132,7 +132,7 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     for run in runs {
         let time = (run.woken - first).0 as f64;
         let slot = rounded(((time - phase) / period + EARLY).floor());
-        // A slot has only one frame. Further wake-ups in it are not frames.
+        // A slot has only one frame. Further wake-ups in the same slot are not frames.
         if placed.last().is_some_and(|last| last.slot >= slot) {
             continue;
         }
@@ -146,7 +146,7 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
         let to = (i + NEIGHBOURS + 1).min(placed.len());
         let phase = earliest(&placed[i.saturating_sub(NEIGHBOURS)..to]);
         let due = first + Nanos(rounded(wakeup.slot as f64 * period + phase));
-        // If a frame started so late that it also serves a later slot, it is that slot's only
+        // If a frame starts so late that it also serves a later slot, that slot gets no other
         // frame.
         let free = next_slot.unwrap_or(wakeup.slot).min(wakeup.slot);
         let due = due.min(wakeup.run.began) - Nanos((wakeup.slot - free) * whole_period.0);
@@ -157,21 +157,21 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     (whole_period, frames)
 }
 
-/// Position of the earliest wake-ups within their slots, ns.
+/// Returns where in their slots the earliest wake-ups are, in ns.
 fn earliest(placed: &[Placed<'_>]) -> f64 {
     let mut after: Vec<f64> = placed.iter().map(|wakeup| wakeup.after).collect();
     after.sort_by(f64::total_cmp);
     low(&after).unwrap_or(0.0)
 }
 
-/// The element that is greater than a tenth of a sorted list.
+/// Returns the 10 % quantile of a sorted list.
 fn low<T: Copy>(sorted: &[T]) -> Option<T> {
     let place = rounded((sorted.len() as f64 * EARLIEST).floor());
     sorted.get(usize::try_from(place).unwrap_or(0)).copied()
 }
 
 fn rearmed(runs: &[Run], period: f64) -> (Nanos, Vec<Frame>) {
-    // Two wake-ups less than half a period apart belong to the same frame.
+    // Wake-ups less than half a period apart belong to the same frame.
     let apart = Nanos(rounded(period / 2.0));
     let mut starts: Vec<&Run> = Vec::new();
     for run in runs {
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Loops with frames every 20 ms that nap for 1.01 to 1.27 ms at a time until a frame is due.
+    /// The loops have a frame every 20 ms, and nap for 1.01 to 1.27 ms at a time until it is due.
     #[test]
     fn delays_of_a_napping_loop_add_up_if_it_counts_from_the_previous_frame() {
         let nap = 1_010_000;

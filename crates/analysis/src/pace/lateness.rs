@@ -1,11 +1,11 @@
 //! Finds a loop's late frames and their causes.
 //!
 //! A frame is late if it starts more than [`late_from`](ticktax_model::pace::late_from) after it
-//! was due. Its delay is examined from its due time or, if the previous frame overran, from that
-//! frame's due time. Everything that kept the thread from running in that interval counts. If the
-//! previous frame ended in time, the rest of the interval was sleep. If it overran, the CPU time by
-//! which it exceeds the median frame counts as the loop's own work, and the rest is unexplained.
-//! The late frame is attributed to the largest cause.
+//! was due. Its delay is examined from when it was due or, if the previous frame overran, from when
+//! that frame was due. Everything that kept the thread from running in that interval counts. If the
+//! previous frame ended in time, the rest of the interval was sleep. If it overran, its CPU time in
+//! excess of the median frame's counts as the loop's own work, and the rest is unexplained. The
+//! late frame is attributed to the largest cause.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use crate::victim::{Loss, beat_of, in_rhythm, timer_of};
 /// Maximum number of late frames listed individually.
 const LATEST: usize = 10;
 
-/// Identifies a cause: the kind of delay and, if known, the culprit's name and kind.
+/// Identifies a cause by the kind of delay and, if known, the culprit's name and kind.
 type Key = (HoldUp, Option<(String, Kind)>);
 
 /// A source's name, kind and process id.
@@ -37,18 +37,18 @@ pub(crate) type Named = (String, Kind, Option<i32>);
 /// Time that the hypervisor took from a loop's CPUs, with its uncertainty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outside {
-    /// The loop's CPU, if it ran on only one. Otherwise, stolen time cannot be attributed to the
-    /// loop, which may have been on another CPU.
+    /// The loop's CPU, if the loop ran on only one. Otherwise, stolen time cannot be attributed to
+    /// the loop, which may have been on another CPU.
     pub(crate) cpu: Option<Cpu>,
     /// Number of the probe's empty gaps that could contain something other than stolen time. `None`
-    /// if any gap could, or without a hypervisor.
+    /// if any gap could, or if there is no hypervisor.
     pub(crate) unseen: Option<usize>,
-    /// Upper bound on the total stolen time; `None` if the hypervisor does not report it.
+    /// Upper bound on the total stolen time. `None` if the hypervisor does not report it.
     stolen: Option<Nanos>,
 }
 
 impl Outside {
-    /// Describes a thread pinned to `cpu` if only its rows are available.
+    /// The values for a thread pinned to `cpu` if only its rows are available.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,
@@ -56,7 +56,7 @@ impl Outside {
         }
     }
 
-    /// Describes a loop that ran on `cpus`, from the recording's header and accounts.
+    /// The values for a loop that ran on `cpus`, from the recording's header and accounts.
     pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {
@@ -91,7 +91,7 @@ impl Outside {
     }
 }
 
-/// A late frame with its causes.
+/// A late frame and its causes.
 struct Delayed {
     frame: Frame,
     lost: u64,
@@ -99,10 +99,10 @@ struct Delayed {
     by: BTreeMap<Key, LostTo>,
 }
 
-/// Finds the causes of each of the `frames` that started more than `late_from` after it was due.
+/// Finds the causes of delay for each of `frames` that started over `late_from` after it was due.
 /// `terms` is (period, `late_from`). `frames` and `losses` must be sorted by start, and `losses`
-/// must belong to the same thread. If there were too many losses, those after `full_at` are
-/// missing. `name` returns the source of a loss.
+/// must be those of the loop's thread. If there were too many losses, those after `full_at` are
+/// missing. `name` returns a loss's source.
 pub(crate) fn late_frames(
     frames: &[Frame],
     terms: (Nanos, Nanos),
@@ -130,10 +130,10 @@ pub(crate) fn late_frames(
     }
 }
 
-/// The losses of a thread, sorted by start. They may overlap.
+/// A thread's losses, sorted by start. They may overlap.
 struct ByTime<'a> {
     losses: &'a [Loss],
-    /// The latest end of each loss and all before it.
+    /// For each loss, the latest end up to and including it.
     reach: Vec<Nanos>,
 }
 
@@ -149,7 +149,7 @@ impl<'a> ByTime<'a> {
         }
     }
 
-    /// All losses that overlap the interval, and perhaps others that ended before it.
+    /// Returns all losses that overlap the interval. They may include others that ended before it.
     fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &'a Loss> {
         let first = self.reach.partition_point(|&end| end <= from);
         let losses = self.losses[first..].iter();
@@ -170,12 +170,12 @@ fn delayed(
     let to = frame.began;
     let mut by: BTreeMap<Key, LostTo> = BTreeMap::new();
     let mut taken = Nanos::ZERO;
-    // CPU time of the previous frame that is due to page faults and reclaim.
+    // The part of the previous frame's CPU time that is due to page faults and reclaim.
     let mut on_cpu = Nanos::ZERO;
     let mut stolen_until = Nanos::ZERO;
     for loss in losses.between(from, to) {
         let (hold_up, named) = hold_up(loss, name(loss));
-        // The probe may have seen the same stolen time as the rows.
+        // The probe may have seen the same stolen time that rows show.
         let start = match hold_up {
             HoldUp::Steal => loss.start.max(stolen_until),
             _ => loss.start,
@@ -238,7 +238,7 @@ fn delayed(
     }
 }
 
-/// The kind of delay that a loss is, and its culprit unless the kind says it all.
+/// Returns which kind of delay a loss is, and its culprit unless the kind implies it.
 fn hold_up(loss: &Loss, named: Option<Named>) -> (HoldUp, Option<Named>) {
     match named.as_ref().map(|(_, kind, _)| *kind) {
         Some(Kind::Idle) if loss.moved => (HoldUp::Migration, None),
@@ -331,7 +331,7 @@ fn latest(late: &Delayed, begin: Nanos) -> LateFrame {
     }
 }
 
-/// Removes kinds of delay that could not have been seen, and adds the total stolen time.
+/// Removes the kinds of delay that could not have been observed, and adds the total stolen time.
 pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> LateFrames {
     let watched = |hooks: &[Hook]| hooks.iter().all(|hook| attached.contains(hook));
     let could_be = |late: &LateTime| match late.kind {
@@ -349,8 +349,8 @@ pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> La
     }
 }
 
-/// Adds the period, timer and scheduling policy to each cause that is a single process. `behind`
-/// lists the sources that ran while the program waited, costliest first.
+/// Adds period, timer and scheduling policy to each cause that is a single process. `behind` lists
+/// the sources that ran while the program waited, costliest first.
 pub(crate) fn link(
     late: &mut LateFrames,
     (behind, beats): (&[Interferer], &[BeatLine]),
@@ -385,8 +385,9 @@ mod tests {
     const MS: i64 = 1_000_000;
     const NAMES: [&str; 2] = ["backupd", "cc1"];
 
-    /// The late frames among 20 frames, one every 20 ms with 3 ms of work. `others` lists
-    /// exceptions as (number, began, ended, CPU time), in ms since the frame's slot.
+    /// Returns the late frames among 20 frames, one every 20 ms with 3 ms of work. `others` lists
+    /// the frames that deviate, as (number, began, ended, CPU time), with times in ms since the
+    /// frame's slot started.
     fn late(
         others: &[(i64, i64, i64, i64)],
         losses: &[(i64, i64, HoldUp, Option<u32>)],
@@ -427,8 +428,8 @@ mod tests {
         late_frames(&frames, terms, Nanos::ZERO, (&losses, None), &name)
     }
 
-    /// Frame 3 starts 30 ms late: `backupd` ran for 22 ms of that time and `cc1` for 7 ms. The
-    /// thread oversleeps before frame 9 by 8 ms.
+    /// Frame 3 starts 30 ms late, because `backupd` ran for 22 ms and `cc1` for 7 ms. Before frame
+    /// 9, the thread oversleeps by 8 ms.
     #[test]
     fn a_late_frame_is_attributed_to_its_largest_cause() {
         use HoldUp::{OwnSleep, Waiting};
@@ -467,8 +468,8 @@ mod tests {
         assert_eq!((interrupts.time, interrupts.frames), (Nanos::ZERO, 0));
     }
 
-    /// The thread waits for 27 ms from before frame 3 is due, and is interrupted often at the same
-    /// time.
+    /// The thread waits for 27 ms, starting before frame 3 is due. It is also interrupted often
+    /// during that time.
     #[test]
     fn a_wait_with_many_interrupts_is_still_the_cause() {
         let interrupt = |k: u32| (59, 60, HoldUp::Interrupts, Some(k % 2));
@@ -479,8 +480,8 @@ mod tests {
         assert_eq!((&*by.name, by.time), ("backupd", Nanos(25 * MS)));
     }
 
-    /// Frame 5 takes 26 ms and so makes the next one late. In the first case, 23 ms of that are its
-    /// own work, then page faults, then a quota.
+    /// Frame 5 takes 26 ms, which makes the next one late. Of this, 23 ms are its own work in the
+    /// first case, page faults in the second, and throttling in the third.
     #[test]
     fn a_frame_that_overran_makes_the_next_one_late() {
         let next = (6, 6, 9, 3);
@@ -513,12 +514,12 @@ mod tests {
         link(&mut late_frames, (&[], &[]), (&ran, &policies));
         assert_eq!(late_frames.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
         assert_eq!(late_frames.causes[0].period, None);
-        // The real-time thread belongs to another process.
+        // Here, the real-time thread belongs to another process.
         link(&mut late_frames, (&[], &[]), (&Ran::default(), &policies));
         assert_eq!(late_frames.causes[0].policy, None);
     }
 
-    /// Time that nothing explains is not blamed on the loop's own work.
+    /// Unexplained time is not blamed on the loop's own work.
     #[test]
     fn unknown_time_is_not_the_loops_own_work() {
         let next = (6, 6, 9, 3);
@@ -528,7 +529,7 @@ mod tests {
         assert_eq!(disk.causes[0].kind, HoldUp::Disk);
     }
 
-    /// The second frame started after the list of losses became incomplete.
+    /// The second frame starts after the list of losses has become incomplete.
     #[test]
     fn frames_whose_delays_were_not_kept_are_only_counted() {
         let frames = |began: i64| Frame {

@@ -1,4 +1,4 @@
-//! The statement about ticktax's own loop, made from its frames and from readings taken while it
+//! The statement about one of ticktax's own loops, from its frames and from readings taken while it
 //! ran.
 
 use ticktax_model::machine::Machine;
@@ -15,8 +15,8 @@ use super::{Accounts, FrameStats, Terms};
 use crate::accounting::counting;
 
 impl FrameStats {
-    /// Statistics for one of ticktax's own loops with this `period`. See [`Terms`] for
-    /// `overshot_from`.
+    /// Creates statistics for one of ticktax's own loops, with this `period`. For `overshot_from`,
+    /// see [`Terms`].
     pub fn of_loop(period: Nanos, overshot_from: Option<Nanos>) -> Self {
         Self::new(Terms {
             period,
@@ -34,7 +34,7 @@ impl RowSink for FrameStats {
     }
 }
 
-/// The statement about a loop that ticktax ran. `accounts` contains its frames.
+/// Returns the statement about a loop that ticktax ran. `accounts` contains the loop's frames.
 pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> PaceStatement {
     let machine = &header.machine;
     let figures = accounts.figures();
@@ -62,14 +62,14 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     }
 }
 
-/// The alias between the loop and the tick. Frames only keep to phases of the tick if the loop is
-/// on a grid and sleeps between frames.
+/// Returns the alias between the loop and the tick. Frames stay at the same phases of the tick only
+/// if the loop is on a grid and sleeps between frames.
 fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> Option<TickAlias> {
     let grid = report.spec.rule == PaceRule::Deadline && report.spec.sleep.sleeps();
     if !grid || sampled_at_tick(machine) != Some(true) {
         return None;
     }
-    // If sleeps end on the tick, every frame starts at the same phase.
+    // If sleeps end at ticks, every frame starts at the same phase.
     if machine.high_resolution == Some(false) {
         return None;
     }
@@ -80,8 +80,8 @@ fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> O
     keeps_to_phases(&alias, report.spec.work, figures).then_some(alias)
 }
 
-/// Whether frames kept to their phases, that is, whether 90 % of them started and ended within a
-/// quarter of the distance between phases.
+/// Whether frames stayed at their phases: 90 % of them must have started and ended within a quarter
+/// of the distance between phases.
 fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
     let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
     let within = |times: &Option<Distribution>, min: Nanos| {

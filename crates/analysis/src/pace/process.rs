@@ -1,4 +1,4 @@
-//! The statement about another program's loop, made from a recording that followed its process.
+//! The statement about another program's loop, from a recording that followed its process.
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -12,8 +12,8 @@ use super::tick::sampled_at_tick;
 use super::watch::{Process, Watched};
 
 impl Process {
-    /// The statement about the process' frames, from all rows and the header. `late` lists the late
-    /// frames with their causes.
+    /// Returns the statement about the process's frames, from all rows and the header. `late` lists
+    /// the late frames and their causes.
     pub(crate) fn statement(&self, header: &Header, late: Option<LateFrames>) -> PaceStatement {
         let pid = self.pid();
         let victim = header.victim.as_ref();
@@ -34,7 +34,7 @@ impl Process {
                 readings: readings(header, &watched, end - begin),
                 cpus: watched.cpus,
                 sampled_at_tick: sampled_at_tick(&header.machine),
-                // Due times of another program's frames are not known to the nanosecond.
+                // It is not known to the nanosecond when another program's frames are due.
                 alias: None,
             },
             figures: watched.figures,
@@ -56,7 +56,7 @@ impl Process {
     }
 }
 
-/// The recording's limitations that affect frames.
+/// Returns those of the recording's limitations that affect frames.
 fn unseen(header: &Header) -> Vec<Limitation> {
     let lost = header.coverage.events_lost();
     let mut unseen = Vec::new();
@@ -86,7 +86,7 @@ fn unseen(header: &Header) -> Vec<Limitation> {
     unseen
 }
 
-/// The chosen thread's CPU time according to each clock.
+/// Returns the chosen thread's CPU time as measured by each clock.
 fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReading> {
     let chosen = watched.chosen.and_then(|place| watched.threads.get(place));
     let Some(thread) = chosen else {
@@ -145,7 +145,8 @@ mod tests {
     const FRAMES: i64 = 200;
     const BEGIN: Nanos = Nanos::from_secs(1);
 
-    /// An audit of a process with one thread that works for 2 ms in every 10, and its sources.
+    /// An audit of a process with one thread that works for 2 ms out of every 10, and the audit's
+    /// sources.
     fn watch() -> (Auditor, SourceTable) {
         let thread = |kind, detail: &str| Source {
             thread: Some(Thread {
@@ -292,8 +293,8 @@ mod tests {
         );
     }
 
-    /// It is unknown how many events a part of a recording lacks, so the whole recording's number
-    /// is reported and marked as such.
+    /// It is unknown how many lost events belong to a part of a recording, so the whole recording's
+    /// number is reported and marked as such.
     #[test]
     fn a_part_reports_the_lost_events_of_the_whole_recording() {
         let mut header = header();

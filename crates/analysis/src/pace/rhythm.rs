@@ -1,4 +1,4 @@
-//! Finds a thread's rhythm: which of its runs are frames, and with which period.
+//! Finds a thread's rhythm: which of its runs are frames, and at what period.
 
 use std::cmp::Ordering;
 
@@ -10,16 +10,16 @@ use super::frames;
 use super::watch::Run;
 use crate::beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 
-/// Minimum CPU time of a long run, as a multiple of the usual run's.
+/// A long run takes at least this many times the CPU time of the usual run.
 const LONG: i64 = 8;
 
-/// Rhythms with a false-alarm probability below this count as equally certain.
+/// Rhythms whose false-alarm probability is below this count as equally certain.
 const CERTAIN: f64 = 1e-9;
 
 /// The rhythms found in one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Rhythms and the runs they apply to, strongest first.
+    /// Rhythms, strongest first, each with the kind of runs that it applies to.
     pub(crate) beats: Vec<(FrameMark, Beat)>,
     pub(crate) long_from: Nanos,
     why: Option<String>,
@@ -46,7 +46,7 @@ impl Found {
         self.why.clone()
     }
 
-    /// The runs that can be frames of a rhythm with this `mark`.
+    /// Returns the runs that can be frames of a rhythm with this `mark`.
     pub(crate) fn marked(&self, mark: FrameMark, runs: &[Run]) -> Vec<Run> {
         match mark {
             FrameMark::Wakeups => runs.to_vec(),
@@ -55,8 +55,8 @@ impl Found {
     }
 }
 
-/// The thread's usual nap between two looks at the clock, if only its long runs are frames;
-/// otherwise 0.
+/// Returns how long the thread usually naps between two looks at the clock, if only its long runs
+/// are frames. Otherwise returns 0.
 pub(crate) fn nap(mark: FrameMark, runs: &[Run]) -> Nanos {
     if mark == FrameMark::Wakeups {
         return Nanos::ZERO;
@@ -73,9 +73,9 @@ fn long(runs: &[Run], from: Nanos) -> Vec<Run> {
     runs.iter().copied().filter(|run| run.cpu >= from).collect()
 }
 
-/// Looks for periodic wake-ups of a thread that was watched from `begin` to `end`.
+/// Looks for periodic wake-ups in a thread that was watched from `begin` to `end`.
 ///
-/// A loop that naps and looks at the clock until a frame is due wakes up far more often than it has
+/// A loop that naps and checks the clock until a frame is due wakes up far more often than it has
 /// frames. In such a loop, the frames are the runs that do the work. Each takes at least eight
 /// times the CPU time of the usual run, and together they take most of the thread's CPU time.
 pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: bool) -> Found {
@@ -112,8 +112,8 @@ pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
     found
 }
 
-/// For a thread without a rhythm: treats every wake-up as a frame of a loop with the requested
-/// `period`. `None` if there are too few wake-ups. The resulting beat has `seen` = 0.
+/// Treats every wake-up of a thread without a rhythm as a frame of a loop with the requested
+/// `period`. Returns `None` if there are too few wake-ups. The resulting beat has `seen` = 0.
 pub(crate) fn asked_for(runs: &[Run], period: Nanos) -> Option<Found> {
     let first = runs.first().filter(|_| runs.len() >= FEWEST)?.woken;
     let beat = Beat {
@@ -151,7 +151,7 @@ impl Found {
             .extend(beats.into_iter().map(|beat| (mark, beat)));
     }
 
-    /// The strongest rhythm's false-alarm probability, and its share of the time.
+    /// Returns the strongest rhythm's false-alarm probability, and its share of the time.
     fn strength(&self) -> (f64, f64) {
         let strongest = self.beats.first();
         strongest.map_or((f64::INFINITY, 0.0), |(_, beat)| {
@@ -160,8 +160,8 @@ impl Found {
     }
 }
 
-/// Orders by certainty. Rhythms beyond doubt are ordered by their share of the time: a thread that
-/// only checks something can be as regular as the one that does the work.
+/// Orders by certainty. Rhythms beyond doubt are ordered by their share of the time, because a
+/// thread that only polls can be as regular as the one that does the work.
 pub(crate) fn by_strength(a: &Found, b: &Found) -> Ordering {
     let (a, b) = (a.strength(), b.strength());
     a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1))

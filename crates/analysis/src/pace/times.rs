@@ -1,4 +1,4 @@
-//! Distributions of times, with those quantiles that the number of times supports.
+//! Distributions of times, restricted to quantiles that are supported by enough times.
 
 use ticktax_model::pace::{Bucket, Distribution, Quantile};
 use ticktax_model::{Histogram, Nanos};
@@ -6,12 +6,12 @@ use ticktax_model::{Histogram, Nanos};
 /// Quantiles that are reported if there are enough times.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// Required probability that at least one of the observed times exceeds the quantile.
+/// Minimum probability that at least one of the observed times exceeds the quantile.
 const CONFIDENCE: f64 = 0.95;
 
-/// Whether `count` times suffice to report the quantile `q`. At least one time must exceed the true
-/// quantile with 95 % probability; the probability that none does is `q^count`. The minimum is 5
-/// times for the median, 29 for 0.9, 299 for 0.99, and 2995 for 0.999.
+/// Whether `count` times are enough to report the quantile `q`. The probability that at least one
+/// of them exceeds the true quantile must be 95 %. The probability that none does is `q^count`.
+/// This requires 5 times for the median, 29 for 0.9, 299 for 0.99, and 2995 for 0.999.
 pub fn tellable(q: f64, count: u64) -> bool {
     count as f64 * q.ln() <= (1.0 - CONFIDENCE).ln()
 }
@@ -23,7 +23,7 @@ const KEPT: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     histogram: Histogram,
-    /// All times, up to [`KEPT`].
+    /// All times, if there are no more than [`KEPT`].
     kept: Vec<Nanos>,
     count: u64,
     sum: i128,
@@ -32,7 +32,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Adds a time; a negative one counts as 0.
+    /// Adds a time. A negative time counts as 0.
     pub(super) fn add(&mut self, time: Nanos) {
         let time = time.max(Nanos::ZERO);
         self.histogram.record(time);
@@ -58,7 +58,7 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// The distribution of the times; `None` without times.
+    /// Returns the distribution of the times, or `None` if there are none.
     pub(super) fn distribution(&self) -> Option<Distribution> {
         let min = self.min?;
         let mean = i64::try_from(self.sum / i128::from(self.count)).unwrap_or(i64::MAX);
@@ -89,7 +89,7 @@ impl Times {
     }
 }
 
-/// The non-empty buckets of a histogram.
+/// Returns the histogram's non-empty buckets.
 pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     let counts = histogram.counts().iter().enumerate();
     let used = counts.filter(|&(_, &count)| count > 0);
@@ -101,7 +101,7 @@ pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     .collect()
 }
 
-/// The smallest of the `sorted` times that is not exceeded by at least the share `q` of them.
+/// Returns the `q`-quantile of `sorted` (nearest rank).
 fn of_sorted(sorted: &[Nanos], q: f64) -> Option<Nanos> {
     #[expect(
         clippy::cast_possible_truncation,

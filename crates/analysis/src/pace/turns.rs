@@ -1,4 +1,4 @@
-//! Compares loops that ran alternately, using their frames and the readings taken while they ran.
+//! Compares loops that ran alternately, from their frames and from readings taken while they ran.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use super::{Accounts, FrameStats, Terms, choices, common_quantile};
 pub struct TurnStats {
     variants: Vec<(LoopSpec, Option<Accounts>)>,
     overshot_from: Option<Nanos>,
-    /// Statistics of each completed turn; `None` for a turn without frames.
+    /// Statistics of each completed turn. `None` for a turn without frames.
     turns: BTreeMap<u64, Option<Figures>>,
     /// The turn in progress: the source of its frames, its number, and its statistics.
     current: Option<(SourceId, u64, FrameStats)>,
 }
 
 impl TurnStats {
-    /// Collects turns of `variants`, which run in this order in each round. See [`Terms`] for
-    /// `overshot_from`.
+    /// Collects turns of `variants`, which run in this order in every round. For `overshot_from`,
+    /// see [`Terms`].
     pub fn new(variants: &[LoopSpec], overshot_from: Option<Nanos>) -> Self {
         Self {
             variants: variants.iter().map(|spec| (*spec, None)).collect(),
@@ -34,13 +34,13 @@ impl TurnStats {
         }
     }
 
-    /// Index of the variant that ran in `turn`.
+    /// Returns the index of the variant that ran in `turn`.
     fn variant_of(&self, turn: u64) -> Option<usize> {
         let index = turn.checked_rem(self.variants.len() as u64)?;
         usize::try_from(index).ok()
     }
 
-    /// Adds the completed turn to the sums of its variant.
+    /// Adds the completed turn to its variant's totals.
     fn close_turn(&mut self) {
         let Some((_, turn, stats)) = self.current.take() else {
             return;
@@ -56,7 +56,7 @@ impl TurnStats {
         }
     }
 
-    /// Compares the variants over all turns. `turns` and `header` must belong to the same
+    /// Compares the variants over all turns. `turns` and `header` must be those of the same
     /// recording.
     pub fn finish(mut self, header: &Header, turns: &LoopTurns) -> PaceComparison {
         self.close_turn();
@@ -121,7 +121,7 @@ impl RowSink for TurnStats {
     }
 }
 
-/// Why there were fewer turns than planned; `None` if there were not.
+/// Returns why there were fewer turns than planned, or `None` if there were not.
 fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
     let failure = turns.runs.last().and_then(|run| run.error.clone());
     match header.ended_early {
@@ -172,7 +172,7 @@ fn row<'a>(
     row
 }
 
-/// Adds a turn's reading to the sum for the same clock.
+/// Adds a turn's reading to the total of the same clock.
 fn add(readings: &mut Vec<CpuReading>, reading: &CpuReading) {
     let mut known = readings.iter_mut();
     match known.find(|sum| sum.clock == reading.clock) {
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Two variants; the second is always 1 ms late. Three of four turns ran, and the third had no
+    /// Of two variants, the second is always 1 ms late. Three of four turns ran. The third had no
     /// frames.
     #[test]
     fn frames_count_for_the_variant_that_ran() {

@@ -1,7 +1,7 @@
 //! Finds another program's loop in its threads' wake-ups and on-CPU periods.
 //!
 //! A *run* is everything that a thread does from a wake-up until it sleeps, blocks or is throttled
-//! again. Preemption and interrupts do not end it. Only the threads' own wake-ups are used: the
+//! again. Preemption and interrupts do not end a run. Only the threads' own wake-ups are used: the
 //! program is not changed and need not cooperate.
 //!
 //! # Memory
@@ -19,11 +19,11 @@ use super::frames;
 use super::rhythm::{self, Found};
 use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 
-/// Maximum number of rows kept, which take 40 MiB.
+/// Maximum number of rows kept, which take up to 40 MiB.
 const MAX: usize = 1 << 20;
 
-/// Minimum share of the process' CPU time that the thread with the frames must have. A thread with
-/// less only checks something.
+/// Minimum share of the process's CPU time used by the thread that has the frames. A thread with a
+/// smaller share only polls.
 const FEW: f64 = 0.05;
 
 /// The rows kept for one process.
@@ -39,7 +39,7 @@ pub(crate) struct Process {
 struct Rows {
     name: String,
     on_cpu: Vec<Piece>,
-    /// Intervals in which the thread slept, was blocked or was throttled.
+    /// Intervals during which the thread slept, was blocked or was throttled.
     off: Vec<(Nanos, Nanos)>,
     cpus: Vec<Cpu>,
 }
@@ -55,43 +55,43 @@ pub(crate) struct Piece {
     pub(crate) after_idle: bool,
 }
 
-/// Everything that a thread did from a wake-up until it slept again.
+/// Everything that a thread does from a wake-up until it sleeps again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Time of the wake-up.
+    /// When the thread was woken.
     pub(crate) woken: Nanos,
-    /// Time at which the thread first ran after the wake-up.
+    /// When the thread first ran after the wake-up.
     pub(crate) began: Nanos,
-    /// Time at which the thread slept again.
+    /// When the thread slept again.
     pub(crate) ended: Nanos,
     /// CPU time during the run.
     pub(crate) cpu: Nanos,
-    /// The CPU on which the run started.
+    /// CPU on which the run started.
     pub(crate) on: Cpu,
-    /// Whether that CPU was idle before.
+    /// Whether that CPU had been idle.
     pub(crate) ended_idle: bool,
 }
 
 /// The threads, rhythms and frames found in a process.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// The process' threads, strongest rhythm first.
+    /// Threads of the process, strongest rhythm first.
     pub threads: Vec<ThreadReport>,
     /// Index of the thread whose rhythm defines the frames.
     pub chosen: Option<usize>,
-    /// Minimum CPU time of a frame; `None` if every wake-up counts.
+    /// Minimum CPU time of a frame. `None` if every wake-up counts.
     pub long_from: Option<Nanos>,
-    /// Statistics of the frames; `None` if no thread has a rhythm.
+    /// Statistics of the frames. `None` if no thread has a rhythm.
     pub figures: Option<Figures>,
-    /// The frames, in order.
+    /// Frames in order.
     pub frames: Vec<Frame>,
-    /// Number of frames in the last full second; `None` if no second has passed.
+    /// Number of frames in the last full second. `None` if no second has passed.
     pub last_second: Option<u64>,
-    /// Number of wake-ups of the chosen thread.
+    /// Wake-ups of the chosen thread.
     pub wakeups: Option<Wakeups>,
-    /// CPUs that the chosen thread ran on.
+    /// CPUs on which the chosen thread ran.
     pub cpus: CpuList,
-    /// Time after which no rows were kept because there were too many.
+    /// Time after which no more rows were kept, because there were too many.
     pub full_at: Option<Nanos>,
 }
 
@@ -109,15 +109,15 @@ impl Process {
         self.pid
     }
 
-    /// The rhythm and frames of the process that the recording followed; `None` if it followed
-    /// none.
+    /// Returns the rhythm and frames of the process that the recording followed, or `None` if it
+    /// followed none.
     pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
         let begin = header.followed_since()?;
         Some(self.judge(begin, header.end(), header.overshot_from))
     }
 
-    /// Finds rhythm and frames in the rows so far, watched from `begin` to `end`. See [`Terms`] for
-    /// `overshot_from`.
+    /// Finds rhythm and frames in the rows so far, watched from `begin` to `end`. For
+    /// `overshot_from`, see [`Terms`].
     pub(crate) fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Option<Nanos>) -> Watched {
         let end = self.full_at.map_or(end, |full| full.min(end));
         let mut found: Vec<(i32, Vec<Run>, Found)> = self
@@ -216,12 +216,13 @@ impl Process {
                     rows.off.push((span.start, span.end()));
                 }
             }
-            // Sums have no position in time.
+            // A sum has no position in time.
             _ => {}
         }
     }
 
-    /// The rows of `thread`, if it belongs to the process and there is room for one more row.
+    /// Returns the rows of `thread`, if it belongs to the process and there is room for another
+    /// row.
     fn rows_of(&mut self, thread: ThreadId, event: &Event<'_>) -> Option<&mut Rows> {
         if thread.pid != self.pid {
             return None;
@@ -240,7 +241,7 @@ impl Process {
 }
 
 impl Watched {
-    /// Returns the data needed to wait for the next frame.
+    /// Returns what is needed to wait for the next frame.
     ///
     /// # Errors
     /// Returns the reason if no thread has a rhythm.
@@ -278,8 +279,8 @@ impl Rows {
         self.on_cpu.iter().map(|piece| piece.own).sum()
     }
 
-    /// The thread's runs between its sleeps. Runs before the first and after the last recorded
-    /// sleep are omitted, because their limits are unknown.
+    /// Returns the thread's runs between its sleeps. Runs before the first recorded sleep and after
+    /// the last one are omitted, because it is unknown when they started or ended.
     fn runs(&self) -> Vec<Run> {
         let mut off = self.off.clone();
         off.sort_unstable();
@@ -289,7 +290,7 @@ impl Rows {
     }
 }
 
-/// A thread's runs between consecutive intervals in `off`. Both lists must be sorted.
+/// Returns a thread's runs between consecutive intervals in `off`. Both lists must be sorted.
 pub(crate) fn runs_between(on: &[Piece], off: &[(Nanos, Nanos)]) -> Vec<Run> {
     let mut runs = Vec::with_capacity(off.len());
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! Questions about what happened on a CPU while a packet was underway: where `NET_RX` ran, and who
-//! ran during the longest step.
+//! Questions about what happened on a CPU while a packet was underway: in which context `NET_RX`
+//! ran, and what ran during the longest step.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use super::Arrival;
 use crate::timeline::{History, Piece};
 use crate::victim::MIN_IDLE;
 
-/// A packet followed to the end.
+/// A packet that was followed to the end.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) arrival: Arrival,
     pub(super) received_in: ReceivedIn,
-    /// Sources on the CPU during the longest step, in order. Empty if the step was short or the
-    /// sources are unknown.
+    /// Sources that ran on the CPU during the longest step, in order. Empty if the step was short
+    /// or the sources are unknown.
     pub(super) by: Vec<(SourceId, Nanos)>,
 }
 
-/// A packet's path, while a question about it is open.
+/// A packet's path about which a question is open.
 #[derive(Debug)]
 pub(super) struct Asked {
     followed: Followed,
@@ -30,21 +30,21 @@ pub(super) struct Asked {
 
 #[derive(Debug)]
 enum Stage {
-    /// In which context (softirq or `ksoftirqd`) did `NET_RX` run?
+    /// In which context did `NET_RX` run: as a softirq or in `ksoftirqd`?
     Receiving,
-    /// Which sources ran on the CPU that then ran the thread?
+    /// Which sources ran on the CPU where the thread then ran?
     Waiting,
     /// Which sources ran, until the given time, on the CPU that the thread came from? The pieces
-    /// cover the rest of the wait.
+    /// cover the remainder of the wait.
     Before(Nanos, Vec<Piece>),
 }
 
-/// Result of answering a question.
+/// Outcome of answering a question.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// No question is left.
+    /// No question remains.
     Done(Followed),
-    /// A question about another CPU is left.
+    /// A question about another CPU remains.
     AskOn(Asked),
 }
 
@@ -60,7 +60,8 @@ impl Asked {
         }
     }
 
-    /// Index of the CPU in question, and the time until which its occupants must be known.
+    /// Returns the index of the CPU in question, and the time until which its activity must be
+    /// known.
     fn place(&self) -> (usize, Nanos) {
         let arrival = &self.followed.arrival;
         match &self.stage {
@@ -70,7 +71,7 @@ impl Asked {
         }
     }
 
-    /// Answers the question. `history` is that of the CPU in question, if known.
+    /// Answers the question. `history` is that of the CPU in question, if available.
     pub(super) fn answer(mut self, history: Option<&History>, sources: &SourceTable) -> Answer {
         let arrival = self.followed.arrival;
         let did = |from: Nanos, to: Nanos| {
@@ -113,7 +114,8 @@ impl Asked {
                     let idles = sources.get(piece.source).kind == Kind::Idle;
                     idles && piece.end - piece.start >= MIN_IDLE
                 });
-                // The run queue of an idle CPU is empty, so until then the thread waited elsewhere.
+                // An idle CPU's run queue is empty, so while it was idle, the thread must have
+                // waited elsewhere.
                 if let (Some(_), Some(until)) = (arrival.came_from, idle.map(|idle| idle.end)) {
                     let after = pieces.into_iter().filter(|piece| piece.start >= until);
                     self.stage = Stage::Before(until, after.collect());
@@ -149,7 +151,7 @@ fn times(pieces: Vec<Piece>) -> Vec<(SourceId, Nanos)> {
         .collect()
 }
 
-/// Where a softirq ran, given the `source` that was on the CPU.
+/// Returns in which context a softirq ran, given the `source` that was on the CPU.
 fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     let source = sources.get(source);
     if source.owner == Owner::Kernel && source.kind == Kind::Task && is_ksoftirqd(&source.name) {
@@ -159,7 +161,7 @@ fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     }
 }
 
-/// Open questions for each CPU, in the order in which they were asked.
+/// Open questions about each CPU, in the order in which they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     /// Indexed by CPU.
@@ -168,7 +170,8 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Maximum number of questions per CPU. A CPU that keeps doing the same thing yields no rows.
+    /// Maximum number of open questions per CPU. As long as a CPU keeps doing the same thing, it
+    /// has no new rows that could answer them.
     const MAX: usize = 1 << 14;
 
     /// Queues a question, or returns it if the queue is full.
@@ -185,8 +188,8 @@ impl Questions {
         None
     }
 
-    /// Removes and returns the next question about CPU `slot`, if it can be answered: the CPU's
-    /// occupants are known up to the time `known`.
+    /// Removes and returns the next question about CPU `slot`, if it can be answered. It is known
+    /// what ran there up to time `known`.
     pub(super) fn pop(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
         if self.count == 0 {
             return None;
@@ -197,7 +200,7 @@ impl Questions {
         Some(next)
     }
 
-    /// Index of a CPU with an open question.
+    /// Returns the index of a CPU about which there is an open question.
     pub(super) fn any(&self) -> Option<usize> {
         self.cpus.iter().position(|asked| !asked.is_empty())
     }

@@ -1,4 +1,4 @@
-//! The events on one CPU before a thread runs: `NET_RX` is raised, runs, and wakes threads.
+//! Events on one CPU before a thread runs: `NET_RX` is raised, runs, and wakes threads.
 
 use std::collections::VecDeque;
 
@@ -6,30 +6,30 @@ use ticktax_model::{Kind, Nanos, SourceId, SourceTable, Span};
 
 use super::Path;
 
-/// An event in which `NET_RX` was raised.
+/// An event that raised `NET_RX`.
 #[derive(Clone, Copy, Debug)]
 struct Raise {
     at: Nanos,
     by: SourceId,
-    /// Start of the interrupt that raised it; `None` before the interrupt's row arrives.
+    /// Start of the interrupt that raised it. `None` until the interrupt's row arrives.
     interrupt: Option<Nanos>,
 }
 
-/// Events on one CPU whose `NET_RX` has not ended.
+/// Events on one CPU that lead to a `NET_RX` which has not ended yet.
 #[derive(Debug, Default)]
 pub(super) struct CpuFrames {
     /// Raises since `NET_RX` last ran, in order. There are only a few.
     raises: VecDeque<Raise>,
-    /// Threads woken by a `NET_RX` whose row has not arrived.
+    /// Threads woken by a `NET_RX` whose row has not arrived yet.
     wakes: Vec<(Nanos, i32)>,
 }
 
 impl CpuFrames {
     /// Maximum number of raises kept. The kernel reports only the first raise before the softirq
-    /// runs, so there should be at most two. More than two mean that rows were lost.
+    /// runs, so there should be at most two. If there are more, rows were lost.
     const RAISES: usize = 4;
-    /// Maximum number of wake-ups kept. No softirq wakes this many threads, so its row must have
-    /// been lost.
+    /// Maximum number of wake-ups kept. No softirq wakes this many threads, so in that case its row
+    /// must have been lost.
     const WAKES: usize = 1 << 16;
 
     pub(super) fn raised(&mut self, at: Nanos, by: SourceId) {
@@ -49,7 +49,7 @@ impl CpuFrames {
         }
     }
 
-    /// Adds an interrupt that has ended and is called `name`. It may have raised the softirq.
+    /// Adds an interrupt called `name` that has ended. It may have raised the softirq.
     pub(super) fn interrupt(&mut self, span: &Span, name: &str, sources: &SourceTable) {
         for raise in self.raises.iter_mut().rev() {
             if raise.at < span.start {
@@ -63,8 +63,8 @@ impl CpuFrames {
         }
     }
 
-    /// Adds a `NET_RX` that has ended on CPU `slot`. Passes the path to each thread it woke to
-    /// `found`. Returns the threads woken by an earlier `NET_RX` whose row is missing.
+    /// Adds a `NET_RX` that has ended on CPU `slot`. Passes to `found` the path to each thread that
+    /// it woke. Returns the threads woken by an earlier `NET_RX` whose row is missing.
     pub(super) fn softirq(
         &mut self,
         span: &Span,
@@ -95,7 +95,7 @@ impl CpuFrames {
         missing
     }
 
-    /// Threads woken by a `NET_RX` whose row never arrived.
+    /// Returns the threads woken by a `NET_RX` whose row never arrived.
     pub(super) fn rest(&mut self) -> impl Iterator<Item = i32> + use<> {
         let rest = std::mem::take(&mut self.wakes);
         rest.into_iter().map(|(_, tid)| tid)

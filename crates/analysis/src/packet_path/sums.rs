@@ -1,4 +1,5 @@
-//! Sums over followed packets: durations of the steps, who delayed them, and the longest delays.
+//! Sums over the packets that were followed: durations of the steps, what delayed them, and the
+//! longest delays.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +19,16 @@ use crate::victim::named;
 
 /// Maximum number of threads reported.
 const THREADS: usize = 20;
-/// Maximum number of kinds of paths reported.
+/// Maximum number of path types reported.
 const WAYS: usize = 20;
-/// Maximum number of kinds of paths kept per process.
+/// Maximum number of path types kept per process.
 const WAYS_KEPT: usize = 256;
 /// Maximum number of culprits reported per step.
 const HOLDERS: usize = 6;
 /// Maximum number of long delays reported.
 const LONGEST: usize = 10;
 
-/// The source that raised `NET_RX`: its kind, name and function.
+/// Source that raised `NET_RX`: its kind, name and function.
 type Raiser = (Kind, Arc<str>, Arc<str>);
 
 /// Sums per process id.
@@ -40,7 +41,7 @@ struct Process {
     threads: BTreeMap<i32, Thread>,
     ways: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>,
     steps: [Held; Step::ALL.len()],
-    /// Longest first.
+    /// Sorted by length, longest first.
     longest: Vec<Followed>,
     not_followed: NotFollowed,
 }
@@ -60,7 +61,7 @@ struct Thread {
     lengths: Lengths,
 }
 
-/// Durations of paths, in total and by step.
+/// Durations of paths, in total and per step.
 #[derive(Debug, Default)]
 struct Lengths {
     total: LengthTally,
@@ -91,7 +92,7 @@ fn add(tally: &mut LengthTally, time: Nanos) {
 }
 
 impl Sums {
-    /// Counts a packet whose thread was never seen to run.
+    /// Counts a packet whose thread was never seen running.
     pub(super) fn not_run(&mut self, pid: Option<i32>) {
         self.0.entry(pid).or_default().not_followed.not_run += 1;
     }
@@ -101,7 +102,7 @@ impl Sums {
         self.0.entry(pid).or_default().not_followed.no_softirq += 1;
     }
 
-    /// Adds a packet followed to the end.
+    /// Adds a packet that was followed to the end.
     pub(super) fn add(&mut self, followed: Followed, sources: &SourceTable) {
         let arrival = &followed.arrival;
         let process = self.0.entry(Some(arrival.pid)).or_default();
@@ -133,8 +134,8 @@ impl Sums {
         keep(&mut process.longest, followed);
     }
 
-    /// Returns the statement about the processes that are `wanted`; `None` if it would be empty.
-    /// `refused` is the number of packets that woke threads that could not be tracked.
+    /// Returns the statement about the `wanted` processes, or `None` if it would be empty.
+    /// `refused` is the number of packets that woke threads which could not be tracked.
     pub(super) fn finish(
         self,
         header: &Header,
@@ -168,7 +169,7 @@ impl Sums {
             all.not_followed.not_run += process.not_followed.not_run;
             all.not_followed.no_softirq += process.not_followed.no_softirq;
         }
-        // The processes of refused packets are unknown.
+        // It is unknown which processes the refused packets were for.
         all.not_followed.no_room = if header.victim.is_none() { refused } else { 0 };
         let cpus = cpus(header);
         let followed = lengths.total.tally.count;
@@ -205,7 +206,7 @@ impl Sums {
     }
 }
 
-/// Adds a packet if it is among the longest. Of equally long ones, the earlier comes first.
+/// Adds a packet if it is among the longest. Among equally long ones, the earlier one comes first.
 fn keep(longest: &mut Vec<Followed>, followed: Followed) {
     let length = followed.arrival.length();
     let place = longest.partition_point(|other| other.arrival.length() >= length);
@@ -215,7 +216,7 @@ fn keep(longest: &mut Vec<Followed>, followed: Followed) {
     }
 }
 
-/// The source that raised `NET_RX`. All threads of a program count as one.
+/// Returns the source that raised `NET_RX`. All threads of a program count as one source.
 fn raiser(by: SourceId, sources: &SourceTable) -> Raiser {
     let source = sources.get(by);
     match &source.thread {
@@ -231,7 +232,7 @@ fn words((_, name, function): &Raiser) -> String {
     format!("{name} {function}")
 }
 
-/// The kinds of paths, most frequent first, and how many were omitted.
+/// Returns the path types, most frequent first, and how many were omitted.
 fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<PacketWay>, u64) {
     let ways = all
         .into_iter()
@@ -248,7 +249,7 @@ fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<Packet
     (ways, left_out)
 }
 
-/// The threads, longest delay first, and how many were omitted.
+/// Returns the threads, longest delay first, and how many were omitted.
 fn threads(
     threads: Vec<(i32, Thread)>,
     pids: &BTreeMap<i32, i32>,
@@ -274,7 +275,7 @@ fn threads(
     (reported, left_out)
 }
 
-/// Sums the time of each program on the CPU, longest first.
+/// Sums up how long each program was on the CPU, longest first.
 fn holders(
     by: impl IntoIterator<Item = (SourceId, Nanos)>,
     sources: &SourceTable,
@@ -338,7 +339,7 @@ fn delay(followed: &Followed, begin: Nanos, sources: &SourceTable) -> PacketDela
     }
 }
 
-/// The kernel's counters for the CPUs that received packets.
+/// Returns the kernel's counters for those CPUs that received packets.
 fn cpus(header: &Header) -> Vec<PacketCpu> {
     let counted = header.after.softnet.iter().filter_map(|(cpu, after)| {
         let since = after.since(header.before.softnet.get(cpu)?);

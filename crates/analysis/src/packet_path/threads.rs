@@ -1,4 +1,4 @@
-//! The threads woken by packets, and which run followed which wake-up.
+//! Threads woken by packets, and which run followed which wake-up.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,21 +9,21 @@ use super::{Arrival, Path};
 use crate::fast_map::FastMap;
 use crate::timeline::ThreadId;
 
-/// Maximum delay with which rows from other CPUs arrive.
+/// Longest delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_millis(200);
 /// A thread woken from another CPU may have been about to sleep if it left its own CPU within this
 /// time.
 const LEAVING: Nanos = Nanos::from_micros(100);
 /// Maximum number of threads tracked.
 const THREADS: usize = 1_024;
-/// If a wake-up is followed by another but by no run within this time, the thread runs on an
+/// If a wake-up is followed by another one, but by no run within this time, the thread runs on an
 /// unwatched CPU.
 const KEPT: Nanos = Nanos::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     at: Nanos,
-    /// The path of the packet that caused the wake-up, if one did.
+    /// Path of the packet that caused the wake-up, if a packet did.
     path: Option<Path>,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct Run {
     end: Nanos,
     slot: usize,
     cpu: Cpu,
-    /// Whether the thread was already on the CPU before.
+    /// Whether the thread was already on the CPU when this period started.
     continues: bool,
 }
 
-/// A run, ordered by its end and then by arrival.
+/// A run, ordered by its end, then by its arrival.
 #[derive(Debug)]
 struct Ended {
     run: Run,
@@ -76,11 +76,11 @@ impl Ord for Ended {
 #[derive(Debug, Default)]
 struct Receiver {
     pid: Option<i32>,
-    /// Number of packets that woke the thread but led to no run.
+    /// Number of packets that woke the thread without a run being seen.
     lost: usize,
     /// Sorted by time.
     wakes: VecDeque<Wake>,
-    /// The run that was processed last.
+    /// The last run that was processed.
     last: Option<Run>,
 }
 
@@ -88,7 +88,7 @@ struct Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: FastMap<i32, Receiver>,
-    /// Runs still to be processed, by end and then by arrival.
+    /// Runs that are still to be processed, ordered by end, then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
     /// Number of runs added so far.
     count: u64,
@@ -96,14 +96,14 @@ pub(super) struct Receivers {
 }
 
 impl Receivers {
-    /// Starts tracking a thread that a packet woke.
+    /// Starts tracking a thread that was woken by a packet.
     pub(super) fn meet(&mut self, tid: i32) {
         if self.threads.len() < THREADS {
             self.threads.entry(tid).or_default();
         }
     }
 
-    /// Adds a wake-up by a packet.
+    /// Adds a wake-up caused by a packet.
     pub(super) fn woken(&mut self, path: Path) {
         match self.threads.get_mut(&path.tid) {
             Some(receiver) => receiver.woken(Wake {
@@ -114,14 +114,15 @@ impl Receivers {
         }
     }
 
-    /// Adds a wake-up by anything else.
+    /// Adds a wake-up that was not caused by a packet.
     pub(super) fn woken_otherwise(&mut self, tid: i32, at: Nanos) {
         if let Some(receiver) = self.threads.get_mut(&tid) {
             receiver.woken(Wake { at, path: None });
         }
     }
 
-    /// Adds a thread's row. `continues` is true if the thread was already on the CPU before.
+    /// Adds a thread's row. `continues` is true if the thread was already on the CPU when the row
+    /// started.
     pub(super) fn ran(&mut self, thread: ThreadId, (span, slot, continues): (&Span, usize, bool)) {
         if self.threads.is_empty() || !self.threads.contains_key(&thread.tid) {
             return;
@@ -151,7 +152,7 @@ impl Receivers {
         self.runs.pop().map(|Reverse(ended)| ended.run)
     }
 
-    /// Passes the packets that led to `run` to `found`. Packets that led to no run are passed as
+    /// Passes to `found` the packets that led to `run`. Packets that led to no run are passed as
     /// errors, with the process id.
     pub(super) fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         if let Some(receiver) = self.threads.get_mut(&run.thread.tid) {
@@ -159,13 +160,13 @@ impl Receivers {
         }
     }
 
-    /// The process that thread `tid` belongs to, if known.
+    /// Returns the process that thread `tid` belongs to, if known.
     pub(super) fn process(&self, tid: i32) -> Option<i32> {
         self.threads.get(&tid)?.pid
     }
 
-    /// For each packet whose thread was never seen to run, the thread's process. Call it after all
-    /// runs are processed.
+    /// Returns the thread's process for each packet whose thread was never seen running. Must be
+    /// called after all runs are processed.
     pub(super) fn waiting(&mut self) -> Vec<Option<i32>> {
         let threads = self.threads.values_mut();
         let rest = threads.flat_map(|receiver| {
@@ -177,7 +178,7 @@ impl Receivers {
         rest.collect()
     }
 
-    /// Number of packets that woke threads beyond the maximum.
+    /// Number of packets that woke threads beyond the maximum number.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -200,7 +201,7 @@ impl Receiver {
     fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         self.pid = Some(run.thread.pid);
         let run = match self.last {
-            // A page fault splits one run into two rows.
+            // A page fault splits a run into two rows.
             Some(last) if run.continues && last.end == run.start => Run {
                 start: last.start,
                 ..run
@@ -214,7 +215,7 @@ impl Receiver {
         self.last = Some(run);
     }
 
-    /// Processes the start of a run. The last wake-up before it caused it.
+    /// Processes the start of a run. It was caused by the last wake-up before it.
     fn began(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let before = self.wakes.partition_point(|wake| wake.at <= run.start);
         let wakes: Vec<Wake> = self.wakes.drain(..before).collect();
@@ -223,7 +224,7 @@ impl Receiver {
             let is_last = index + 1 == wakes.len();
             let mid_run = self.last.filter(|last| wake.at < last.end);
             match mid_run {
-                // The thread was about to sleep but kept running, since another wake-up followed.
+                // The thread was about to sleep but kept running, because another wake-up followed.
                 Some(last) if !is_last => found(Ok(last.goes_on(path))),
                 _ if is_last => found(Ok(run.begins(path, self.last))),
                 _ => found(Err(run.thread.pid)),
@@ -231,14 +232,14 @@ impl Receiver {
         }
     }
 
-    /// Processes wake-ups during a run, which kept the thread running. The exception is a wake-up
-    /// that came while the thread was leaving the CPU.
+    /// Processes wake-ups during a run. They kept the thread running, except for one that came
+    /// while the thread was leaving the CPU.
     fn kept_on(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let mut leaving = None;
         while let Some(wake) = self.wakes.pop_front_if(|wake| wake.at < run.end) {
             let Some(path) = wake.path else { continue };
             if path.slot != run.slot && run.end - wake.at <= LEAVING {
-                // Only the last of these wake-ups can be the exception.
+                // Only the last of these wake-ups can have come while the thread was leaving.
                 if let Some(before) = leaving.replace(path) {
                     found(Ok(run.goes_on(before)));
                 }
@@ -257,12 +258,12 @@ impl Receiver {
 }
 
 impl Run {
-    /// The arrival of a packet whose thread was running at the wake-up and kept running.
+    /// Returns the arrival of a packet whose thread was running at the wake-up and kept running.
     fn goes_on(&self, path: Path) -> Arrival {
         self.at(path.woke, path, None)
     }
 
-    /// The arrival of a packet whose thread started to run after the wake-up.
+    /// Returns the arrival of a packet whose thread started to run after the wake-up.
     fn begins(&self, path: Path, last: Option<Self>) -> Arrival {
         let came_from = last.map(|last| last.slot);
         self.at(

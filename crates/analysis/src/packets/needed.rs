@@ -1,20 +1,20 @@
-//! Predicts how many datagrams a stall loses, and which buffer size avoids the loss.
+//! Predicts how many datagrams a stall loses, and which buffer size avoids that loss.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::{Charge, Course, NeededBuffer, PacketLog};
 
 use super::replay::{CHARGED, is_too_slow, loses};
 
-/// Safety margin on the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. Reading and sending are less
-/// regular than a constant rate.
+/// Safety margin added to the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. Reading and sending
+/// are less regular than at a constant rate.
 const MARGIN: f64 = 1.01;
 const MARGIN_DATAGRAMS: u64 = 8;
 
-/// Maximum size of a socket's buffer, in bytes.
+/// Maximum size of a socket buffer, in bytes.
 const MAX_BUFFER: u64 = 1 << 29;
 
 /// Number of datagrams lost in a stall of length S, at rate r and with a buffer for B datagrams:
-/// max(0, r·S − B) + 1. The 1 is the datagram that first finds the buffer full.
+/// max(0, r·S − B) + 1. The 1 is the first datagram to find the buffer full.
 pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -25,7 +25,7 @@ pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
     arrived.saturating_sub(capacity) + 1
 }
 
-/// The sending rate, in datagrams per second.
+/// Returns the sending rate, in datagrams per second.
 fn rate(course: &Course) -> f64 {
     let all: u64 = course.sent.iter().map(|&sent| u64::from(sent)).sum();
     let length = (end(course) - course.start).as_secs_f64();
@@ -40,9 +40,9 @@ fn end(course: &Course) -> Nanos {
     course.start + course.slot.times(course.sent.len() as f64)
 }
 
-/// The smallest buffer that would have lost nothing, plus room for one more pause while it is read.
-/// `None` if the buffer caused no loss, if the receiver was too slow for any buffer, or if some
-/// arrivals are unknown.
+/// Returns the smallest buffer that would have lost nothing, plus room for one more pause while it
+/// is being read. Returns `None` if the buffer caused no loss, if the receiver was too slow for any
+/// buffer, or if some arrivals are unknown.
 ///
 /// A larger buffer takes longer to read after a stall. In another run, the receiver may be delayed
 /// again during that time, so the longest pause without a loss is added.
@@ -61,7 +61,7 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         let pauses = course.pauses.iter().map(|pause| pause.1 - pause.0);
         longest = longest.max(pauses.max().unwrap_or_default());
     }
-    // If a pause without a loss is longer than those with one, less was sent during it.
+    // If a pause without a loss is longer than those with one, fewer datagrams were sent during it.
     let spare_pause = log.other_pause.min(longest);
     #[expect(
         clippy::cast_possible_truncation,
@@ -84,10 +84,10 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     })
 }
 
-/// Judging by the losses, the number of datagrams that a buffer must hold to lose none in a course.
-/// At most, the full buffer plus the lost datagrams were waiting. Datagrams that arrive while a
-/// quarter of the larger buffer is read need room too. When the lost ones were sent does not matter
-/// here.
+/// Returns the number of datagrams that a buffer must hold to lose none in a course, judging by the
+/// losses. At most, the full buffer plus the lost datagrams were waiting. Datagrams that arrive
+/// while a quarter of the larger buffer is being read need room too. It does not matter here when
+/// the lost ones were sent.
 fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
     let within = course.start..end(course);
     let bursts = log
@@ -112,11 +112,11 @@ fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
     waiting
 }
 
-/// The smallest capacity, but at least `enough`, with which a buffer loses none of the datagrams in
-/// a course. `None` if it exceeds `most`.
+/// Returns the smallest capacity of at least `enough` with which a buffer loses none of the
+/// datagrams in a course. Returns `None` if it exceeds `most`.
 fn smallest(course: &Course, enough: u64, most: u64) -> Option<u64> {
     let loses = |capacity| loses(course, capacity);
-    // If the receiver paused, the run shows that it was fast enough.
+    // If the receiver paused, the run shows that it was otherwise fast enough.
     if course.pauses.is_empty() && is_too_slow(course) {
         return None;
     }
@@ -138,10 +138,11 @@ fn smallest(course: &Course, enough: u64, most: u64) -> Option<u64> {
     Some(loses_none)
 }
 
-/// Number of bytes in the buffer per datagram, including the unused rest of a full buffer.
+/// Returns how many bytes of the buffer a datagram takes, including its share of the unused rest of
+/// a full buffer.
 fn each(bytes: u64, charge: Charge) -> u64 {
     let filled = bytes.checked_div(charge.datagrams).unwrap_or(0);
-    // In a small buffer, the unused rest can be most of it.
+    // In a small buffer, most of the bytes can be unused.
     if charge.datagrams < 64 {
         charge.each_bytes.max(1)
     } else {

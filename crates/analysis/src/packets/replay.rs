@@ -1,21 +1,21 @@
-//! Replays what was sent to a receiver, with the receiver's pauses, against a buffer of a different
-//! size.
+//! Replays what was sent to a receiver, with the receiver's pauses, but with a buffer of a
+//! different size.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::Course;
 
-/// Up to 1/`CHARGED` of a buffer can be read but still charged. The kernel returns memory in units
-/// of a quarter of the buffer, or when the reader has read everything handed to it
+/// Up to 1/`CHARGED` of a buffer can have been read but still be charged. The kernel returns memory
+/// in units of a quarter of the buffer, or when the reader has read everything handed to it
 /// (`udp_rmem_release` in `net/ipv4/udp.c`).
 pub(super) const CHARGED: u64 = 4;
 
-/// Whether a buffer with this `capacity`, in datagrams, would lose any datagram in `course`.
+/// Whether a buffer with a `capacity` of this many datagrams would lose any datagram in `course`.
 pub(super) fn loses(course: &Course, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
     sent(course).any(|at| !receiver.accept(at))
 }
 
-/// The times at which a course's datagrams were sent, spread evenly over each slot.
+/// Returns when a course's datagrams were sent, spreading them evenly over each slot.
 fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
     let slots = (0_i64..).zip(&course.sent);
     slots.flat_map(move |(slot, &sent)| {
@@ -25,7 +25,7 @@ fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
     })
 }
 
-/// Whether the receiver could not keep up even if it used all of its unpaused time.
+/// Whether the receiver could not have kept up even if it had used all of its unpaused time.
 pub(super) fn is_too_slow(course: &Course) -> bool {
     let all: i64 = course.sent.iter().map(|&sent| i64::from(sent)).sum();
     let length = course.slot.times(course.sent.len() as f64);
@@ -37,7 +37,7 @@ struct Receiver<'a> {
     pauses: &'a [(Nanos, Nanos)],
     read: Nanos,
     capacity: u64,
-    /// Maximum number of datagrams that can be read but still charged.
+    /// Maximum number of datagrams that can have been read but still be charged.
     quarter: u64,
     /// Number of waiting datagrams that the kernel has handed to the reader.
     handed: u64,
@@ -45,7 +45,7 @@ struct Receiver<'a> {
     arrived: u64,
     /// Number of datagrams that were read but are still charged.
     charged: u64,
-    /// Time at which the reader can start the next datagram.
+    /// When the reader can start on the next datagram.
     free: Nanos,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Receiver<'a> {
         has_room
     }
 
-    /// Reads waiting datagrams, one after the other, until `at`.
+    /// Reads waiting datagrams one after the other, until `at`.
     fn read_until(&mut self, at: Nanos) {
         while self.handed + self.arrived > 0 {
             let done = self.done();
@@ -84,14 +84,14 @@ impl<'a> Receiver<'a> {
         self.free = self.free.max(at);
     }
 
-    /// The time at which the next datagram has been read. Drops pauses that are over.
+    /// Returns when the next datagram will have been read. Drops pauses that are over.
     fn done(&mut self) -> Nanos {
         let done = self.free + self.read;
         while let Some((&(start, end), later)) = self.pauses.split_first() {
             if end <= self.free {
                 self.pauses = later;
             } else if start < done {
-                // A pause ends when a datagram has been read.
+                // A pause ends once a datagram has been read.
                 return end.max(done);
             } else {
                 break;
@@ -122,7 +122,7 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// A course with 40 datagrams per millisecond for 200 ms. Each takes `read` ns to read.
+    /// A course with 40 datagrams per millisecond, for 200 ms. Each takes `read` ns to read.
     fn course(read: i64) -> Course {
         Course {
             start: Nanos(MS),
@@ -147,8 +147,8 @@ mod tests {
         let course = self::course(US);
         for capacity in [100_u64, 277, 600, 670] {
             let formula = 680 - capacity + 1;
-            // Datagrams that arrive at 40 per millisecond while a quarter of the buffer is read, at
-            // 1 µs each.
+            // Datagrams arrive at 40 per millisecond while a quarter of the buffer is being read,
+            // at 1 µs each.
             let more = capacity / 4 * 40 / 1_000;
             let lost = sum(&course, capacity);
             assert!(lost.abs_diff(formula + more) <= 2, "{capacity}: {lost}");
@@ -156,12 +156,13 @@ mod tests {
         assert_eq!(sum(&course, 700), 0);
     }
 
-    /// Datagrams that arrive while a quarter of the buffer is read need room too: B ≥ P + ρ·B/4.
+    /// Datagrams that arrive while a quarter of the buffer is being read need room too, so
+    /// B ≥ P + ρ·B/4.
     #[test]
     fn a_busy_reader_needs_room_for_what_it_has_read() {
         let course = self::course(20 * US);
         let smallest = (600..1_200).find(|&capacity| sum(&course, capacity) == 0);
-        // 680 are waiting, and the reader is busy 80 % of the time.
+        // 680 datagrams are waiting, and the reader is busy 80 % of the time.
         let expected = 680.0 / (1.0 - 0.8 / 4.0);
         let smallest = smallest.unwrap() as f64;
         assert!((smallest - expected).abs() < 6.0, "{smallest} {expected}");
@@ -183,7 +184,7 @@ mod tests {
     fn a_reader_slower_than_the_sender_is_too_slow() {
         assert!(!is_too_slow(&course(20 * US)));
         assert!(is_too_slow(&course(25 * US)));
-        // Without the pause, 24 µs per datagram would be fast enough.
+        // Without the pause, 24 µs per datagram are fast enough.
         assert!(is_too_slow(&course(24 * US)));
     }
 }

@@ -14,10 +14,10 @@ use crate::pace::lateness::Outside;
 use crate::timeline::{Keep, Timeline};
 use crate::victim::{Loss, Victim, named};
 
-/// Minimum share of a pause that delays must cover to count as its cause.
+/// Delays count as the cause of a pause only if they cover at least this share of it.
 const MOST: f64 = 0.5;
 
-/// Collects the delays of the receiver from a recording that follows it.
+/// Collects the receiver's delays from a recording that follows the receiver.
 #[derive(Debug)]
 pub struct ReceiverWatch {
     timeline: Timeline,
@@ -28,7 +28,7 @@ pub struct ReceiverWatch {
 }
 
 impl ReceiverWatch {
-    /// Watches a thread, given as (process id, thread id), starting at `since`.
+    /// Watches the thread given as (process id, thread id) from `since` on.
     pub fn new(thread: (i32, i32), since: Nanos) -> Self {
         let mut victim = Victim::new(since);
         victim.keep_losses(thread.0);
@@ -41,8 +41,8 @@ impl ReceiverWatch {
     }
 
     /// Returns the thread's delays once the recording has ended. `cpu` is the CPU that the thread
-    /// was pinned to, if any. Returns `None` if the thread was never seen: in a container, its ids
-    /// differ from the kernel's.
+    /// was pinned to, if any. Returns `None` if the thread was never seen. In a container, the
+    /// thread's ids differ from the kernel's.
     pub fn finish(mut self, sources: &SourceTable, cpu: Option<Cpu>) -> Option<HoldUps> {
         if !self.seen {
             return None;
@@ -72,7 +72,7 @@ impl RowSink for ReceiverWatch {
     }
 }
 
-/// An interval in which a thread could not run, and why.
+/// An interval during which a thread could not run, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
     /// Start and end.
@@ -81,18 +81,19 @@ pub struct HeldUp {
     pub by: HeldBy,
 }
 
-/// All delays of a thread, in order.
+/// All of a thread's delays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldUps {
     /// Sorted by start.
     pub all: Vec<HeldUp>,
-    /// Time after which delays may be missing because there were too many; `None` if none are.
+    /// Time after which delays may be missing because there were too many. `None` if none are
+    /// missing.
     pub known_until: Option<Nanos>,
 }
 
 impl HoldUps {
-    /// The stall within `pause`, up to `until` at the latest. `None` if delays cover less than half
-    /// of it.
+    /// Returns the stall within `pause`, which ends no later than `until`. Returns `None` if delays
+    /// cover less than half of it.
     pub fn during(&self, pause: &Pause, until: Option<Nanos>) -> Option<Stall> {
         let end = until.map_or(pause.end, |until| until.min(pause.end));
         if self.known_until.is_some_and(|known| known < end) {
@@ -107,7 +108,7 @@ impl HoldUps {
         let mut by: BTreeMap<(HoldUp, &str, Kind), HeldBy> = BTreeMap::new();
         for (start, stop, held) in within {
             first.get_or_insert(start);
-            // Interrupts during another delay are part of that delay's time.
+            // Interrupts during another delay are already part of that delay's time.
             covered += (stop - start.max(reached)).max(Nanos::ZERO);
             reached = reached.max(stop);
             let key = (held.kind, &*held.name, held.source_kind);

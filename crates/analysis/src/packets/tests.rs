@@ -57,8 +57,8 @@ fn held(kind: HoldUp, name: &str, pid: Option<i32>, (from, to): (i64, i64)) -> H
 
 const PAUSE: Nanos = Nanos(17 * MS + 20 * US);
 
-/// A log of a buffer for 277 datagrams, with `stalls` pauses of 17 ms, one every 500 ms, at 60 000
-/// datagrams per second.
+/// A log of a buffer for 277 datagrams. It has `stalls` pauses of 17 ms, one every 500 ms, at 60
+/// 000 datagrams per second.
 fn log(stalls: i64) -> PacketLog {
     let course = |number: i64| {
         let start = Nanos(number * 500 * MS);
@@ -135,7 +135,7 @@ fn header() -> Header {
 fn the_predicted_loss_follows_the_documented_formula() {
     let lost = |ms: i64, held| predicted(60_000.0, Nanos(ms * MS), held);
     assert_eq!(lost(17, 277), 744);
-    // If a stall exactly fills the buffer, one datagram is lost: the next.
+    // If a stall exactly fills the buffer, a single datagram is lost: the next one.
     assert_eq!(lost(17, 1_020), 1);
     assert_eq!(lost(0, 277), 1);
 }
@@ -144,7 +144,8 @@ fn the_predicted_loss_follows_the_documented_formula() {
 fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
     let hold_ups = HoldUps {
         all: vec![
-            // Delays just before and just after the first pause are close to it but not its cause.
+            // Delays just before and just after the first pause are not its cause, even though they
+            // are close.
             held(HoldUp::Waiting, "early", Some(1), (-10 * MS, 0)),
             held(HoldUp::Waiting, "backupd", Some(9), (20 * US, 16 * MS)),
             held(HoldUp::Waiting, "cc1", Some(3), (16 * MS, 17 * MS)),
@@ -156,7 +157,7 @@ fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
     let statement = packet_statement(&header(), &run(log(3)), Some(&hold_ups));
     let bursts = statement.bursts.unwrap();
     for burst in &bursts {
-        // The buffer was empty when the pause started. Datagrams beyond its capacity were lost.
+        // The buffer was empty when the pause started. It lost the datagrams beyond its capacity.
         assert_eq!(
             (burst.sent_in_pause, burst.queued),
             (Some(1_020), Some(277))
@@ -172,7 +173,7 @@ fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
         "{:?}",
         bursts[0]
     );
-    // The third burst had no delay, so there is neither a cause nor a prediction.
+    // The third burst coincides with no delay, so it has neither a cause nor a prediction.
     assert_eq!((&bursts[2].stall, bursts[2].predicted), (&None, None));
     let [first, second] = &*statement.causes else {
         panic!("{:#?}", statement.causes);
@@ -203,7 +204,7 @@ fn a_delay_of_a_small_part_of_a_pause_is_not_its_cause() {
     assert_eq!(stall_with(&[(0, MS), (16 * MS, 17 * MS)]), None);
     assert_eq!(stall_with(&[(15 * MS, 17 * MS)]), None);
     assert!(stall_with(&[(0, 9 * MS), (9 * MS, 16 * MS)]).is_some());
-    // Two simultaneous delays with the same name count once.
+    // Two simultaneous delays with the same name count only once.
     let stall = stall_with(&[(0, 5 * MS), (0, 5 * MS), (1, 4 * MS)]);
     assert_eq!(stall, None);
 }
@@ -221,7 +222,7 @@ fn a_pause_with_missing_delays_is_not_judged() {
     };
     assert_eq!(hold_ups.during(&pause, None), None);
     hold_ups.known_until = Some(Nanos(30 * MS));
-    // Nothing was sent after 25 ms, so the rest of the stall lost nothing.
+    // Nothing was sent after 25 ms, so the rest of the stall caused no loss.
     let stall = hold_ups.during(&pause, Some(Nanos(25 * MS))).unwrap();
     assert_eq!(stall.length, Nanos(15 * MS));
 }
@@ -241,15 +242,15 @@ fn periodic_bursts_have_a_beat() {
     assert_eq!(packet_statement(&header(), &run(log(3)), None).beat, None);
 }
 
-/// During a pause, 1022 datagrams arrive. Another 15 arrive while a quarter of the buffer is read,
-/// at 1 µs each.
+/// During a pause, 1022 datagrams arrive. Another 15 arrive while a quarter of the buffer is being
+/// read, at 1 µs each.
 #[test]
 fn the_needed_buffer_holds_the_maximum_that_waited() {
     let needed_of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
     let needed = needed_of(log(3)).unwrap();
     assert!((1_037..1_065).contains(&needed.datagrams), "{needed:?}");
     assert!(needed.bytes >= needed.datagrams * 768 && needed.bytes == 2 * needed.ask_bytes);
-    // Another pause without a loss gets room as well, but no more than a pause with a loss.
+    // A further pause without a loss gets room as well, but no more than a pause with a loss.
     let spare_of = |ms| {
         let mut other = log(3);
         other.other_pause = Nanos(ms * MS);
@@ -268,7 +269,7 @@ fn the_needed_buffer_holds_the_maximum_that_waited() {
     slow.courses[1].read = Nanos(15 * US);
     let of_slow = needed_of(slow).unwrap();
     assert!((1_310..1_350).contains(&of_slow.datagrams), "{of_slow:?}");
-    // The course with the greatest need decides.
+    // The course with the greatest need determines the size.
     let mut longer = log(3);
     longer.courses[2].pauses[0].1 += Nanos(10 * MS);
     let of_longer = needed_of(longer).unwrap();
@@ -322,7 +323,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
         never_read: 6,
         ..PacketLog::default()
     };
-    // Seven of them appear in no counter.
+    // Seven of them are not in any counter.
     let reason = |reason: &str, datagrams| DropReason {
         reason: reason.to_owned(),
         datagrams,

@@ -1,4 +1,4 @@
-//! The header of a part of a recording.
+//! Builds the header of a part of a recording.
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -9,7 +9,7 @@ use ticktax_model::victim::VictimHeader;
 use super::Cut;
 
 impl Cut {
-    /// The header of the part. It omits counters that cover the full recording.
+    /// Returns the part's header. Counters that cover the full recording are omitted.
     pub(super) fn header(&self, header: &Header) -> Header {
         let part = self.part;
         let mut coverage = header.coverage.clone();
@@ -67,13 +67,13 @@ impl Cut {
         }
     }
 
-    /// Seconds from the start of the recording with `header` to the start of the part.
+    /// Seconds from the start of the recording with `header` to the part's start.
     fn passed_s(&self, header: &Header) -> i64 {
         let before = header.part.map_or(Nanos::ZERO, |part| part.from);
         (self.part.from - before).0 / 1_000_000_000
     }
 
-    /// A CPU's accounting interval within the part, if they overlap.
+    /// Returns a CPU's accounting interval, clipped to the part, if they overlap.
     fn books(&self, books: Books) -> Option<Books> {
         let begin = books.begin.max(self.part.start());
         let end = books.end.min(self.part.end());
@@ -84,8 +84,8 @@ impl Cut {
         })
     }
 
-    /// The loss on a CPU within the part: the time that its rows do not cover. The number of lost
-    /// events is known only for the full recording, and is taken from `total`.
+    /// Returns a CPU's loss within the part, which is the time that the CPU's rows do not cover.
+    /// The number of lost events is known only for the full recording, and is taken from `total`.
     fn loss(&self, books: &Books, total: Loss) -> Option<Loss> {
         let own = self.cpus.get(books.cpu.index());
         let own = own.map_or(Nanos::ZERO, |cpu| cpu.own);
@@ -98,8 +98,8 @@ impl Cut {
         })
     }
 
-    /// The run that the part is about. A loop's report keeps its specification. A packet run is
-    /// left out, because its counts hold only for the full recording.
+    /// Returns the run that the part is about. A loop's report keeps its specification. A packet
+    /// run is omitted, because its counts apply only to the full recording.
     fn paced(&self, paced: Paced) -> Option<Paced> {
         Some(match paced {
             Paced::Loop(mut run) => {

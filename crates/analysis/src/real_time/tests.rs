@@ -1,4 +1,4 @@
-//! Real-time threads that were held back for a known reason.
+//! Tests real-time threads that are held back for a known reason.
 
 use ticktax_fixture::{books, header, off_cpu, process, replay, whole};
 use ticktax_model::advice::Advice;
@@ -18,31 +18,31 @@ const MS: i64 = 1_000_000;
 /// Process id of the hog.
 const HOG: i32 = 10;
 
-/// Activity of the CPU while the hog is off it.
+/// Activity of the CPU while the hog is not running.
 #[derive(Clone, Copy, Debug)]
 enum Other {
     Idle,
     Ordinary,
-    /// An ordinary thread that the fair server's timer started.
+    /// An ordinary thread, run by the fair server after its timer started.
     Served,
     /// A thread of higher priority.
     RealTime,
 }
 
-/// A machine with one CPU, and the activity there.
+/// A machine with one CPU, and what that CPU does.
 #[derive(Clone, Copy, Debug)]
 struct World {
     kernel: &'static str,
-    /// Whether groups of real-time threads are throttled.
+    /// Whether real-time threads are throttled in groups.
     groups: Option<bool>,
     runtime: i64,
     policy: &'static str,
     other: Other,
-    /// Time that the hog runs per second, in ms.
+    /// CPU time of the hog per second, in ms.
     runs: i64,
 }
 
-/// A hog on an old kernel, throttled for 50 ms per second.
+/// A hog that an old kernel throttles for 50 ms per second.
 const THROTTLED: World = World {
     kernel: "6.1.0-40-amd64",
     groups: Some(false),
@@ -73,7 +73,7 @@ fn machine(world: World) -> Machine {
     machine
 }
 
-/// The statement about the hog, or about the machine.
+/// The statement about the hog or, if `about_hog` is false, about the machine.
 fn statement(world: World, about_hog: bool) -> Statement {
     let mut sources = SourceTable::default();
     let program = process(Owner::Program, "hog", HOG);
@@ -97,7 +97,7 @@ fn statement(world: World, about_hog: bool) -> Statement {
             _ => other,
         };
         rows.push(whole(0, left, off, occupant));
-        // The row of the hog's wait ends when the hog runs again, so it comes after the occupant's.
+        // The row of the hog's wait ends when the hog runs again, so it follows the occupant's row.
         rows.push(whole(0, left, off, waits));
     }
     rows.push(whole(0, 4_000 * MS, 1_500 * MS, hog));
@@ -138,8 +138,8 @@ fn statement(world: World, about_hog: bool) -> Statement {
     auditor.finish(&header, &sources, 1)
 }
 
-/// The limit that held back the hog, the number of times, and the total in ms. The statements about
-/// the hog and about the machine must agree.
+/// Returns the limit that held back the hog, how often it did, and the total in ms. The statements
+/// about the hog and about the machine must agree.
 fn held(world: World) -> Option<(RealTimeLimit, u64, i64)> {
     let held = |about_hog: bool| {
         let statement = statement(world, about_hog);
@@ -236,7 +236,7 @@ fn waits_that_do_not_meet_the_criteria_are_not_reported() {
             other: Other::RealTime,
             ..THROTTLED
         },
-        // It did not use up its runtime, or its runtime is not limited.
+        // The hog did not use up its runtime, or its runtime is unlimited.
         World {
             runs: 900,
             ..THROTTLED
@@ -249,7 +249,7 @@ fn waits_that_do_not_meet_the_criteria_are_not_reported() {
             runtime: 1_000_000,
             ..THROTTLED
         },
-        // The fair server does not leave a CPU idle.
+        // The fair server never leaves a CPU idle.
         World {
             kernel: "6.18.44",
             other: Other::Idle,

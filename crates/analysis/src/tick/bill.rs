@@ -1,4 +1,4 @@
-//! Computes the tick bill from the counts collected.
+//! Computes the tick bill from what was counted.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const PARAMETERS: [&str; 11] = [
     "tickless",
 ];
 
-/// Minimum number of whole seconds needed for a confidence interval.
+/// A confidence interval requires at least this many whole seconds.
 const MIN_SECONDS: usize = 5;
 
 pub(super) fn make(
@@ -66,7 +66,8 @@ pub(super) fn make(
     })
 }
 
-/// The kernel command line's words that concern the tick. Words after `--` are init's.
+/// Returns the words on the kernel command line that concern the tick. Words after `--` are meant
+/// for init.
 fn parameters(cmdline: &str) -> Vec<String> {
     let words = cmdline.split_ascii_whitespace();
     let of_kernel = words.take_while(|word| *word != "--");
@@ -77,8 +78,8 @@ fn parameters(cmdline: &str) -> Vec<String> {
     of_kernel.filter(concern).map(str::to_owned).collect()
 }
 
-/// The tick period, from the kernel's configuration or, if that is unknown, from the highest
-/// frequency measured.
+/// Returns the tick period, from the kernel's configuration or, if that is unknown, from the
+/// highest frequency measured.
 fn period(book: &TickAccumulator, configured: Option<u32>) -> Option<Nanos> {
     let measured = book.cpus.iter().flatten().filter_map(|cpu| cpu.frequency());
     let hz = configured
@@ -194,7 +195,7 @@ fn cost(
     })
 }
 
-/// The part of a tally's time that `count` of its intervals took on average.
+/// Returns how much of a tally's time `count` of its intervals took on average.
 fn share(tally: Tally, count: u64) -> Nanos {
     let counted = i64::try_from(tally.count).unwrap_or(i64::MAX).max(1);
     let wanted = i64::try_from(count).unwrap_or(i64::MAX).min(counted);
@@ -210,8 +211,8 @@ fn seen_around(book: &TickAccumulator) -> Option<Around> {
     })
 }
 
-/// CPU time of ticks on all CPUs per second of elapsed time. The confidence interval treats the
-/// recording's whole seconds as independent.
+/// Returns the CPU time of ticks on all CPUs, per second of elapsed time. The confidence interval
+/// treats the recording's whole seconds as independent.
 fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> Estimate {
     let begin = header
         .books
@@ -232,7 +233,8 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
             plus_minus: None,
         };
     }
-    // Each second from `first` until just before `last` was recorded completely on every CPU.
+    // The seconds from `first` up to, but not including, `last` were recorded completely on every
+    // CPU.
     let first = header
         .books
         .iter()
@@ -264,7 +266,7 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
     }
 }
 
-/// Half the width of the mean's 95 % confidence interval.
+/// Returns half the width of the mean's 95 % confidence interval.
 fn margin(values: &[f64]) -> Option<f64> {
     if values.len() < MIN_SECONDS {
         return None;
@@ -282,9 +284,9 @@ pub fn add_fleet(bill: &mut TickBill, guests: u32) -> bool {
     bill.fleet.is_some()
 }
 
-/// The ticks' cost to a host with `guests` guests like this machine, all with the same work; `None`
-/// if this machine's cost is unknown. The confidence interval is this machine's, multiplied by
-/// `guests`: it is assumed, not measured, that the other guests resemble this one.
+/// Returns what ticks cost a host with `guests` guests like this machine, all with the same work.
+/// Returns `None` if this machine's cost is unknown. The confidence interval is this machine's,
+/// multiplied by `guests`. That the other guests resemble this one is assumed, not measured.
 pub fn fleet(bill: &TickBill, guests: u32) -> Option<Fleet> {
     let cores = bill.cost.as_ref()?.cores.times(f64::from(guests));
     Some(Fleet { guests, cores })

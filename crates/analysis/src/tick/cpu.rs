@@ -1,4 +1,4 @@
-//! Counts and times of ticks on one CPU.
+//! Counts and times the ticks on one CPU.
 
 use ticktax_model::tick::{Frequency, Ticks};
 use ticktax_model::{Nanos, Owner, Span};
@@ -8,11 +8,11 @@ use super::pauses::Pauses;
 use crate::beats::student;
 use crate::timeline::Occupant;
 
-/// Maximum number of intervals between ticks kept until their base row arrives. At 1000 Hz this
-/// covers a minute in one row. Further intervals are ignored.
+/// Maximum number of tick intervals kept until their base row arrives. At 1000 Hz, this covers a
+/// base row of a minute. Further intervals are ignored.
 const MAX_OPEN: usize = 1 << 16;
 
-/// Use of a CPU at the time of a tick.
+/// Activity of a CPU when a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupation {
     /// A program, the kernel, or ticktax's own work.
@@ -31,7 +31,7 @@ impl Occupation {
     }
 }
 
-/// Number of events, by what the CPU was doing at the time.
+/// Number of events, by what the CPU was doing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) all: u64,
@@ -58,7 +58,7 @@ impl Counts {
     }
 }
 
-/// Intervals between consecutive ticks: their number, mean, and sum of squared deviations.
+/// Intervals between consecutive ticks: number, mean, and sum of squared deviations.
 #[derive(Clone, Copy, Debug, Default)]
 struct Intervals {
     count: u64,
@@ -67,7 +67,7 @@ struct Intervals {
 }
 
 impl Intervals {
-    /// Adds an interval using Welford's recurrence, which is more precise than a sum of squares.
+    /// Adds an interval, using Welford's recurrence. This is more precise than summing squares.
     fn add(&mut self, length: Nanos) {
         let length = length.0 as f64;
         self.count += 1;
@@ -77,7 +77,7 @@ impl Intervals {
     }
 
     fn frequency(&self) -> Option<Frequency> {
-        /// Minimum number of intervals for a useful frequency.
+        /// Minimum number of intervals needed for a meaningful frequency.
         const MIN: u64 = 10;
         if self.count < MIN || self.mean <= 0.0 {
             return None;
@@ -93,29 +93,29 @@ impl Intervals {
     }
 }
 
-/// Ticks on one CPU.
+/// The ticks on one CPU.
 #[derive(Debug, Default)]
 pub(super) struct CpuBook {
     pub(super) ticks: Counts,
-    /// Interrupts of the local timer, including those with a tick.
+    /// Local timer interrupts, including those without a tick.
     pub(super) frames: Counts,
     busy_time: Nanos,
     probe_time: Nanos,
     idle_time: Nanos,
     intervals: Intervals,
     pub(super) pauses: Pauses,
-    /// Self time of the tick's functions in an interrupt that has not ended.
+    /// Self time of the tick's functions in the interrupt in progress.
     open_tick: Option<Nanos>,
     /// Start of the latest tick.
     last_tick: Option<Nanos>,
-    /// Whether the CPU has been idle since the latest tick, according to the base rows so far.
+    /// Whether the CPU has been idle since the latest tick, as far as base rows have arrived.
     idled: bool,
-    /// Intervals between ticks that ended after the last base row.
+    /// Intervals between ticks, for those that ended after the last base row.
     open_intervals: Vec<Nanos>,
-    /// End of the latest tick, or of the softirqs that followed it. The tick raised the next
-    /// softirq if that starts soon afterwards.
+    /// End of the latest tick, or of the softirqs that followed it. If the next softirq starts soon
+    /// afterwards, it was raised by the tick.
     chain: Option<Nanos>,
-    /// Self time of the functions in a softirq that has not ended.
+    /// Self time of the functions in the softirq in progress.
     open_softirq: Nanos,
 }
 
@@ -125,7 +125,7 @@ impl CpuBook {
         *open += span.self_time;
     }
 
-    /// Adds an interrupt of the local timer that has ended. Returns its cost if it was a tick.
+    /// Adds a local timer interrupt that has ended. Returns its cost if it was a tick.
     pub(super) fn frame(&mut self, span: &Span) -> Option<Nanos> {
         self.frames.add();
         self.chain = None;
@@ -143,7 +143,7 @@ impl CpuBook {
         self.open_softirq += span.self_time;
     }
 
-    /// Adds a softirq that has ended. Returns its cost if a tick raised it.
+    /// Adds a softirq that has ended. Returns its cost if it was raised by a tick.
     pub(super) fn softirq(&mut self, span: &Span) -> Option<Nanos> {
         let functions = std::mem::take(&mut self.open_softirq);
         let end = self.chain?;
@@ -162,7 +162,7 @@ impl CpuBook {
         self.ticks.settle(occupation);
         self.frames.settle(occupation);
         for (index, length) in self.open_intervals.drain(..).enumerate() {
-            // The first interval started before this row.
+            // The first interval started before this row, so earlier idle time counts for it.
             if idles || (index == 0 && self.idled) {
                 self.pauses.add(length);
             } else {
@@ -182,7 +182,7 @@ impl CpuBook {
         self.intervals.frequency()
     }
 
-    /// Pairs `counts` with the times in which they occurred: busy, probe and idle time.
+    /// Pairs `counts` with the times during which the events occurred: busy, probe and idle time.
     pub(super) fn by_occupation(&self, counts: &Counts) -> [Ticks; 3] {
         [
             (counts.busy, self.busy_time),

@@ -1,9 +1,9 @@
-//! Intervals between ticks in which a CPU was idle.
+//! Intervals between ticks during which a CPU was idle.
 
 use ticktax_model::{Histogram, Nanos};
 
-/// Count and total time per [`Histogram`] bucket. Thanks to the buckets, pauses can be split at a
-/// length that is known only at the end.
+/// Count and total time per [`Histogram`] bucket. Buckets allow the pauses to be split at a length
+/// that is known only at the end.
 #[derive(Clone, Debug)]
 pub(super) struct Pauses {
     buckets: Vec<(u64, Nanos)>,
@@ -24,12 +24,12 @@ impl Pauses {
         *time += length;
     }
 
-    /// Number of pauses of about two ticks of `period` or more, and number of ticks that they
+    /// Returns the number of pauses of about two ticks of `period` or more, and how many ticks they
     /// saved.
     pub(super) fn saved(&self, period: Nanos) -> (u64, u64) {
-        // The interval between consecutive ticks varies around the period by a few µs, and a pause
-        // is at least two periods long. The limit is halfway in between, far from both even if
-        // rounded to a bucket's edge.
+        // The interval between consecutive ticks varies around the period by a few µs, whereas a
+        // pause lasts at least two periods. The limit is halfway in between, far from both even
+        // when it is rounded to a bucket's edge.
         let from = Histogram::bucket(Nanos(period.0 + period.0 / 2));
         let pauses = self.buckets[from..].iter();
         let (count, time) = pauses.fold((0, Nanos::ZERO), |sum, pause| {

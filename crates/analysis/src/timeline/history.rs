@@ -1,24 +1,25 @@
 //! The recent history of one CPU, shared by all consumers that look up what ran when.
 //!
-//! Rows are sorted by end, which is also the order in which a CPU's rows arrive; a late row is
-//! sorted in. Rows are dropped when they are too old or too many, and the dropped time is counted.
+//! Rows are sorted by end, which is also the order in which a CPU's rows arrive. A late row is
+//! inserted in its place. Rows are dropped when they get too old or too many, and the dropped time
+//! is counted.
 
 use std::collections::VecDeque;
 
 use ticktax_model::{Nanos, SourceId, Span};
 
-/// Limits of a history.
+/// Limits on a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keep {
-    /// Maximum age of a row, counted from its end to the latest end of any row.
+    /// Maximum age of a row: from its end to the latest end among all rows.
     pub(super) time: Nanos,
-    /// Maximum number of rows of one CPU.
+    /// Maximum number of rows per CPU.
     pub(super) rows: usize,
 }
 
 impl Keep {
-    /// Covers late and long rows of threads, gaps and waits. Takes 16 MiB per CPU, for two seconds
-    /// at 250 000 rows per second.
+    /// Covers late and long rows of threads, gaps and waits. At 250 000 rows per second, it covers
+    /// two seconds and takes 16 MiB per CPU.
     pub(crate) const LONG: Self = Self {
         time: Nanos::from_secs(10),
         rows: 1 << 19,
@@ -36,15 +37,15 @@ pub(crate) struct Recent {
     pub(crate) end: Nanos,
     pub(crate) self_time: Nanos,
     pub(crate) source: SourceId,
-    /// Whether it is a base row: a thread or idle time.
+    /// Whether this is a base row: a thread or idle time.
     pub(crate) on_cpu: bool,
-    /// Whether its time belongs to a probe.
+    /// Whether the row's time belongs to a probe.
     pub(crate) probe: bool,
-    /// Whether it was found inside a gap.
+    /// Whether the row was found inside a gap.
     pub(crate) placed: bool,
 }
 
-/// An interval in which one source ran.
+/// An interval during which one source ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: Nanos,
@@ -52,27 +53,27 @@ pub(crate) struct Piece {
     pub(crate) source: SourceId,
 }
 
-/// The recent rows of one CPU: threads, idle time, interrupts and stolen time.
+/// One CPU's recent rows: threads, idle time, interrupts and stolen time.
 #[derive(Debug)]
 pub(crate) struct History {
     keep: Keep,
     /// Sorted by end.
     rows: VecDeque<Recent>,
-    /// The latest end of a row.
+    /// Latest end among all rows.
     newest: Nanos,
     forgotten: Forgotten,
-    /// Result of the last search by time: the number of rows, including dropped ones, that ended
-    /// before a time; and that time.
+    /// Result of the last search by time: how many rows, including dropped ones, ended before a
+    /// certain time, and that time.
     searched: (usize, Nanos),
 }
 
-/// The dropped rows.
+/// Facts about the dropped rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Forgotten {
     rows: usize,
-    /// The latest end of a dropped row that was not a probe's.
+    /// Latest end among dropped rows that were not a probe's.
     pub(crate) until: Option<Nanos>,
-    /// Own time of the dropped rows that were in no gap and not a probe's.
+    /// Self time of dropped rows that were neither in a gap nor a probe's.
     pub(crate) unplaced: Nanos,
 }
 
@@ -87,7 +88,7 @@ impl History {
         }
     }
 
-    /// Adds a row. For `on_cpu` and `probe` see [`Recent`].
+    /// Adds a row. For `on_cpu` and `probe`, see [`Recent`].
     #[inline]
     pub(super) fn push(&mut self, span: &Span, on_cpu: bool, probe: bool) {
         let end = span.end();
@@ -113,7 +114,7 @@ impl History {
         }
     }
 
-    /// Sorts in the last row by its end.
+    /// Moves the last row to its place in the order of ends.
     #[cold]
     fn put_in_place(&mut self) {
         let mut last = self.rows.len() - 1;
@@ -141,14 +142,14 @@ impl History {
             }
             self.forgotten.until = self.forgotten.until.max(Some(row.end));
             if !row.placed {
-                // Rows from a file may have any length.
+                // A file can contain rows of any length.
                 let unplaced = self.forgotten.unplaced.0.saturating_add(row.self_time.0);
                 self.forgotten.unplaced = Nanos(unplaced);
             }
         }
     }
 
-    /// The latest end of a row.
+    /// Returns the latest end among all rows.
     pub(crate) fn newest(&self) -> Nanos {
         self.newest
     }
@@ -157,9 +158,9 @@ impl History {
         &self.forgotten
     }
 
-    /// The rows that ended at `time` or later, sorted by end. A search for a later time than the
-    /// last one continues from there. Over a recording, such searches read each row once and in
-    /// memory order.
+    /// Returns the rows that ended at `time` or later, sorted by end. A search for a later time
+    /// than the last one continues from there. Over a recording, such searches read each row once,
+    /// and in memory order.
     pub(crate) fn ending_from(&mut self, time: Nanos) -> impl Iterator<Item = &mut Recent> {
         let (before, since) = self.searched;
         let mut first = before.saturating_sub(self.forgotten.rows);
@@ -175,7 +176,7 @@ impl History {
         self.rows.range_mut(first..)
     }
 
-    /// Like [`History::on_cpu_during`], but faster if `span` is long ago.
+    /// Same as [`History::on_cpu_during`], but faster if `span` is far in the past.
     pub(crate) fn on_cpu_within(&self, span: &Span) -> impl Iterator<Item = Piece> {
         let (begin, end) = (span.start, span.end());
         let first = self.rows.partition_point(|row| row.end <= begin);
@@ -190,8 +191,8 @@ impl History {
             })
     }
 
-    /// The threads and idle time during `span`, in order and cut to it. They cover it without gaps.
-    /// Fast if `span` is recent.
+    /// Returns the threads and idle time during `span`, in order and clipped to it. They cover it
+    /// without gaps. Fast if `span` is recent.
     pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> {
         let (begin, end) = (span.start, span.end());
         let later = self.rows.iter().rev();
@@ -206,8 +207,8 @@ impl History {
             })
     }
 
-    /// The sources that a thread waited behind during `span`, in order and cut to it: threads, idle
-    /// time, and interrupts long enough to count as a separate cause.
+    /// Returns the sources behind which a thread waited during `span`, in order and clipped to it:
+    /// threads, idle time, and interrupts long enough to count as separate causes.
     pub(crate) fn ran_during(&self, span: &Span) -> Vec<Piece> {
         let pieces = self.on_cpu_during(span).collect();
         let long = self.interrupts_during(span);
@@ -217,8 +218,9 @@ impl History {
         carved(&pieces, &long)
     }
 
-    /// Everything that a CPU did during `span`, in order and cut to it: all interrupts, and threads
-    /// and idle time in between. Also fast if `span` is long ago.
+    /// Returns everything that the CPU did during `span`, in order and clipped to it: all
+    /// interrupts, and the threads and idle time between them. Fast even if `span` is far in the
+    /// past.
     pub(crate) fn did_within(&self, span: &Span) -> Vec<Piece> {
         let (begin, end) = (span.start, span.end());
         let first = self.rows.partition_point(|row| row.end <= begin);
@@ -244,7 +246,8 @@ impl History {
         carved(&pieces, &interrupts)
     }
 
-    /// Outermost interrupts of [`LONG_INTERRUPT`] or longer during `span`, in order and cut to it.
+    /// Returns the outermost interrupts of at least [`LONG_INTERRUPT`] during `span`, in order and
+    /// clipped to it.
     fn interrupts_during(&self, span: &Span) -> Vec<Piece> {
         let (begin, end) = (span.start, span.end());
         if span.dur < LONG_INTERRUPT {
@@ -253,7 +256,7 @@ impl History {
         let mut found: Vec<Piece> = Vec::new();
         let later = self.rows.iter().rev();
         for row in later.take_while(|row| row.end > begin) {
-            // Going backwards, an outer interrupt comes before those nested in it.
+            // In reverse order, an outer interrupt precedes those nested in it.
             let nested = found.last().is_some_and(|outer| row.start >= outer.start);
             if row.on_cpu || nested || row.end - row.start < LONG_INTERRUPT || row.start >= end {
                 continue;
@@ -269,11 +272,11 @@ impl History {
     }
 }
 
-/// An interrupt of at least this length counts as a separate cause of a wait, not as part of the
-/// interrupted thread.
+/// An interrupt at least this long counts as a separate cause of a wait, not as part of the thread
+/// that it interrupted.
 const LONG_INTERRUPT: Nanos = Nanos::from_micros(100);
 
-/// Replaces the parts of `pieces` that overlap `others` by `others`. Both are in order.
+/// Replaces those parts of `pieces` that overlap `others` with `others`. Both must be in order.
 fn carved(pieces: &[Piece], others: &[Piece]) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len() + 2 * others.len());
     for piece in pieces {
@@ -341,8 +344,8 @@ mod tests {
         assert_eq!(cut, [(150, 200), (200, 250)]);
     }
 
-    /// Idle time of 1 ms with short interrupts and a softirq of 400 µs, which was itself
-    /// interrupted for 150 µs.
+    /// Idle time of 1 ms, with short interrupts and a softirq of 400 µs that was itself interrupted
+    /// for 150 µs.
     #[test]
     fn a_long_interrupt_is_a_separate_piece() {
         let mut history = History::new(Keep::LONG);
@@ -417,7 +420,7 @@ mod tests {
             let second = Nanos::from_secs(second);
             history.push(&span(second, Nanos(1)), false, second.0 == 0);
         }
-        // A probe's time is charged to the probe even if it was in no gap.
+        // A probe's time is charged to the probe, even if it was in no gap.
         let forgotten = history.forgotten();
         assert_eq!(
             forgotten.unplaced.0,

@@ -1,4 +1,4 @@
-//! The meaning of a source's rows, resolved once per source for all consumers.
+//! Resolves the meaning of each source's rows, once for all consumers.
 
 use ticktax_model::kernel_words::{
     LOCAL_TIMER, QUOTA_FUNCTIONS, SERVER_FUNCTION, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail,
@@ -18,46 +18,46 @@ pub(crate) enum Role {
     Interrupt(Interrupt),
     /// The hypervisor used the CPU.
     Steal,
-    /// A gap seen by a probe. Its time is in other rows.
+    /// A gap that a probe saw. Other rows cover the gap's time.
     Gap(ProbeKind),
     /// A thread was off its CPU.
     OffCpu(OffCpu),
-    /// A frame of a paced loop. Its CPU time is in other rows.
+    /// A frame of a paced loop. Other rows cover its CPU time.
     Frame,
 }
 
 /// The occupant of a CPU between two context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occupant {
-    /// No thread: the CPU was idle.
+    /// The idle loop.
     Idle,
     Thread(OnCpu),
 }
 
-/// Process id and thread id.
+/// A process id and a thread id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadId {
     pub(crate) pid: i32,
     pub(crate) tid: i32,
 }
 
-/// A thread on a CPU.
+/// A thread while on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// Running, in a page fault, or reclaiming memory.
+    /// Whether the thread is running, handling a page fault, or reclaiming memory.
     pub(crate) state: ThreadState,
 }
 
-/// A thread off its CPU.
+/// A thread while off its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// `None` if the row does not contain a known reason.
+    /// `None` if the row does not give a known reason.
     pub(crate) reason: Option<OffCpuReason>,
-    /// Whether the thread then ran on another CPU.
+    /// Whether the thread resumed on another CPU.
     pub(crate) moved: bool,
 }
 
@@ -72,23 +72,23 @@ impl OffCpu {
     }
 }
 
-/// The meaning of an interrupt's or softirq's rows.
+/// Meaning of an interrupt's or softirq's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interrupt {
     /// [`Kind::Irq`], [`Kind::Softirq`] or [`Kind::Nmi`].
     pub(crate) kind: Kind,
     pub(crate) line: Line,
     pub(crate) part: Part,
-    /// Whether it refills the CPU quota of throttled threads.
+    /// Whether it replenishes the CPU quota of throttled threads.
     pub(crate) refills_quota: bool,
-    /// Whether it starts the fair server, which runs ordinary threads before real-time ones.
+    /// Whether it starts the fair server, which lets ordinary threads run ahead of real-time ones.
     pub(crate) starts_server: bool,
 }
 
 /// Interrupt lines that consumers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The local timer interrupt, or its substitute if it has no tracepoint.
+    /// The local timer's interrupt or, if that has no tracepoint, its substitute.
     LocalTimer,
     /// The softirq that runs low-resolution timers.
     TimerSoftirq,
@@ -96,7 +96,7 @@ pub(crate) enum Line {
     Other,
 }
 
-/// Part of an interrupt that a row covers.
+/// The part of an interrupt that a row covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The whole interrupt or softirq.
@@ -179,8 +179,9 @@ impl Role {
     }
 }
 
-/// The class of account that the time of `source` belongs to; `None` if its rows are not CPU time.
-/// The owner takes precedence over the kind, so that ticktax's own interrupts count as ticktax.
+/// Returns the account class that the time of `source` belongs to, or `None` if its rows are not
+/// CPU time. The owner takes precedence over the kind, so that ticktax's own interrupts are charged
+/// to ticktax.
 fn class_of(source: &Source) -> Option<Class> {
     Some(match (source.kind, source.owner) {
         (Kind::Gap | Kind::Wait | Kind::Frame, _) => return None,
@@ -199,12 +200,12 @@ fn class_of(source: &Source) -> Option<Class> {
     })
 }
 
-/// The roles and classes of all sources seen, by [`SourceId`].
+/// Roles and classes of all sources seen so far, indexed by [`SourceId`].
 #[derive(Debug, Default)]
 pub(crate) struct Roles(Vec<(Role, Option<Class>)>);
 
 impl Roles {
-    /// Resolves the source `id`, and those with lower ids, if they are new.
+    /// Resolves source `id`, and all sources with lower ids, unless they are known already.
     #[inline]
     pub(super) fn resolve(&mut self, sources: &SourceTable, id: SourceId) {
         if id.0 as usize >= self.0.len() {
@@ -212,7 +213,7 @@ impl Roles {
         }
     }
 
-    /// The role and class of a resolved source.
+    /// Returns the role and class of a source that has been resolved.
     #[inline]
     pub(super) fn known(&self, id: SourceId) -> (&Role, Option<Class>) {
         let (role, class) = &self.0[id.0 as usize];
@@ -228,12 +229,12 @@ impl Roles {
         }));
     }
 
-    /// The role of a source. This source or one with a higher id must have had a row.
+    /// Returns the role of a source. This source or one with a higher id must have had a row.
     pub(crate) fn of(&self, id: SourceId) -> Role {
         self.0[id.0 as usize].0
     }
 
-    /// The class of a source, under the same condition.
+    /// Returns the class of a source, under the same condition as [`Self::of`].
     pub(crate) fn class(&self, id: SourceId) -> Option<Class> {
         self.0[id.0 as usize].1
     }

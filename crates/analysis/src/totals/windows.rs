@@ -1,9 +1,9 @@
-//! Windows of one minute, which are merged into windows of ten minutes and one hour.
+//! Windows of one minute, which are merged into windows of ten minutes and of one hour.
 //!
-//! Lengths are measured with the monotonic clock, which never jumps; the wall clock only dates a
-//! window's start. Windows end at full minutes of the wall clock, as read when the first window
-//! started, or rather at the arrival of sums nearest to that time. Each window records its exact
-//! length.
+//! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates a
+//! window's start. Windows are due to end at full minutes of the wall clock, as read when the first
+//! window started. They are closed at the nearest arrival of sums, and each window records its
+//! exact length.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Windows {
     minute: Open,
     /// Windows into which minutes are merged.
     longer: [Open; 2],
-    /// Maximum time by which a window can be closed before it is due.
+    /// A window can be closed at most this long before it is due.
     early: Nanos,
 }
 
@@ -26,13 +26,13 @@ struct Open {
     kind: WindowLength,
     begin: Nanos,
     begin_unix_ms: i64,
-    /// Time at which the window is planned to end.
+    /// When the window is due to end.
     due: Nanos,
     accounts: AccountSums,
     ticks: BTreeMap<Cpu, IntervalSum>,
 }
 
-/// A point in time on both clocks.
+/// One point in time on two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Time on `CLOCK_MONOTONIC`.
@@ -42,8 +42,8 @@ pub struct Moment {
 }
 
 impl Windows {
-    /// Opens windows at `now`. Sums arrive at intervals of `every`, and each window is closed at
-    /// the arrival nearest to its end.
+    /// Opens windows at `now`. Sums arrive at intervals of `every`. Each window is closed at the
+    /// arrival that is nearest to its due time.
     pub fn new(now: Moment, every: Nanos) -> Self {
         let open = |kind| Open::new(kind, now);
         Self {
@@ -53,23 +53,23 @@ impl Windows {
         }
     }
 
-    /// Sums in the open minute.
+    /// Returns the sums of the current minute.
     pub fn open(&mut self) -> &mut AccountSums {
         &mut self.minute.accounts
     }
 
-    /// Ticks in the open minute.
+    /// Returns the ticks of the current minute.
     pub fn open_ticks(&mut self) -> &mut BTreeMap<Cpu, IntervalSum> {
         &mut self.minute.ticks
     }
 
-    /// Closes all windows that are due, and returns them shortest first. Call it whenever sums have
-    /// arrived.
+    /// Closes all windows that are due, and returns them, shortest first. Must be called whenever
+    /// sums have arrived.
     pub fn advance(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, self.early, false)
     }
 
-    /// Closes and returns all windows, even if they are short.
+    /// Closes and returns all windows, even incomplete ones.
     pub fn finish(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, Nanos::ZERO, true)
     }
@@ -113,7 +113,7 @@ impl Open {
         }
     }
 
-    /// Returns the current window, and starts the next at `now`.
+    /// Returns the current window, and starts the next one at `now`.
     fn close(&mut self, now: Moment, early: Nanos) -> Window {
         while now.at + early >= self.due {
             self.due += self.kind.length();
@@ -138,7 +138,7 @@ mod tests {
 
     use super::{Moment, Windows};
 
-    /// The moment `ms` after the start, which was 12 s past a full minute.
+    /// The moment `ms` after the start, which was 12 s after a full minute.
     fn moment(ms: i64) -> Moment {
         Moment {
             at: Nanos::from_millis(5_000_000 + ms),
@@ -248,7 +248,7 @@ mod tests {
                     sum.merge(window);
                 }
                 prop_assert_eq!(&sum, &all);
-                // Windows follow each other without gaps or overlaps.
+                // Windows must follow each other without gaps or overlaps.
                 let length: Nanos = of_kind().map(|window| window.length).sum();
                 prop_assert_eq!(length, Nanos::from_millis(at + 1));
             }

@@ -1,14 +1,14 @@
-//! Collects the interruptions of the thread on a CPU until the thread's base row comes.
+//! Collects a thread's interruptions on a CPU until the thread's base row arrives.
 
 use ticktax_model::{Nanos, SourceId, Span};
 
 use crate::ledger::tally::Tally;
 use crate::timeline::Piece;
 
-/// Interrupts in immediate succession, with the softirqs after them: one delay to the thread.
+/// Interrupts in immediate succession, with the softirqs that follow. They delay the thread as one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Burst {
-    /// The first interrupts and softirqs, in order, without those nested in another.
+    /// The first interrupts and softirqs, in order, except those nested in another one.
     pub(super) pieces: Vec<Piece>,
     /// Number of further interrupts and softirqs.
     pub(super) more: u64,
@@ -37,7 +37,7 @@ impl Burst {
     }
 }
 
-/// The interruptions of one CPU since its last context switch.
+/// The interruptions on one CPU since its last context switch.
 #[derive(Debug, Default)]
 pub(super) struct Interruptions {
     by_source: Vec<(SourceId, Tally)>,
@@ -45,11 +45,11 @@ pub(super) struct Interruptions {
 }
 
 impl Interruptions {
-    /// Interrupts closer together than this form one burst: the thread gets nothing done in
+    /// Interrupts closer together than this form one burst, because the thread gets nothing done in
     /// between.
     const JOINED: Nanos = Nanos::from_micros(2);
-    /// Maximum number of bursts kept while a thread runs. If there are more, only the longest
-    /// [`Self::LONGEST`] and the newest stay.
+    /// Maximum number of bursts kept while a thread runs. If there are more, only the
+    /// [`Self::LONGEST`] longest and the newest are kept.
     const MAX: usize = 128;
     const LONGEST: usize = 16;
 
@@ -71,7 +71,7 @@ impl Interruptions {
         }
     }
 
-    /// Adds a piece and removes the pieces nested in it.
+    /// Adds a piece, and removes the pieces nested in it.
     fn extend(&mut self, piece: Piece) {
         while let Some(last) = self.bursts.last_mut() {
             while last.pieces.last().is_some_and(|p| p.start >= piece.start) {
@@ -127,7 +127,7 @@ mod tests {
         for (start, dur, source) in [
             (100, 50, 1),
             (1_000, 5_000, 1),
-            // An interrupt nested in the softirq after it.
+            // An interrupt that is nested in the softirq after it.
             (7_000, 500, 1),
             (6_100, 9_000, 2),
             (90_000, 10, 1),

@@ -1,4 +1,4 @@
-//! The life of one thread: its accounts, which must add up to its length.
+//! The life of one thread. Its accounts must add up to the life's length.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,26 +17,26 @@ pub(super) struct Life {
     /// Whether the thread is known to be the victim's. Only the victim's threads have wait rows for
     /// reasons other than throttling.
     pub(super) followed: bool,
-    /// Whether the thread id belonged to another thread before. The time between the two threads is
-    /// then unaccounted for.
+    /// Whether the thread id belonged to another thread before. In that case, the time between the
+    /// two threads is unaccounted for.
     pub(super) taken_over: bool,
     /// First and last moment.
     span: Option<(Nanos, Nanos)>,
-    /// The longest delays, until the thread is known to be the victim's.
+    /// The longest delays, held until the thread is known to be the victim's.
     early: Vec<Candidate>,
-    /// Whether it was ever throttled.
+    /// Whether the thread was ever throttled.
     throttled: bool,
-    /// Start times of its recent runs, in order, by CPU slot.
+    /// Start times of the thread's recent runs, in order, by CPU slot.
     recent_runs: BTreeMap<usize, VecDeque<Nanos>>,
 }
 
 impl Life {
-    /// Maximum number of delays kept for a thread that may turn out to be the victim's.
+    /// Maximum number of delays held for a thread that may turn out to be the victim's.
     const EARLY: usize = 3;
-    /// The same for a throttled thread. Throttling does not show whether a thread is the victim's,
-    /// so all its delays may be early ones.
+    /// Same as [`Self::EARLY`], for a throttled thread. Throttling does not show whether a thread
+    /// is the victim's, so it is possible that all of its delays must be held.
     const EARLY_THROTTLED: usize = 10;
-    /// Maximum number of runs kept per CPU. Rows of another CPU may come late by this many runs.
+    /// Maximum number of runs kept per CPU. Another CPU's rows may be late by this many runs.
     const RECENT_RUNS: usize = 32;
 
     pub(super) fn new(pid: i32) -> Self {
@@ -61,12 +61,12 @@ impl Life {
         self.span.map_or(Nanos::ZERO, |(_, end)| end)
     }
 
-    /// Time from its first moment to its last.
+    /// Time from the thread's first moment to its last.
     pub(super) fn elapsed(&self) -> Nanos {
         self.span.map_or(Nanos::ZERO, |(begin, end)| end - begin)
     }
 
-    /// The sum of its accounts.
+    /// Sum of the thread's accounts.
     pub(super) fn accounted(&self) -> Nanos {
         self.states.values().map(|tally| tally.time).sum()
     }
@@ -81,7 +81,7 @@ impl Life {
         self.states.entry(state).or_default().add(time, length);
     }
 
-    /// Adds time on a CPU and its interruptions by source.
+    /// Adds an on-CPU period, and its interruptions by source.
     pub(super) fn on_cpu(&mut self, span: &Span, state: ThreadState, by: &[(SourceId, Tally)]) {
         self.saw(span);
         self.add(state, span.self_time, span.dur);
@@ -101,7 +101,7 @@ impl Life {
         }
     }
 
-    /// Notes that the thread ran on the CPU in `slot` from `start` on.
+    /// Notes that the thread ran on the CPU in `slot`, starting at `start`.
     pub(super) fn ran_on(&mut self, start: Nanos, slot: usize) {
         if !self.followed {
             return;
@@ -113,8 +113,8 @@ impl Life {
         times.push_back(start);
     }
 
-    /// Slot of the CPU on which the thread last ran before `time`; `None` if unknown or no longer
-    /// kept.
+    /// Returns the slot of the CPU on which the thread last ran before `time`. Returns `None` if
+    /// that is unknown or no longer kept.
     pub(super) fn slot_before(&self, time: Nanos) -> Option<usize> {
         let mut last = None;
         for (&slot, times) in &self.recent_runs {
@@ -128,7 +128,8 @@ impl Life {
         last.map(|(_, slot)| slot)
     }
 
-    /// Counts interruptions, whose time [`Life::on_cpu`] has added, and takes them as delays.
+    /// Counts interruptions and takes them as delays. [`Life::on_cpu`] has already added their
+    /// time.
     pub(super) fn interrupted(&mut self, interruptions: Vec<Candidate>, worst: &mut Worst) {
         if let Some(tally) = self.states.get_mut(&ThreadState::Interrupted) {
             for interruption in &interruptions {
@@ -156,22 +157,22 @@ impl Life {
         });
     }
 
-    /// Adds time off the CPU, except throttling. Only the victim's threads have such rows.
+    /// Adds an off-CPU interval other than throttling. Only the victim's threads have such rows.
     pub(super) fn absent(&mut self, span: &Span, cause: OffCpuReason, worst: &mut Worst) {
         self.saw(span);
         self.add(cause.into(), span.dur, span.dur);
         self.follow(worst);
     }
 
-    /// Adds time in which the thread was throttled, or waited for a CPU after that. The tracer
-    /// reports these for every thread, so the thread need not be the victim's.
+    /// Adds an interval of throttling, or of waiting for a CPU after throttling. The tracer reports
+    /// these for every thread, so this thread need not be the victim's.
     pub(super) fn throttled(&mut self, state: ThreadState, delay: Candidate, worst: &mut Worst) {
         self.throttled = true;
         self.add(state, delay.length(), delay.length());
         self.delayed(vec![delay], worst);
     }
 
-    /// Notes that the thread id is now a new thread's.
+    /// Notes that the thread id now belongs to a new thread.
     pub(super) fn taken_over(&mut self) {
         self.taken_over |= !self.is_empty();
     }

@@ -1,5 +1,5 @@
-//! Keeps each interval in which something kept a program's threads from running, to explain late
-//! frames.
+//! Keeps the intervals in which something prevented a program's threads from running. They explain
+//! late frames.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,40 @@ use crate::ledger::JudgedGap;
 use crate::pace::lateness::Outside;
 use crate::timeline::ThreadId;
 
-/// An interval in which something kept a thread from running.
+/// An interval in which something prevented a thread from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
     pub(crate) kind: HoldUp,
-    /// The source that ran on the CPU, if any.
+    /// Source that ran on the CPU, if any.
     pub(crate) by: Option<SourceId>,
-    /// Whether it is a wait that ended on another CPU.
+    /// Whether this is a wait that ended on another CPU.
     pub(crate) moved: bool,
 }
 
-/// The losses of the threads of one process, and the time that the hypervisor took from each CPU.
+/// The losses of one process's threads, and the time that the hypervisor took from each CPU.
 #[derive(Debug)]
 pub(crate) struct Losses {
     pid: i32,
     threads: BTreeMap<i32, Vec<Loss>>,
-    /// Stolen intervals from the rows.
+    /// Stolen intervals, according to the rows.
     stolen: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
-    /// The probe's empty gaps, which the hypervisor may have caused.
+    /// Empty gaps of the probe, which the hypervisor may have caused.
     empty: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
     /// Total number of intervals kept.
     kept: usize,
-    /// Earliest start of an interval that was dropped for lack of room.
+    /// Earliest start of an interval that was dropped because there was no room.
     full_at: Option<Nanos>,
 }
 
 impl Losses {
-    /// Maximum number of intervals kept, of 40 bytes each. After that, the causes of late frames
+    /// Maximum number of intervals kept, of 40 bytes each. Beyond that, the causes of late frames
     /// are unknown.
     const MAX: usize = 1 << 19;
-    /// Shorter intervals make no frame late.
+    /// A shorter interval does not make a frame late.
     const MIN: Nanos = Nanos::from_micros(10);
-    /// Shorter gaps may be kernel entry and exit.
+    /// A shorter gap may be kernel entry and exit.
     const MIN_GAP: Nanos = Nanos::from_micros(100);
     /// A gap is empty if at least this share of it has no named cause.
     const EMPTY: f64 = 0.9;
@@ -64,7 +64,7 @@ impl Losses {
         self.pid == pid
     }
 
-    /// The thread was on a CPU during `span`, with these interruptions.
+    /// Adds an on-CPU period of a thread, with its interruptions.
     pub(super) fn on_cpu(
         &mut self,
         thread: (i32, i32),
@@ -101,8 +101,8 @@ impl Losses {
         }
     }
 
-    /// The thread waited for a CPU on which source `by` ran. `moved` is whether it then ran on
-    /// another CPU.
+    /// Adds a wait of a thread for a CPU on which source `by` ran. `moved` is true if the thread
+    /// then ran on another CPU.
     pub(super) fn waited(
         &mut self,
         thread: ThreadId,
@@ -120,7 +120,7 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
-    /// The thread was off its CPU. Only reasons other than sleep and waiting count.
+    /// Adds an off-CPU interval of a thread. Sleeping and waiting are not losses.
     pub(super) fn off(&mut self, thread: ThreadId, span: &Span, reason: OffCpuReason) {
         let kind = match reason {
             OffCpuReason::Disk => HoldUp::Disk,
@@ -138,7 +138,7 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
-    /// The hypervisor took a CPU for this time.
+    /// Adds an interval in which the hypervisor took a CPU.
     pub(super) fn stolen(&mut self, span: &Span) {
         if span.dur >= Self::MIN && self.reserve(span.start) {
             let stolen = self.stolen.entry(span.cpu).or_default();
@@ -146,7 +146,7 @@ impl Losses {
         }
     }
 
-    /// Takes a gap. If it is empty, the hypervisor may have caused it.
+    /// Takes a gap, which may be the hypervisor's if it is empty.
     pub(super) fn gap(&mut self, gap: &JudgedGap<'_>) {
         let span = &gap.span;
         let empty = gap.residual.share_of(span.dur) >= Self::EMPTY;
@@ -156,7 +156,7 @@ impl Losses {
         }
     }
 
-    /// The thread was throttled.
+    /// Adds an interval in which a thread was throttled.
     pub(super) fn throttled(&mut self, thread: ThreadId, span: &Span) {
         let loss = Loss {
             start: span.start,
@@ -175,8 +175,8 @@ impl Losses {
         }
     }
 
-    /// Reserves room for an interval that starts at `start`. Without room, notes that it is
-    /// missing.
+    /// Reserves room for an interval that starts at `start`. If the list is full, notes that the
+    /// interval is missing.
     fn reserve(&mut self, start: Nanos) -> bool {
         let has_room = self.kept < Self::MAX;
         if has_room {
@@ -188,13 +188,13 @@ impl Losses {
         has_room
     }
 
-    /// Time from which some intervals are missing, because there were too many.
+    /// Time from which intervals are missing, because there were too many.
     pub(crate) fn full_at(&self) -> Option<Nanos> {
         self.full_at
     }
 
-    /// The losses of thread `tid`, sorted by start. They include the time that the hypervisor took,
-    /// if `outside` names the thread's CPU.
+    /// Returns the losses of thread `tid`, sorted by start. If `outside` names the thread's CPU,
+    /// they include the time that the hypervisor took.
     pub(crate) fn of(&self, tid: i32, outside: &Outside) -> Vec<Loss> {
         let mut losses = self.threads.get(&tid).cloned().unwrap_or_default();
         if let Some(cpu) = outside.cpu {
@@ -205,7 +205,7 @@ impl Losses {
             let mut times = on_cpu(&self.stolen);
             if let Some(unseen) = outside.unseen {
                 let mut empty = on_cpu(&self.empty);
-                // Worst case: the unseen kernel entries caused the longest gaps.
+                // Assume the worst case: the unseen kernel entries caused the longest gaps.
                 empty.sort_by_key(|&(start, end)| end - start);
                 empty.truncate(empty.len().saturating_sub(unseen));
                 times.append(&mut empty);

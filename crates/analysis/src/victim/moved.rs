@@ -1,9 +1,10 @@
-//! Decides which CPU a thread waited for if the wait ended on another CPU than it began on.
+//! Decides which CPU a thread waited for if its wait ended on a different CPU from the one it began
+//! on.
 //!
-//! An idle CPU has an empty run queue. While the CPU on which the thread finally ran was idle, the
-//! thread was therefore queued elsewhere: on the CPU where it ran before, or where its waker put
-//! it. After that it may have been queued on either CPU, and counts as waiting for the one where it
-//! finally ran.
+//! An idle CPU has an empty run queue. As long as the CPU on which the thread finally ran was idle,
+//! the thread was therefore queued elsewhere: on the CPU where it ran before, or where its waker
+//! had put it. After that, it may have been queued on either CPU, and counts as waiting for the one
+//! where it finally ran.
 
 use std::collections::VecDeque;
 
@@ -12,20 +13,20 @@ use ticktax_model::{Nanos, Span};
 
 use crate::timeline::{Piece, ThreadId};
 
-/// A wait that ended on another CPU, which was idle during part of it.
+/// A wait that ended on another CPU, where part of it was idle time.
 #[derive(Clone, Debug)]
 pub(super) struct Moved {
     pub(super) thread: ThreadId,
     pub(super) kind: DelayKind,
     pub(super) span: Span,
-    /// Time until which the thread was still queued on the old CPU.
+    /// Time until which the thread was certainly queued on the old CPU.
     pub(super) until: Nanos,
     /// Activity of the new CPU, on which the thread then ran.
     pub(super) pieces: Vec<Piece>,
 }
 
 impl Moved {
-    /// The part of the wait that was spent on the old CPU.
+    /// Returns the part of the wait that was spent on the old CPU.
     pub(super) fn before(&self) -> Span {
         let dur = self.until - self.span.start;
         Span {
@@ -35,26 +36,26 @@ impl Moved {
         }
     }
 
-    /// Activity of the new CPU after that part.
+    /// Returns what the new CPU did after that part.
     pub(super) fn after(&self) -> impl Iterator<Item = Piece> + '_ {
         let later = self.pieces.iter().filter(|piece| piece.start >= self.until);
         later.copied()
     }
 }
 
-/// Holds back waits until the rows of the CPU where they were spent have come.
+/// Holds back waits until the rows of the CPU where they were spent have arrived.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// Waits whose old CPU is not looked up yet, in order of arrival.
+    /// Waits whose old CPU has not been looked up yet, in order of arrival.
     waits: VecDeque<Moved>,
-    /// Waits that need more rows of their old CPU, indexed by its slot.
+    /// Waits that need more rows of their old CPU, indexed by that CPU's slot.
     placed: Vec<VecDeque<Moved>>,
-    /// Total number of both.
+    /// Total number of waits in both.
     count: usize,
 }
 
 impl Moves {
-    /// Rows from other CPUs can arrive this much late.
+    /// Longest delay with which rows from other CPUs arrive.
     const SETTLED: Nanos = Nanos::from_millis(200);
 
     pub(super) fn push(&mut self, wait: Moved) {
@@ -62,7 +63,7 @@ impl Moves {
         self.waits.push_back(wait);
     }
 
-    /// The next wait whose thread's earlier runs are all known by `now`.
+    /// Returns the next wait whose thread's earlier runs are all known by `now`.
     #[inline]
     pub(super) fn settled(&mut self, now: Nanos) -> Option<Moved> {
         if self.waits.is_empty() {
@@ -83,8 +84,8 @@ impl Moves {
         self.placed[slot].push_back(wait);
     }
 
-    /// The next wait on the CPU in `slot`, once this CPU's history covers it. The history is
-    /// complete until `known`.
+    /// Returns the next wait on the CPU in `slot`, once that CPU's history covers it. The history
+    /// is complete up to `known`.
     #[inline]
     pub(super) fn ready_on(&mut self, slot: usize, known: Nanos) -> Option<Moved> {
         if self.count == 0 {

@@ -1,13 +1,14 @@
-//! Splits the waits of throttled threads into throttled time and the wait for a CPU after it.
+//! Splits the waits of throttled threads into the throttled time and the wait for a CPU that
+//! follows.
 //!
-//! If the tracer saw a timer refill the quota of the thread's cgroup or of an ancestor, the own
-//! time of a wait row is its throttled time. The rest was a wait for a CPU.
+//! If the tracer saw a timer replenish the quota of the thread's cgroup or of an ancestor, a wait
+//! row's self time is its throttled time. The rest was a wait for a CPU.
 //!
-//! Otherwise the quota timers decide. This applies to older recordings, to the flight recorder, and
-//! to threads that changed their cgroup during the wait. Only these timers refill quotas, so the
-//! time after the last timer run within a wait was a wait for a CPU. If several cgroups have
-//! quotas, the last timer may belong to another cgroup. Part of the wait for a CPU then counts as
-//! throttling, but never the other way round.
+//! Otherwise, the quota timers decide. This concerns older recordings, the flight recorder, and
+//! threads that changed cgroups during the wait. Only these timers replenish quotas, so the time
+//! after the last timer run within a wait was a wait for a CPU. If several cgroups have quotas, the
+//! last timer may belong to another cgroup. Part of the wait for a CPU then counts as throttling,
+//! but never the other way round.
 
 use std::collections::VecDeque;
 
@@ -15,32 +16,32 @@ use ticktax_model::{Nanos, Span};
 
 use crate::timeline::ThreadId;
 
-/// The time from a thread's throttling until it ran again.
+/// The interval from a thread's throttling until it ran again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Throttled {
     pub(super) thread: ThreadId,
     pub(super) span: Span,
 }
 
-/// Runs of quota timers, and the waits that cannot be split yet. The row of a timer on another CPU
-/// may arrive after the wait's row.
+/// Runs of quota timers, and the waits that cannot be split yet. A timer's row from another CPU may
+/// arrive after the wait's row.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
     /// Start and end of each timer run, in order.
     refills: VecDeque<(Nanos, Nanos)>,
-    /// Indexed by CPU slot, in the order of their ends.
+    /// Indexed by CPU slot, in the order of the waits' ends.
     waits: Vec<VecDeque<Throttled>>,
     /// Total number of `waits`.
     waiting: usize,
 }
 
 impl Quota {
-    /// Maximum number of timer runs kept: more than a thousand cgroups cause in a second.
+    /// Maximum number of timer runs kept. This is more than a thousand cgroups cause in a second.
     const MAX: usize = 1 << 14;
-    /// Rows from other CPUs can arrive this much late.
+    /// Longest delay with which rows from other CPUs arrive.
     const SETTLED: Nanos = Nanos::from_secs(1);
 
-    /// Takes the row of a timer that refilled a cgroup's quota.
+    /// Takes the row of a timer that replenished a cgroup's quota.
     pub(super) fn refill(&mut self, span: &Span) {
         let refill = (span.start, span.end());
         let at = self.refills.partition_point(|&other| other <= refill);
@@ -50,7 +51,7 @@ impl Quota {
         }
     }
 
-    /// Takes the row of a throttled thread, from the CPU in `slot`.
+    /// Takes a throttled thread's row from the CPU in `slot`.
     pub(super) fn wait(&mut self, slot: usize, wait: Throttled) {
         if slot >= self.waits.len() {
             self.waits.resize_with(slot + 1, VecDeque::new);
@@ -59,8 +60,8 @@ impl Quota {
         self.waiting += 1;
     }
 
-    /// The next wait on the CPU in `slot` that ended long enough before `now` for all timers to be
-    /// known.
+    /// Returns the next wait on the CPU in `slot`, once it ended so long before `now` that all
+    /// timers are known.
     #[inline]
     pub(super) fn settled(&mut self, slot: usize, now: Nanos) -> Option<Throttled> {
         if self.waiting == 0 {
@@ -72,7 +73,7 @@ impl Quota {
         Some(wait)
     }
 
-    /// The remaining waits with their CPU slots.
+    /// Returns the remaining waits, with their CPU slots.
     pub(super) fn rest(&mut self) -> Vec<(usize, Throttled)> {
         self.waiting = 0;
         let waits = std::mem::take(&mut self.waits).into_iter().enumerate();
@@ -81,7 +82,7 @@ impl Quota {
             .collect()
     }
 
-    /// Splits a wait into the throttled part and the part in which the thread waited for a CPU.
+    /// Splits a wait into its throttled part and the wait for a CPU that follows.
     pub(super) fn split(&self, span: &Span) -> (Span, Option<Span>) {
         let end = span.end();
         let part = |start: Nanos, end: Nanos| Span {
@@ -134,14 +135,14 @@ mod tests {
                 waited.map(|waited| (waited.start.0, waited.dur.0)),
             )
         };
-        // The timer at 200 refilled another quota, or not enough.
+        // The timer at 200 replenished another quota, or did not replenish enough.
         assert_eq!(split(100, 700), (510, Some((610, 90))));
         // The thread ran on another CPU before the timer had finished.
         assert_eq!(split(100, 605), (505, None));
         assert_eq!(split(620, 990), (370, None));
     }
 
-    /// If the refill of the thread's own cgroup was seen, timers of other cgroups do not matter.
+    /// If the refill of the thread's own cgroup was seen, timers of other cgroups are ignored.
     #[test]
     fn the_split_follows_own_time_if_the_refill_was_seen() {
         let mut quota = Quota::default();

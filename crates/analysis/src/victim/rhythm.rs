@@ -1,4 +1,4 @@
-//! Finds the period of the processes that a program waited behind. A process with a beat may have
+//! Finds the period of processes behind which a program waited. A process that has a beat may have
 //! delayed the program with another thread, or at times that do not match the beat.
 
 use std::collections::BTreeMap;
@@ -10,31 +10,31 @@ use ticktax_model::victim::Interferer;
 use super::times::{Interval, match_beat};
 use crate::ledger::tally::Tally;
 
-/// The share of a process in a program's waiting time, as far as the process ran periodically.
+/// A process's share of a program's waiting time, as far as the process ran periodically.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InRhythm {
     /// Period in ns.
     pub(crate) period: f64,
-    /// Waiting time behind the threads with this period.
+    /// Waiting time behind the threads that have this period.
     pub(crate) time: Nanos,
     /// Longest single interval of that time.
     pub(crate) max: Nanos,
 }
 
-/// The share of a thread in a program's waiting time.
+/// A thread's share of a program's waiting time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThreadShare {
     pub(super) tally: Tally,
-    /// The intervals, thinned out if there are very many.
+    /// The intervals that make up the time. If there are very many, only some are kept.
     pub(super) times: Vec<Interval>,
 }
 
-/// The period of the costliest beat of process `pid` that explains the waiting time behind its
-/// `threads`. The beat's threads must have caused more than half of that time, and most of theirs
-/// must match the beat. No single interval may be as long as the period. The beat's
-/// threads must have been `woken` in at least half of its periods: a thread that does not sleep has
-/// no timer, and its pattern is that of the threads which it shares the CPU with. The phases of
-/// beats are relative to `origin`.
+/// Returns the period of the costliest beat of process `pid` that explains the waiting time behind
+/// its `threads`. The beat's threads must have caused more than half of that time, and most of the
+/// time that they caused must match the beat. No single interval may be as long as the period. The
+/// beat's threads must have been `woken` in at least half of its periods: a thread that does not
+/// sleep has no timer, and its pattern is that of the threads with which it shares the CPU. The
+/// phases of beats are relative to `origin`.
 pub(super) fn period(
     pid: i32,
     threads: &BTreeMap<i32, ThreadShare>,
@@ -65,8 +65,8 @@ pub(super) fn period(
     Some(costliest.rhythm.period)
 }
 
-/// The periodic share of a process, if it is more than half of the process's share. `parts` are its
-/// threads grouped by name, costliest first.
+/// Returns the periodic share of a process, if that is more than half of the process's share.
+/// `parts` are its threads grouped by name, costliest first.
 pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
     let period = parts.first()?.period?;
     let all: Nanos = parts.iter().map(|part| part.time).sum();
@@ -84,15 +84,15 @@ pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
     (sum.time + sum.time > all).then_some(sum)
 }
 
-/// The beat of process `pid` with exactly this period.
+/// Returns the beat of process `pid` with exactly this period.
 pub(crate) fn beat_of(beats: &[BeatLine], pid: i32, period: f64) -> Option<&BeatLine> {
     let same =
         |beat: &&BeatLine| beat.pid == Some(pid) && beat.rhythm.period.total_cmp(&period).is_eq();
     beats.iter().find(same)
 }
 
-/// The timer or event that starts the beat's threads, if the kernel reported it. It is the first of
-/// the beat's chain, which ends with the beat itself.
+/// Returns the timer or event that starts the beat's threads, if the kernel reported it. It is the
+/// first entry in the beat's chain, which ends with the beat itself.
 pub(crate) fn timer_of(beat: &BeatLine) -> Option<&String> {
     beat.chain.split_last()?.1.first()
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::{ThreadShare, period};
     use crate::ledger::tally::Tally;
 
-    /// A beat of thread 8 of process 7, every 3 s.
+    /// A beat of thread 8 of process 7, with a period of 3 s.
     fn beats() -> [BeatLine; 1] {
         [BeatLine {
             pid: Some(7),
@@ -114,8 +114,8 @@ mod tests {
         }]
     }
 
-    /// The period found if threads 8 and 9 each delayed the program twice, for `ms` each time, with
-    /// `apart` seconds in between.
+    /// Returns the period found if threads 8 and 9 each delayed the program twice, for `ms` each
+    /// time, with `apart` seconds in between.
     fn found(ms: [i64; 2], apart: i64) -> Option<f64> {
         found_if(ms, apart, |_| None)
     }

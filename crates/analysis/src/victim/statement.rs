@@ -1,4 +1,4 @@
-//! Makes the victim's statement from the lives of its threads.
+//! Builds the victim's statement from its threads' lives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ pub(super) fn make(
     }
 }
 
-/// Whether the program is known to have ended.
+/// Whether the program is known to have exited.
 fn has_ended(about: &VictimHeader, header: &Header) -> bool {
     let command = header
         .command
@@ -62,8 +62,8 @@ fn threads(
     (sources, beats): (&SourceTable, &[BeatLine]),
 ) -> ThreadTimes {
     let may_miss_rows = about.incomplete.is_some() || header.coverage.events_lost() > 0;
-    // The rows of a thread that was only ever throttled do not show whether it is the victim's, but
-    // its process id does.
+    // If a thread was only ever throttled, its rows do not show whether it is the victim's, but its
+    // process id does.
     let pids = victim.processes(Some(about));
     let is_reported = |tid: i32| about.only_thread.is_none_or(|only| only == tid);
     for (&tid, life) in &mut victim.threads {
@@ -156,7 +156,7 @@ fn threads(
     times
 }
 
-/// The states that were entered at least once.
+/// Returns the accounts of all states that were entered at least once.
 fn accounts(states: BTreeMap<ThreadState, Tally>) -> Vec<StateAccount> {
     let entered = states.into_iter().filter(|(_, tally)| !tally.is_empty());
     entered
@@ -177,8 +177,8 @@ fn latency(victim: &Victim) -> Option<Latency> {
     })
 }
 
-/// The name of a source as people know it, and its process id if it is a program. A program's
-/// thread whose name differs is named "thread of program".
+/// Returns the name by which users know a source, and its process id if it is a program. A thread
+/// whose name differs from its program's is named "thread of program".
 fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     let source = sources.get(id);
     match (&source.thread, source.owner, source.kind) {
@@ -193,22 +193,22 @@ fn name(id: SourceId, sources: &SourceTable) -> (String, Option<i32>) {
     }
 }
 
-/// The name under which a source is counted, its kind, and its process id. All threads of a program
-/// count under the program's name.
+/// Returns the name under which a source is counted, its kind, and its process id. All threads of a
+/// program are counted under the program's name.
 pub(crate) fn named(id: SourceId, sources: &SourceTable) -> (String, Kind, Option<i32>) {
     let (name, pid) = name(id, sources);
     let name = program(id, sources).unwrap_or(name);
     (name, sources.get(id).kind, pid)
 }
 
-/// Name of the program, if the source is a thread of one.
+/// Returns the program's name, if the source is a thread of a program.
 fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
     let source = sources.get(id);
     let thread = source.thread.as_ref()?;
     (source.owner == Owner::Program).then(|| thread.program.to_string())
 }
 
-/// The waiting time that one interferer caused.
+/// Waiting time caused by one interferer.
 #[derive(Debug, Default)]
 struct Share {
     program: Option<String>,
@@ -216,10 +216,11 @@ struct Share {
     tally: Tally,
 }
 
-/// CPUs with less than this share of the waiting time behind other sources are omitted.
+/// A CPU is omitted if it has less than this share of the waiting time behind sources other than
+/// idle.
 const LITTLE: f64 = 0.01;
 
-/// The CPUs that the victim waited for while they were busy.
+/// Returns the CPUs that the victim waited for while they were busy.
 fn waited_on(behind: &FastMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) -> CpuList {
     let mut cpus: BTreeMap<Cpu, Nanos> = BTreeMap::new();
     for (&(id, cpu), &time) in behind {
@@ -234,7 +235,7 @@ fn waited_on(behind: &FastMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) ->
     relevant.map(|(cpu, _)| cpu).collect()
 }
 
-/// Beats, and the waiting times to compare them with.
+/// Beats, and what is needed to compare waiting times with them.
 #[derive(Clone, Copy)]
 struct Rhythms<'a> {
     beats: &'a [BeatLine],
@@ -243,8 +244,9 @@ struct Rhythms<'a> {
     wakers: &'a Wakers,
 }
 
-/// Lists the interferers, largest total first. The keys of `by_source` are a source, and whether
-/// the wait ended on another CPU than the one where the source ran. They are in order.
+/// Returns the interferers, largest total first. A key of `by_source` is a source, and whether the
+/// wait ended on a different CPU from the one where the source ran. Keys must be in ascending
+/// order.
 fn interferers<'a>(
     by_source: impl IntoIterator<Item = ((SourceId, bool), &'a WaitsBehind)>,
     sources: &SourceTable,
@@ -257,8 +259,8 @@ fn interferers<'a>(
         // A function within an interrupt is not a separate interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
         let (mut name, pid) = name(id, sources);
-        // Only idle time is the cost of migration. Behind any other source, the thread would have
-        // waited without migration too.
+        // Only idle time is a cost of the migration. Behind any other source, the thread would have
+        // waited without migrating, too.
         let moved = moved && source.kind == Kind::Idle;
         if moved {
             name.push_str(MOVED);
@@ -299,7 +301,7 @@ fn interferers<'a>(
     interferers
 }
 
-/// The longest delays, each with the limit that held back a real-time thread, if any.
+/// Returns the longest delays. If a limit held back a real-time thread, the delay names that limit.
 fn longest(worst: Worst, held: Option<&Held>, begin: Nanos, sources: &SourceTable) -> Vec<Delay> {
     let delays = worst.into_longest();
     let delays = delays.iter().map(|delay| Delay {
@@ -330,7 +332,8 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         tid: source.thread.as_ref().map_or(0, |thread| thread.tid),
         cpu: delay.span.cpu,
         waited_on: delay.waited_on,
-        // A delay that was under way when the recording started is listed at the start.
+        // A delay that was in progress when the recording started is listed at the recording's
+        // start.
         at: (start - begin).max(Nanos::ZERO),
         length: delay.span.dur,
         timeline: delay.timeline.iter().map(episode).collect(),
@@ -341,7 +344,7 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
     }
 }
 
-/// Name of the source of a wake-up. Kernel sources are named with their function.
+/// Returns the name of a wake-up's source. The name of a kernel source includes its function.
 pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
     let source = sources.get(id);
     match source.owner {
@@ -350,7 +353,7 @@ pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
     }
 }
 
-/// A delay's time by the source that ran, one entry per program, largest first.
+/// Returns a delay's time by the source that ran, largest first, with one entry per program.
 fn lost_to(sums: &[Episodes], sources: &SourceTable) -> Vec<LostTo> {
     let mut by_name: BTreeMap<(String, Kind), LostTo> = BTreeMap::new();
     for sum in sums {

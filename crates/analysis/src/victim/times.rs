@@ -1,11 +1,11 @@
 //! Decides whether the times at which a program waited behind a source match a beat of that source.
 //!
-//! A thread with a beat may also run at other times. A period is therefore reported only if the
+//! A thread with a beat may also run at other times. Its period is therefore reported only if the
 //! waiting times match the beat. Each interval of waiting covers all or part of one event of the
 //! source. An event lasts no longer than the beat's usual events, so the interval bounds the start
-//! of its event. If the beat keeps to a grid, these bounds must contain a point of the grid. If the
-//! beat re-arms after each event, or its phase jumped, the starts of consecutive events must be a
-//! whole number of periods apart.
+//! of its event. If the beat is on a grid, these bounds must contain a point of the grid. If the
+//! beat is rearmed after each event, or its phase jumped, consecutive events must start a whole
+//! number of periods apart.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
@@ -13,11 +13,11 @@ use ticktax_model::beats::BeatLine;
 /// Start and end of an interval.
 pub(super) type Interval = (Nanos, Nanos);
 
-/// The times match the beat if chance would produce such a match with at most this probability.
+/// The times match the beat if the probability that chance produces such a match is at most this.
 const CHANCE: f64 = 0.05;
-/// Bounds wider than this share of a period carry no information.
+/// Bounds that are further apart than this share of a period carry no information.
 const WIDEST: f64 = 0.5;
-/// Intervals that start within this share of a period may belong to one event.
+/// Intervals that start within this share of a period may belong to the same event.
 const ONE_EVENT: f64 = 0.5;
 /// Length of the longest usual event, as a multiple of the median.
 const USUAL: f64 = 1.25;
@@ -38,7 +38,7 @@ impl Times {
     /// Maximum number of intervals kept.
     const MAX: usize = 512;
 
-    /// Takes the next interval.
+    /// Adds the next interval.
     pub(super) fn add(&mut self, interval: Interval) {
         let nth = self.seen;
         self.seen += 1;
@@ -64,8 +64,8 @@ impl Times {
     }
 }
 
-/// Whether most of the waiting time at these `times`, which are in order, matches `beat`. The
-/// beat's phase is relative to `origin`.
+/// Whether most of the waiting time at these `times` matches `beat`. The times must be in order.
+/// The beat's phase is relative to `origin`.
 pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> bool {
     let rhythm = &beat.rhythm;
     if times.is_empty() || rhythm.period <= 0.0 {
@@ -84,18 +84,18 @@ pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> 
 struct Evidence {
     /// Total waiting time.
     total: f64,
-    /// Waiting time that matches the beat.
+    /// The waiting time that matches the beat.
     matching: f64,
-    /// Logarithm of the probability that all matches are by chance.
+    /// Logarithm of the probability that all matches are due to chance.
     log_chance: f64,
-    /// Sum of the probabilities of a chance match of each judged event.
+    /// Sum, over the judged events, of the probability that the event matches by chance.
     chances: f64,
     /// Number of judged events.
     judged: f64,
 }
 
 impl Evidence {
-    /// Judges an event that would match by chance with probability `chance`.
+    /// Judges an event that has the probability `chance` of matching by chance.
     fn judge(&mut self, chance: f64, matches: bool) {
         self.chances += chance;
         self.judged += 1.0;
@@ -104,15 +104,15 @@ impl Evidence {
         }
     }
 
-    /// Whether chance is ruled out, and more than half of the time that chance leaves unexplained
-    /// matches.
+    /// Whether chance is ruled out as the cause of the matches, and more than half of the time that
+    /// chance leaves unexplained matches.
     fn suffices(&self) -> bool {
         let by_chance = self.chances / self.judged.max(1.0);
         self.log_chance <= CHANCE.ln() && self.matching > self.total * f64::midpoint(1.0, by_chance)
     }
 }
 
-/// Elapsed time of the beat's longest usual event. Longer ones may have been delayed themselves. If
+/// Elapsed time of the beat's longest usual event. Longer ones may themselves have been delayed. If
 /// an event consists of several parts, other sources may run in between for as long as the event
 /// itself.
 fn usual_length(beat: &BeatLine) -> f64 {
@@ -125,7 +125,8 @@ fn usual_length(beat: &BeatLine) -> f64 {
     single.max(2.0 * busy)
 }
 
-/// Tolerance for an event's time after `periods` periods, in ns. The jitter counts `spread` times.
+/// Tolerance, in ns, for an event's time after `periods` periods. The jitter is multiplied by
+/// `spread`.
 fn tolerance(beat: &BeatLine, periods: f64, spread: f64) -> f64 {
     let rhythm = &beat.rhythm;
     let margin = 0.5 * (rhythm.high - rhythm.low).abs();
@@ -149,7 +150,7 @@ fn on_grid(beat: &BeatLine, times: &[Interval], origin: Nanos) -> Evidence {
         let matches = width <= WIDEST && point * period >= from;
         evidence.total += length;
         evidence.matching += if matches { length } else { 0.0 };
-        // Several intervals of one event are judged once.
+        // Several intervals of the same event are judged only once.
         if width <= WIDEST && last != Some(point) {
             evidence.judge(width, matches);
             last = Some(point);
@@ -158,7 +159,7 @@ fn on_grid(beat: &BeatLine, times: &[Interval], origin: Nanos) -> Evidence {
     evidence
 }
 
-/// Intervals that may belong to one event.
+/// Intervals that may belong to the same event.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     begin: Nanos,
@@ -168,7 +169,7 @@ struct Event {
     matches: bool,
 }
 
-/// Compares each event with the one before it.
+/// Compares each event with the previous one.
 fn in_steps(beat: &BeatLine, times: &[Interval]) -> Evidence {
     let (period, usual) = (beat.rhythm.period, usual_length(beat));
     let mut events: Vec<Event> = Vec::new();
@@ -223,7 +224,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const ORIGIN: i64 = 77_000 * MS;
 
-    /// A beat with events of 30 ms every 300 ms; the first is due 40 ms after the start.
+    /// A beat with events of 30 ms every 300 ms. The first is due 40 ms after the start.
     fn beat(rearmed: bool) -> BeatLine {
         let line = ticktax_fixture::beat("backup", 300e6, 1e4);
         BeatLine {
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Intervals from ms after the start.
+    /// Intervals given in ms after the start.
     fn times(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Interval> {
         let at = |ms| Nanos(ORIGIN + ms * MS);
         let intervals = intervals.into_iter();
@@ -253,17 +254,18 @@ mod tests {
         match_beat(&beat(rearmed), intervals, Nanos(ORIGIN))
     }
 
-    /// A program that wakes at random times waits for the rest of a run, and misses some runs.
+    /// A program that wakes at random times waits for the rest of a run, and misses some runs
+    /// altogether.
     #[test]
     fn waits_within_a_beats_events_match_it() {
         let runs = [0, 1, 3, 4, 8, 9, 10];
         let within = times(runs.map(|k| (40 + k * 300 + k % 3 * 7, 70 + k * 300)));
         assert!(matches(false, &within) && matches(true, &within));
-        // One wait may match by chance.
+        // A single wait may match by chance.
         assert!(!matches(false, &within[1..2]) && !matches(true, &within[1..2]));
     }
 
-    /// The hypervisor delayed one event.
+    /// The hypervisor delayed one of the events.
     #[test]
     fn one_long_event_does_not_change_the_usual_length() {
         let mut delayed = beat(true);
@@ -274,14 +276,14 @@ mod tests {
 
     #[test]
     fn waits_at_other_times_do_not_match() {
-        // The thread ran for as long, but between its beat's events.
+        // The thread ran for just as long, but between its beat's events.
         let between =
             times((0..10).map(|k| (40 + k * 300 + 90 + k * 13, 70 + k * 300 + 90 + k * 13)));
         assert!(!matches(false, &between));
         let irregular = [0, 410, 930, 1_190, 1_730, 2_210, 2_470, 2_960, 3_300];
         let irregular = times(irregular.map(|at| (at, at + 30)));
         assert!(!matches(false, &irregular) && !matches(true, &irregular));
-        // Most of the time must match, not most of the waits.
+        // Most of the time must match, not just most of the waits.
         let mut mixed = times((0..10).map(|k| (40 + k * 300, 45 + k * 300)));
         mixed.extend(times([(120, 230)]));
         mixed.sort_unstable();

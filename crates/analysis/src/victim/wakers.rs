@@ -1,4 +1,4 @@
-//! Finds the waker of each thread from the wake-up edges.
+//! Finds each thread's waker among the wake-up edges.
 
 use ticktax_model::{Nanos, SourceId};
 
@@ -7,8 +7,8 @@ use crate::fast_map::FastMap;
 /// Time and source of a wake-up.
 pub(super) type Waking = (Nanos, SourceId);
 
-/// Maximum time from the start of a wake-up until the thread is runnable. An interrupt to another
-/// CPU may be needed in between.
+/// Longest time from the start of a wake-up until the thread is runnable. It may require an
+/// interrupt to another CPU.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
 /// Whether this wake-up can have made a thread runnable at `since`.
@@ -22,10 +22,10 @@ pub(super) struct Wakers(FastMap<i32, Wakings>);
 
 #[derive(Debug, Default)]
 struct Wakings {
-    /// The two latest by a known waker. When the row of a wait arrives, the edge of the next
-    /// wake-up may already have come.
+    /// The two latest wake-ups with a known waker. By the time a wait's row arrives, the edge of
+    /// the next wake-up may already have arrived.
     latest: [Option<Waking>; 2],
-    /// Number of wake-ups, by unknown wakers too.
+    /// Number of wake-ups, including those with an unknown waker.
     count: u64,
 }
 
@@ -35,7 +35,7 @@ impl Wakers {
         self.0.entry(tid).or_default().count += 1;
     }
 
-    /// How often thread `tid` was woken. `None` if no wake-up of any thread was recorded.
+    /// Returns how often thread `tid` was woken, or `None` if no thread's wake-up was recorded.
     pub(super) fn counted(&self, tid: i32) -> Option<u64> {
         let count = self.0.get(&tid).map_or(0, |wakings| wakings.count);
         (!self.0.is_empty()).then_some(count)
@@ -47,7 +47,7 @@ impl Wakers {
         *latest = [latest[1], Some(waking)];
     }
 
-    /// The wake-up that made thread `tid` runnable at `since`, if known.
+    /// Returns the wake-up that made thread `tid` runnable at `since`, if known.
     pub(super) fn leading_to(&self, tid: i32, since: Nanos) -> Option<Waking> {
         let latest = self.0.get(&tid)?.latest.iter().flatten();
         latest
@@ -72,7 +72,7 @@ mod tests {
         let by = |since| wakers.leading_to(7, Nanos(since)).map(|(_, by)| by.0);
         assert_eq!(by(5_002_000), Some(2));
         assert_eq!(by(6_000_000), Some(3));
-        // The last wake-up was too early, or of another thread.
+        // The last wake-up was too early, or was that of another thread.
         assert_eq!(by(9_000_000), None);
         assert_eq!(wakers.leading_to(8, Nanos(6_000_000)), None);
     }

@@ -14,23 +14,23 @@ use crate::timeline::Piece;
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) kind: DelayKind,
-    /// The delay, as a row of the thread or a part of one.
+    /// The delay's interval: a row of the thread, or part of one.
     pub(super) span: Span,
-    /// The thread id of a wait for a CPU; 0 for other delays.
+    /// Thread id if the delay is a wait for a CPU, and 0 otherwise.
     pub(super) tid: i32,
     /// The wake-up that began the wait, if known.
     pub(super) woken: Option<Waking>,
-    /// The CPU that the thread waited for, if it then ran on another.
+    /// CPU that the thread waited for, if it then ran on another CPU.
     pub(super) waited_on: Option<Cpu>,
-    /// At most [`Self::NAMED`] episodes, in order of time, or summed by source if there are more.
+    /// At most [`Self::NAMED`] episodes: in order of time or, if there are more, summed by source.
     pub(super) timeline: Vec<Episodes>,
     /// Number of episodes not in `timeline`.
     pub(super) more: u64,
-    /// All known episodes summed by source, costliest first.
+    /// All known episodes, summed by source, costliest first.
     pub(super) sums: Vec<Episodes>,
 }
 
-/// One or several episodes of a delay in which the same source ran.
+/// One or more episodes of a delay in which the same source ran.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Episodes {
     pub(super) first: Piece,
@@ -114,13 +114,13 @@ impl Candidate {
         Self::new(kind, *span, pieces, 0)
     }
 
-    /// An interval in which the thread was throttled. It has no pieces, because other threads did
+    /// A delay during which the thread was throttled. It has no pieces, because other threads did
     /// not cause it.
     pub(super) fn throttled(span: &Span) -> Self {
         Self::new(DelayKind::Throttled, *span, std::iter::empty(), 0)
     }
 
-    /// A burst of interrupts that interrupted the thread of `base`.
+    /// A burst of interrupts that interrupted the thread whose row is `base`.
     pub(super) fn interrupted(burst: &Burst, base: &Span) -> Self {
         let span = Span {
             start: burst.start(),
@@ -148,7 +148,7 @@ impl Worst {
         self.0.len() < Self::MAX || self.0.last().is_some_and(|last| length > last.length())
     }
 
-    /// Takes a delay and keeps it if it is long enough.
+    /// Takes a delay, and keeps it if it is long enough.
     pub(super) fn offer(&mut self, delay: Candidate) {
         if !self.wants(delay.length()) {
             return;
@@ -160,7 +160,7 @@ impl Worst {
         self.0.truncate(Self::MAX);
     }
 
-    /// Takes a wake-up of thread `tid`. Its edge may arrive after the wait that it began.
+    /// Takes a wake-up of thread `tid`. Its edge may arrive after the wait that it started.
     pub(super) fn woken(&mut self, tid: i32, waking: Waking) {
         let of_thread = |delay: &&mut Candidate| {
             delay.kind == DelayKind::Woken && delay.tid == tid && leads_to(waking, delay.span.start)

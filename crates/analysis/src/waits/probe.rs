@@ -1,4 +1,4 @@
-//! Decides whether a thread waited, if ticktax's spinning probe ran on the CPU in the meantime.
+//! Decides whether a thread waited if ticktax's spinning probe ran on the CPU in the meantime.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use crate::timeline::History;
 
-/// Maximum idle time within a wait for a CPU: the time to wake a CPU, or to move to it. With more
-/// idle time the thread was not runnable, and its wake-up is missing.
+/// Longest idle time that can be part of a wait for a CPU. It is the time needed to wake the CPU,
+/// or to move to it. With more idle time, the thread was not runnable, and its wake-up is missing.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
-/// A thread that was not woken was preempted by other threads, not only by the probe. They must
-/// have run for at least one part in this many of the probe's time.
+/// A thread that was not woken was preempted by other threads, not only by the probe. The others
+/// must have run for at least 1/`OTHERS` of the probe's time.
 const OTHERS: i64 = 5;
 
-/// CPU time by kind of occupant while a thread may have waited.
+/// CPU time, by kind of occupant, while a thread may have been waiting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CpuTimes {
     idle: Nanos,
@@ -37,20 +37,20 @@ impl CpuTimes {
         times
     }
 
-    /// Whether the thread waited, if it preempts the probe immediately.
+    /// Whether the thread waited, given that it preempts the probe immediately.
     pub(super) fn is_wait(self) -> bool {
         self.idle + self.probe <= MAX_IDLE && self.others > Nanos::ZERO
     }
 
-    /// Whether the thread waited behind the probe, if it does not preempt the probe. `woken` is
-    /// whether the wait began with a wake-up.
+    /// Whether the thread waited behind the probe, given that it does not preempt the probe.
+    /// `woken` is true if the wait began with a wake-up.
     pub(super) fn is_wait_behind_probe(self, woken: bool) -> bool {
         let others = self.others.0.saturating_mul(OTHERS) >= self.probe.0;
         self.idle <= MAX_IDLE && self.probe > MAX_IDLE && (woken || others)
     }
 }
 
-/// The autogroups, which divide CPU time between sessions.
+/// Autogroups, which divide CPU time between sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
     /// Autogroup by process id.
@@ -73,8 +73,8 @@ impl Sessions {
         }
     }
 
-    /// Whether the source's thread is known to be outside the probe's autogroup. Kernel threads are
-    /// in no autogroup.
+    /// Whether the source's thread is known to be outside the probe's autogroup. Kernel threads
+    /// belong to no autogroup.
     pub(super) fn differ(&self, source: SourceId, sources: &SourceTable) -> bool {
         let Some(probe) = self.probe else {
             return false;

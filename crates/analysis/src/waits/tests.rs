@@ -1,4 +1,4 @@
-//! Waits of known length and cause.
+//! Tests waits whose length and cause are known.
 
 use ticktax_fixture::{books, header, process, replay, thread, whole};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
@@ -13,7 +13,7 @@ use crate::Auditor;
 
 const MS: i64 = 1_000_000;
 
-/// Sources: two programs with one thread each, and idle time.
+/// The sources: two programs with one thread each, and idle time.
 struct Cast {
     sources: SourceTable,
     game: SourceId,
@@ -54,7 +54,8 @@ fn woke(at: i64, by: SourceId, tid: i32) -> Row {
     Row::Edge(Edge::new(Cpu(0), Nanos(at * MS), by, Effect::Woke(tid)))
 }
 
-/// Per program: waiting time in ms, number of waits, and the main culprit with its time in ms.
+/// Returns, per program, the waiting time in ms, the number of waits, and the main culprit with its
+/// time in ms.
 fn short(waits: &WaitStatement) -> Vec<(&str, i64, u64, &str, i64)> {
     let programs = waits.programs.iter();
     programs
@@ -66,7 +67,7 @@ fn short(waits: &WaitStatement) -> Vec<(&str, i64, u64, &str, i64)> {
         .collect()
 }
 
-/// The mixer is woken at 4 ms and preempts the game at 10 ms.
+/// The mixer is woken at 4 ms, and preempts the game at 10 ms.
 fn preempting(cast: &Cast, late: bool) -> Vec<Row> {
     let edge = woke(4, cast.game, 20);
     let mut rows = vec![
@@ -75,7 +76,7 @@ fn preempting(cast: &Cast, late: bool) -> Vec<Row> {
         ran(10, 11, cast.mixer),
         ran(11, 30, cast.game),
     ];
-    // Rows of different CPUs come in any order.
+    // Rows of different CPUs arrive in any order.
     rows.insert(if late { 4 } else { 1 }, edge);
     rows
 }
@@ -128,7 +129,7 @@ fn a_wait_of_several_seconds_begins_at_its_wake_up() {
     assert_eq!(short(&waits), expected);
 }
 
-/// A thread with 10 000 wake-ups per second.
+/// A thread is woken 10 000 times per second.
 #[test]
 fn each_of_many_short_waits_begins_at_its_wake_up() {
     let cast = Cast::new();
@@ -175,7 +176,8 @@ fn a_thread_that_runs_after_idle_time_was_asleep() {
     assert_eq!(short(&waits), []);
 }
 
-/// A thread of the probe's session preempts the probe, so it was asleep if it runs after the probe.
+/// A thread of the probe's own session preempts the probe. If it runs after the probe, it was
+/// asleep.
 #[test]
 fn a_thread_of_another_session_waits_behind_the_probe() {
     let mut cast = Cast::new();
@@ -221,14 +223,14 @@ fn without_wake_ups_there_is_no_statement() {
     untraced.coverage.attached.clear();
     assert_eq!(cast.waits(&rows, &untraced), None);
     assert_eq!(cast.waits(&rows[2..], &traced(30)), None);
-    // The analysis of one program replaces this one.
+    // Analysing a single program replaces this analysis.
     let mut auditor = Auditor::new(&Machine::default());
     auditor.victim_since(Nanos::ZERO);
     replay(&cast.sources, &rows, &mut auditor);
     assert_eq!(auditor.finish(&traced(30), &cast.sources, 1).waits, None);
 }
 
-/// The rows of one CPU may come before the first wake-up, which is another CPU's.
+/// One CPU's rows may arrive before the first wake-up, which comes from another CPU.
 #[test]
 fn preemption_before_the_first_wake_up_is_found() {
     let cast = Cast::new();
@@ -244,8 +246,7 @@ fn preemption_before_the_first_wake_up_is_found() {
     assert_eq!(short(&waits), expected);
 }
 
-/// The mixer waits for CPU 1 and then runs on CPU 0, while one thread runs on CPU 1 for five
-/// seconds.
+/// The mixer waits for CPU 1, where one thread runs for five seconds, and then runs on CPU 0.
 #[test]
 fn a_wait_is_found_even_if_the_cpu_does_not_switch_for_long() {
     let mut cast = Cast::new();

@@ -7,13 +7,13 @@ use ticktax_model::recording::{Header, World};
 
 use super::threads::ThreadRows;
 
-/// The group assigned to processes whose real group is unknown.
+/// Group assigned to processes whose actual group is unknown.
 const UNKNOWN: Autogroup = Autogroup {
     number: u32::MAX,
     nice: 0,
 };
 
-/// Sets the group of each thread. Adds to `assumed` what had to be assumed.
+/// Sets each thread's group. Adds to `assumed` what had to be assumed.
 pub(super) fn set(
     threads: &mut BTreeMap<i32, ThreadRows>,
     header: &Header,

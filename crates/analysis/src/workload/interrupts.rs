@@ -1,4 +1,5 @@
-//! Groups the rows of interrupts, and determines their costs and which of them were ticks.
+//! Groups the rows of interrupts, and determines what each interrupt cost and which ones were
+//! ticks.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 use crate::tick::RETURN;
 use crate::timeline::{Interrupt, Line, Part};
 
-/// Maximum delay from a timer's function to the start of a thread that it woke.
+/// Longest delay from a timer's function to the start of a thread that it woke.
 const WOKEN: Nanos = Nanos::from_micros(100);
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,7 @@ struct Piece {
     interrupt: Interrupt,
 }
 
-/// An interrupt with everything that ran in it and the softirqs that it raised.
+/// An interrupt, with everything that ran in it and the softirqs that it raised.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first: SourceId,
@@ -32,9 +33,9 @@ struct Group {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// The local timer, including the tick's function.
+    /// The local timer's interrupt, with the tick's function.
     Tick,
-    /// The local timer, with only other functions.
+    /// The local timer's interrupt, with other functions only.
     Timer,
     Other,
 }
@@ -44,7 +45,7 @@ enum Trigger {
 pub(super) struct Interrupts {
     pieces: Vec<Piece>,
     groups: Vec<Group>,
-    /// Intervals in which timers expired that can wake threads.
+    /// Intervals in which timers that can wake threads expired.
     wakes: Vec<(Nanos, Nanos)>,
     names: BTreeMap<SourceId, String>,
 }
@@ -60,15 +61,15 @@ impl Interrupts {
         });
     }
 
-    /// Intervals in which timers expired that can wake threads, in order.
+    /// Returns the intervals in which timers that can wake threads expired, in order.
     pub(super) fn wakes(&self) -> &[(Nanos, Nanos)] {
         &self.wakes
     }
 
-    /// Groups the rows that belong to the same interrupt.
+    /// Groups rows that belong to the same interrupt.
     pub(super) fn group(&mut self, sources: &SourceTable) {
         let mut pieces = std::mem::take(&mut self.pieces);
-        // An enclosing row starts no later and ends no earlier than the rows in it.
+        // An enclosing row starts no later and ends no earlier than the rows that it contains.
         pieces.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end)));
         let functions = pieces
             .iter()
@@ -108,7 +109,7 @@ impl Interrupts {
         }
     }
 
-    /// The load of this CPU's interrupts by name, excluding the local timer.
+    /// Returns the load of this CPU's interrupts by name, except the local timer's.
     pub(super) fn loads(&self, cpu: Cpu) -> Vec<InterruptLoad> {
         let mut loads: BTreeMap<&str, InterruptLoad> = BTreeMap::new();
         for group in self
@@ -130,9 +131,9 @@ impl Interrupts {
     }
 }
 
-/// The trigger that a row indicates. `functions` is true if functions within the local timer's
-/// interrupt were seen, so timers have high resolution. If not, every local timer interrupt is a
-/// tick.
+/// Returns which trigger a row indicates. `functions` is true if functions within local timer
+/// interrupts were seen, which means that timers have high resolution. Otherwise, every local timer
+/// interrupt is a tick.
 fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
     match (interrupt.is_local_timer(), functions) {
         (false, _) => Trigger::Other,
@@ -141,7 +142,7 @@ fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
     }
 }
 
-/// Whether a row belongs to a timer that can wake a thread. See [`trigger`] for `functions`.
+/// Whether a row belongs to a timer that can wake a thread. For `functions`, see [`trigger`].
 fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     match interrupt.line {
         Line::LocalTimer if functions => interrupt.part == Part::Function,
@@ -159,7 +160,8 @@ pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
         .is_some_and(|wake| woken - wake.1 <= WOKEN)
 }
 
-/// The cost of ticks over all CPUs, and the mean cost of the local timer's other interrupts.
+/// Returns the cost of ticks, summed over all CPUs, and the mean cost of the local timer's other
+/// interrupts.
 pub(super) fn timers<'a>(cpus: impl Iterator<Item = &'a Interrupts>) -> (TickLoad, Nanos) {
     let (mut tick, mut timers) = (TickLoad::default(), (0_i64, Nanos::ZERO));
     let (mut interrupt, mut softirqs) = (Nanos::ZERO, Nanos::ZERO);

@@ -1,4 +1,4 @@
-//! The paced program with its rhythm, pacing rule and frames.
+//! The paced program: its rhythm, pacing rule and frames.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::pace::rhythm::{self, Found};
 use crate::pace::watch::Run;
 use crate::pace::{FrameStats, Terms, frames};
 
-/// Maximum number of threads searched for a rhythm, starting with those that ran longest.
+/// Maximum number of threads searched for a rhythm, starting with the one that ran longest.
 const SEARCHED: usize = 32;
-/// Maximum number of programs suggested if the requested name was not found.
+/// Maximum number of programs to suggest if the requested name was not found.
 const NAMED: usize = 5;
 
 pub(super) struct Rhythmic {
@@ -24,7 +24,7 @@ pub(super) struct Rhythmic {
     found: Found,
 }
 
-/// The workload and statistics of a paced thread.
+/// Workload and statistics of a paced thread.
 pub(super) struct Paced {
     pub(super) tid: i32,
     pub(super) load: PacedLoad,
@@ -32,7 +32,7 @@ pub(super) struct Paced {
     pub(super) wakeups: u64,
 }
 
-/// Finds the thread with the most certain rhythm among the candidates.
+/// Finds the candidate thread with the most certain rhythm.
 pub(super) fn find(
     threads: &BTreeMap<i32, ThreadRows>,
     (begin, end): (Nanos, Nanos),
@@ -103,7 +103,7 @@ pub(super) fn find(
 }
 
 impl Asked {
-    /// Whether the rhythm's period is near the requested one. True if none was requested.
+    /// Whether the rhythm's period is near the requested one. True if no period was requested.
     fn is_near(&self, found: &Found) -> bool {
         let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
         self.period
@@ -112,7 +112,7 @@ impl Asked {
 }
 
 impl Rhythmic {
-    /// Judges the thread's frames, and converts them to work that can be repeated.
+    /// Judges the thread's frames, and converts them into work that can be repeated.
     pub(super) fn load(
         self,
         threads: &BTreeMap<i32, ThreadRows>,
@@ -176,8 +176,8 @@ impl Rhythmic {
     }
 }
 
-/// Decides which pacing rule the loop follows. Returns the rule, and the period and frames that
-/// follow from it.
+/// Decides which pacing rule the loop follows. Returns that rule, and the period and frames that it
+/// implies.
 fn judge(
     runs: &[Run],
     beat: &Beat,
@@ -188,13 +188,14 @@ fn judge(
     if !frames::delays_add_up(runs, beat.period.value, nap) {
         return (PaceRule::Deadline, period, on_grid);
     }
-    // Is the interval between the starts of two frames more constant, or the sleep between them?
+    // Check which varies less: the interval between the starts of two frames, or the sleep between
+    // them.
     let rule = if spread(&on_grid, |frame| frame.ended) < 0.5 * spread(&on_grid, |f| f.began) {
         PaceRule::Fixed
     } else {
         PaceRule::Remaining
     };
-    // Neither rule uses a grid, so the period does not affect the origin.
+    // Neither rule is on a grid, so the origin does not depend on the period.
     let from = |frame: &Frame| rule.origin(frame, period);
     let shortest = || {
         let pairs = on_grid.windows(2);
@@ -217,8 +218,8 @@ fn judge(
     (rule, period, frames)
 }
 
-/// Variation of the interval from a point in each frame to the start of the next frame: the median
-/// absolute deviation, in ns.
+/// Variation of the interval from a certain point in each frame to the start of the next one: the
+/// median absolute deviation, in ns.
 fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     let pairs = frames.windows(2);
     let mut distances: Vec<i64> = pairs
@@ -236,11 +237,11 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     middle(&mut off) as f64
 }
 
-/// Converts frames to work that can be repeated. A frame's work includes everything else that the
+/// Converts frames into work that can be repeated. A frame's work includes everything else that the
 /// thread did until the next frame. Its delay excludes waits behind other threads. `timer` is the
 /// cost of the interrupt that wakes the thread, which a model adds again.
 fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame> {
-    // If a wake-up finds its CPU idle, no other task runs before the thread does.
+    // If a thread is woken on an idle CPU, no other task runs before it does.
     let undisturbed = runs.iter().filter(|run| run.ended_idle);
     let mut latencies: Vec<Nanos> = undisturbed.map(|run| run.began - run.woken).collect();
     latencies.sort_unstable();

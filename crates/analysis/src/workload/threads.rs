@@ -12,11 +12,11 @@ use super::SMALL;
 use super::interrupts::by_timer;
 use crate::pace::watch::{Piece, Run, runs_between};
 
-/// A thread is listed separately if it has at least this many bursts.
+/// A thread with at least this many bursts is listed separately.
 const FEWEST: usize = 4;
-/// Maximum number of threads listed separately.
+/// Maximum number of threads that are listed separately.
 const MAX_APART: usize = 256;
-/// Maximum time off the CPU that can be a wait. A longer absence is assumed to be a sleep.
+/// Longest off-CPU time that can be a wait. A longer absence is assumed to be sleep.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -29,18 +29,18 @@ pub(super) struct ThreadRows {
     pub(super) followed: bool,
     /// The thread's on-CPU periods, sorted by [`settle`](Self::settle).
     pub(super) on: Vec<Piece>,
-    /// Intervals in which the thread had no work.
+    /// Intervals during which the thread had no work.
     pub(super) off: Vec<(Nanos, Nanos)>,
     /// Wake-up times, in any order.
     pub(super) woken: Vec<Nanos>,
-    /// The scheduling policy, unless it is the ordinary one.
+    /// Scheduling policy, unless it is the default one.
     pub(super) policy: Option<SpecialPolicy>,
-    /// The autogroup, which is the kernel's scheduling group for a session.
+    /// Autogroup, which is the kernel's scheduling group of a session.
     pub(super) autogroup: Option<Autogroup>,
 }
 
 impl ThreadRows {
-    /// Sets the names from the thread's latest on-CPU row or, before the first one, from its first
+    /// Sets the names from the thread's latest on-CPU row or, until there is one, from its first
     /// row of any kind.
     pub(super) fn named(&mut self, source: &Source) {
         let Some(thread) = &source.thread else { return };
@@ -59,7 +59,7 @@ impl ThreadRows {
         self.on.iter().map(|piece| piece.own).sum()
     }
 
-    /// The CPU that the thread ran on; `None` if there was more than one.
+    /// Returns the CPU that the thread ran on, or `None` if there was more than one.
     pub(super) fn cpu(&self) -> Option<Cpu> {
         let first = self.on.first()?.cpu;
         self.on
@@ -73,10 +73,10 @@ impl ThreadRows {
         runs_between(&self.on, &self.off)
     }
 
-    /// Sorts the rows. If the thread's waits were not recorded, determines them: it slept between
-    /// two on-CPU periods if something woke it in between. If `edges` is false, no wake-ups were
-    /// recorded, and it slept if the CPU was idle in between. `idle` contains each CPU's idle
-    /// intervals in order.
+    /// Sorts the rows. If the thread's waits were not recorded, determines them: between two on-CPU
+    /// periods, the thread slept if something woke it. If `edges` is false, no wake-ups were
+    /// recorded. The thread then slept if the CPU was idle in between. `idle` contains each CPU's
+    /// idle intervals, in order.
     pub(super) fn settle(
         &mut self,
         (begin, end): (Nanos, Nanos),
@@ -104,8 +104,8 @@ impl ThreadRows {
         let (Some(first), Some(last)) = (self.on.first(), self.on.last()) else {
             return;
         };
-        // Nothing is known about the time before the first and after the last on-CPU period, so the
-        // thread is assumed to have slept.
+        // Nothing is known about the time before the first on-CPU period and after the last one, so
+        // the thread is assumed to have slept.
         if self.off.first().is_none_or(|off| off.0 > first.start) {
             self.off.insert(0, (begin.min(first.start), first.start));
         }
@@ -115,7 +115,8 @@ impl ThreadRows {
     }
 }
 
-/// The loads of all threads except `taken`. Small threads are merged, separately for each CPU.
+/// Returns the loads of all threads except `taken`. Small threads are merged, separately for each
+/// CPU.
 pub(super) fn loads(
     threads: &BTreeMap<i32, ThreadRows>,
     taken: Option<i32>,
@@ -133,7 +134,7 @@ pub(super) fn loads(
     let mut brief: Vec<(&ThreadRows, Vec<Run>)> = Vec::new();
     for (rows, ran) in others {
         let runs = rows.runs();
-        // A thread that runs almost continuously matters even if it has few runs.
+        // A thread that runs almost continuously matters, however few runs it has.
         let is_busy = ran.share_of(end - begin) > 0.1;
         if runs.len() < FEWEST && !is_busy && !rows.kernel {
             brief.push((rows, runs));
@@ -180,9 +181,9 @@ fn bursts(runs: &[Run], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec<Burst
         .collect()
 }
 
-/// Merges short-lived threads, such as a compiler's, into lanes. There are as many lanes as threads
-/// alive at the same time; a new thread takes over the lane of an exited one. If they were merged
-/// per CPU instead, they would compete less than they did.
+/// Merges short-lived threads, such as a compiler's, into lanes. There are as many lanes as there
+/// are threads alive at the same time. A new thread takes over an exited one's lane. If the threads
+/// were merged per CPU instead, they would compete less than they actually did.
 fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) -> Vec<ThreadLoad> {
     struct Lane<'a> {
         until: Nanos,
@@ -217,7 +218,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
     lanes
         .into_iter()
         .map(|mut lane| {
-            // A model repeats the bursts, so the lane must also contain the idle time at its end.
+            // A model repeats the bursts, so the lane must include the idle time at its end.
             lane.bursts.push(Burst {
                 away: (end - lane.until).max(Nanos::ZERO),
                 by_timer: false,
@@ -243,7 +244,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
         .collect()
 }
 
-/// Merges the small threads on one CPU.
+/// Merges the small threads of one CPU.
 fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
     pieces.sort_by_key(|piece| piece.start);
     let mut before = begin;
@@ -253,7 +254,7 @@ fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
         Burst {
             away,
             by_timer: false,
-            // If an interrupt outlasts the row, the row's self time is negative.
+            // The row's self time is negative if an interrupt outlasts the row.
             work: piece.own.max(Nanos::ZERO),
         }
     });
@@ -278,7 +279,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A thread on `cpu` that ran during these intervals, given in ms.
+    /// A thread that ran on `cpu` during these intervals, in ms.
     fn thread(name: &str, cpu: u32, ran: &[(i64, i64)]) -> ThreadRows {
         let piece = |&(start, end): &(i64, i64)| Piece {
             cpu: Cpu(cpu),
@@ -296,8 +297,8 @@ mod tests {
 
     const RECORDING: (Nanos, Nanos) = (Nanos(0), Nanos(1_000 * MS));
 
-    /// The CPU is never idle. The thread sleeps until it is woken at 50 ms, and is preempted at
-    /// 70 ms.
+    /// The CPU is never idle. The thread sleeps until it is woken at 50 ms, and is preempted at 70
+    /// ms.
     #[test]
     fn a_thread_sleeps_until_it_is_woken() {
         let mut rows = thread("x", 0, &[(10, 20), (60, 70), (90, 95)]);
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(worked, [10, 15]);
     }
 
-    /// Three compilers become two tasks, because only two run at the same time.
+    /// Three compilers become two tasks, because only two of them run at the same time.
     #[test]
     fn short_lived_threads_become_as_many_tasks_as_ran_at_the_same_time() {
         let lives = [(0, 80), (0, 90), (100, 180)];

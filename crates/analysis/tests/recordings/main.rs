@@ -1,4 +1,4 @@
-//! Tests the analysis with handmade recordings.
+//! Tests the analysis with hand-made recordings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

@@ -1,4 +1,4 @@
-//! Saved recordings still give the figures of the version that made them.
+//! Tests that saved recordings still yield the figures that the version which made them printed.
 use std::fs;
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use ticktax_model::recording::{RowSink, World};
 use ticktax_model::statement::Statement;
 use ticktax_store::recording::RecordingReader;
 
-/// A recording from `crates/store/tests/fixtures/schema2`, and the output of the program that made
-/// it.
+/// A recording from `crates/store/tests/fixtures/schema2`, and the output that the program printed
+/// when it made it.
 fn fixture(name: &str) -> (Statement, Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();

@@ -1,4 +1,4 @@
-//! Tests which causes are named for a CPU's columns, and which are not.
+//! Tests which causes are reported for a CPU's columns, and which are not.
 
 use ticktax_fixture::{process, row};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
@@ -14,7 +14,7 @@ fn cause(check: &AccountingStatement, kind: BiasKind) -> Option<&Bias> {
 
 #[test]
 fn lost_ticks_are_not_blamed_on_a_program() {
-    // The CPU is busy half of the time, in 100 bursts. Every fifth tick is swallowed.
+    // The CPU is busy half the time, in 100 bursts. Every fifth tick is swallowed.
     let burst = |i: i64| {
         let begin = i * 25 * TICK + (i * 37 % 100) * TICK / 100 + 2 * HANDLER;
         (begin, begin + 50_000_000)
@@ -31,7 +31,7 @@ fn lost_ticks_are_not_blamed_on_a_program() {
     };
     let missed = (0..TICKS).filter(|&tick| swallowed(tick) && due(tick * TICK));
     let missed = Nanos(TICK * i64::try_from(missed.count()).unwrap());
-    // If the columns contain all of the time, the kernel charged these ticks without reporting an
+    // If the columns are not short of time, the kernel charged these ticks without reporting an
     // interrupt.
     let charged = world.check(&OneCpu::header());
     assert_eq!(cause(&charged, BiasKind::TicksLost), None);
@@ -54,7 +54,7 @@ fn lost_ticks_are_not_blamed_on_a_program() {
 
 #[test]
 fn threads_that_are_not_reported_do_not_make_top_wrong() {
-    // The columns show a fully busy CPU; 40 % of its time belongs to unknown threads.
+    // According to the columns, the CPU was fully busy. Unknown threads used 40 % of its time.
     let mut world = OneCpu::new(&aligned(20, 80));
     world.occupy(Source::kernel(Kind::Task, UNREPORTED, ""));
     let mut header = OneCpu::header();
@@ -66,7 +66,7 @@ fn threads_that_are_not_reported_do_not_make_top_wrong() {
     assert_eq!(cpu.surely_off(), Some(0.0));
     let unexplained = cause(&check, BiasKind::NotReported).unwrap();
     assert_eq!(unexplained.time, cpu.unexplained);
-    // The columns show only idle time, so they are wrong by at least the programs' time.
+    // The columns show only idle time, so their error is at least the programs' time.
     let check = world.check(&OneCpu::header());
     assert!((check.cpus[0].surely_off().unwrap() + 0.6).abs() < 0.003);
 }
@@ -80,7 +80,7 @@ fn a_program_between_ticks_is_found_even_if_ticks_are_lost() {
 
 #[test]
 fn on_a_busy_cpu_a_tick_phase_shifts_time_between_programs_only() {
-    // Another program uses all time between the bursts.
+    // Another program uses the time between the bursts.
     let mut world = OneCpu::new(&aligned(20, 80));
     world.occupy(process(Owner::Program, "compiler", 43));
     let check = world.check(&OneCpu::header());
@@ -119,11 +119,11 @@ fn sampling_and_interrupts_in_idle_time_explain_the_cpus_whole_error() {
 
 #[test]
 fn interrupts_within_programs_are_not_missing_from_busy() {
-    // The program is on the CPU from just before each tick, so all interrupts are in its time.
+    // The program is on the CPU from just before each tick, so every interrupt is in its time.
     let check = OneCpu::new(&aligned(97, 103)).check(&OneCpu::header());
     let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
     assert_eq!(interrupts.ran, Nanos(HANDLER * TICKS));
-    // The very first tick is the exception, because it fires before the first burst.
+    // The very first tick is an exception, because it fires before the first burst.
     assert_eq!(interrupts.time, -Nanos(HANDLER));
 }
 
@@ -167,7 +167,7 @@ fn a_steal_column_that_shows_more_than_was_outside_is_not_silent() {
 
 #[test]
 fn entry_and_exit_count_as_unmeasured_interrupt_time() {
-    // Around each tick there are 2500 ns that a probe sees but the tracer does not.
+    // Around each tick, the probe sees 2500 ns that the tracer does not.
     let (before, after) = (1_000, 1_500);
     let mut world = OneCpu::new(&[]).with_probe();
     let gap = world.sources.intern(Source::kernel(Kind::Gap, "spin", ""));

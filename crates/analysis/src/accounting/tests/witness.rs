@@ -1,4 +1,4 @@
-//! Tests the time that a probe or soaker got, and the niced time in the kernel's columns.
+//! Tests how much time a probe or soaker got, compared with niced time in the kernel's columns.
 
 use ticktax_model::accounting::{CpuCheck, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
@@ -14,7 +14,7 @@ use crate::Auditor;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// A header with a spinning probe on the only CPU. The kernel counted `nice` as niced time.
+/// A header with a spinning probe on the only CPU, where the kernel counted `nice` as niced time.
 fn spun(nice: Nanos) -> Header {
     let mut header = OneCpu::header();
     let end = header.after.at;
@@ -38,7 +38,7 @@ fn spun(nice: Nanos) -> Header {
     header
 }
 
-/// Niced time if every tick hit a niced task, either a program or the probe.
+/// The niced time if every tick hit a niced task, be it a program or the probe.
 const ALL: Nanos = Nanos(TICK * TICKS);
 
 #[test]
@@ -55,7 +55,7 @@ fn a_niced_program_that_shares_a_cpu_with_a_probe_is_shown_as_busy() {
 
 #[test]
 fn time_of_a_probe_before_it_measured_counts_as_watched() {
-    // Other tasks delayed the start of the measurement until just before the end.
+    // Other tasks delayed the start of the measurement until just before its end.
     let mut header = spun(ALL);
     header.probes[0].begin = header.probes[0].end - Nanos::from_millis(1);
     let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&header);
@@ -66,7 +66,7 @@ fn time_of_a_probe_before_it_measured_counts_as_watched() {
 
 #[test]
 fn samples_of_a_probe_are_not_charged_to_a_program() {
-    // The probe got 40 % of the time but all of the samples.
+    // The probe got 40 % of the time but all the samples.
     let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&spun(ALL));
     let cpu = &check.cpus[0];
     assert_eq!(cpu.shown_busy, Nanos::ZERO);
@@ -75,8 +75,8 @@ fn samples_of_a_probe_are_not_charged_to_a_program() {
     assert_eq!(cpu.interrupts, Some(Nanos(HANDLER * TICKS)));
 }
 
-/// A CPU without a tracer that was soaked for a second. The soaker got 37 % of the time; the kernel
-/// counted 99 % as niced.
+/// A CPU without a tracer that was soaked for a second. The soaker got 37 % of the time, but the
+/// kernel counted 99 % as niced.
 fn soaked() -> Header {
     let mut header = OneCpu::header();
     header.level = Level::Proc;
@@ -137,14 +137,14 @@ fn at_level_proc_the_soaker_is_the_witness() {
 #[test]
 fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     let mut header = soaked();
-    // The calibrations before and after were slow. At that speed, the soaker's work would have
-    // taken longer than the recording.
+    // The calibrations before and after were slow. At their speed, the soaker's work would have
+    // taken longer than the whole recording.
     header.soakers[0].blocks = 44_400;
     header.soakers[0].block.block_fast_ns = Some(12_500.0);
     let (_, cpu) = close(&header);
     assert_eq!(cpu.left.unwrap().time, Nanos::from_millis(555));
     assert!((cpu.busy_share.unwrap() - 0.445).abs() < 1e-6, "{cpu:?}");
-    // Ratio between the slowest and the fastest calibration: 31 µs to 12.5 µs.
+    // The slowest calibration took 31 µs, the fastest 12.5 µs.
     let drift = header.soakers[0].block.drift().unwrap();
     assert!((drift - 1.48).abs() < 1e-9, "{drift}");
     // Old recordings contain only the calibrations at both ends.
@@ -165,7 +165,7 @@ fn at_level_proc_niced_programs_are_limited_by_their_own_times() {
     let ms = Nanos::from_millis;
     assert_eq!(shown(&|_| ()), ms(10));
     assert_eq!(shown(&|program| program.nice = true), ms(610));
-    // The program's children are niced too. The soaker's share limits the total.
+    // The program's children are niced too. The soaker's share limits the sum.
     assert_eq!(
         shown(&|program| {
             program.nice = true;
@@ -182,7 +182,7 @@ fn a_soaker_that_failed_is_no_witness() {
     let (statement, cpu) = close(&header);
     assert_eq!((cpu.left, cpu.busy), (None, None));
     assert_eq!(cpu.shown_busy, Nanos::from_millis(10));
-    // It is unknown whether the time in the nice column is the soaker's.
+    // It is unknown whether the soaker used the time in the nice column.
     let time = |class| statement.cpus[0].of(class);
     assert_eq!(time(Class::Program), Nanos::from_millis(10));
     assert_eq!(time(Class::Unexplained), Nanos::from_millis(990));

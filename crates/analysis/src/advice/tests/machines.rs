@@ -36,7 +36,7 @@ fn steal_kernel_work_and_full_cpus_are_reported() {
     );
 }
 
-/// Without a probe, stolen time has no account.
+/// Without a probe, no account contains stolen time.
 #[test]
 fn the_hypervisors_clock_also_shows_steal() {
     let mut quiet = machine(&[
@@ -54,8 +54,8 @@ fn the_hypervisors_clock_also_shows_steal() {
     assert!((share - 0.04).abs() < 1e-9, "{share}");
 }
 
-/// A machine with one CPU, fully used by a compiler, on which threads waited as given: program,
-/// PID, and time in ms.
+/// A machine with one CPU that a compiler uses fully. Threads waited as given by program, PID, and
+/// time in ms.
 fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     let mut statement = machine(&[
         (Class::Program, "rustc", 7_000),
@@ -83,7 +83,8 @@ fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     statement
 }
 
-/// The machine of [`crowded`] with programs that waited for a backup, which was itself throttled.
+/// The machine of [`crowded`], with programs that waited behind a backup. The backup was itself
+/// throttled.
 fn with_real_time_backup() -> Statement {
     let mut statement = crowded(&[("rustc", 7, 3_000), ("sshd", 9, 900)]);
     let backup = |ms| WaitedFor {
@@ -124,7 +125,7 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
     let mut ran = Ran::default();
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 8));
     ran.add(&source, Nanos::from_millis(1_000));
-    // The thread that started the process has an ordinary policy.
+    // The thread that started the process has the default policy.
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 9));
     ran.add(&source, Nanos::from_millis(10));
     let policies = [ThreadPolicy {
@@ -153,7 +154,7 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
             })
             .collect::<Vec<String>>()
     };
-    // Threads waited for 3.9 s in all.
+    // Threads waited for 3.9 s in total.
     assert_eq!(
         summary(&statement),
         [
@@ -162,7 +163,7 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
             "held, costly true"
         ]
     );
-    // The backup was throttled for longer than others waited for it.
+    // The backup was throttled for longer than others waited behind it.
     let waits = statement.waits.as_mut().expect("it has waits");
     waits.real_time[0].time = Nanos::from_millis(1_300);
     assert_eq!(
@@ -173,14 +174,14 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
             "sshd timerfd_tmrproc 1.20 s"
         ]
     );
-    // It is not news that others wait while an ordinary program runs.
+    // Waiting behind an ordinary program is not worth advice.
     let ordinary = advise_with(&statement, &Processes::default());
     let is_real_time_first = |advice: &Advice| matches!(advice, Advice::RealTimeFirst { .. });
     assert!(!ordinary.iter().any(is_real_time_first));
 }
 
-/// The advice on overbooking: CPUs needed, and the program that needs most, with its time in ms and
-/// one process per autogroup to lower.
+/// The advice on overbooking: how many CPUs are needed, and which program needs most, with its time
+/// in ms and one process per autogroup to deprioritise.
 fn overbooked(
     statement: &Statement,
     groups: &[(i32, u32)],
@@ -212,11 +213,11 @@ fn running_and_waiting_threads_overbook_a_machine() {
     let statement = crowded(&[("rustc", 7, 30_000), ("sshd", 9, 900)]);
     let expected = |pids: &[i32]| Some((3.8, "rustc".to_owned(), 37_000, pids.to_vec()));
     assert_eq!(overbooked(&statement, &[]), expected(&[]));
-    // Between sessions, groups are lowered; within a session, processes are.
+    // Across sessions, whole autogroups are deprioritised. Within a session, processes are.
     assert_eq!(overbooked(&statement, &[(7, 1), (9, 2)]), expected(&[7]));
     assert_eq!(overbooked(&statement, &[(7, 1), (9, 1)]), expected(&[]));
     assert_eq!(overbooked(&statement, &[(7, 1)]), expected(&[7]));
-    // A program that hardly ran can need most.
+    // The program that needs most may have barely run.
     let statement = crowded(&[("sshd", 9, 30_000), ("rustc", 7, 900)]);
     let most = overbooked(&statement, &[]).map(|(_, program, time, _)| (program, time));
     assert_eq!(most, Some(("sshd".to_owned(), 30_100)));
@@ -228,7 +229,7 @@ fn a_machine_with_enough_cpus_is_not_overbooked() {
     let mut sums = crowded(&[]);
     sums.waits = None;
     assert_eq!(overbooked(&sums, &[]), None);
-    // Without waits, the run queue shows how many threads needed a CPU.
+    // If waits are unknown, the run queue shows how many threads needed a CPU.
     sums.run_queue = Some(RunQueue {
         samples: 40,
         threads: 120,
@@ -240,9 +241,9 @@ fn a_machine_with_enough_cpus_is_not_overbooked() {
         Some(Advice::Overbooked { sampled, share, .. }) => (sampled, share),
         other => panic!("{other:?}"),
     };
-    // The share refers to the time that all programs used, since the time they needed is unknown.
+    // The share is that of the time all programs used, because the time they needed is unknown.
     assert_eq!(sampled(&sums), (true, 7.0 / 7.1));
-    // The run queue covers all CPUs, not just the watched ones.
+    // The run queue covers all CPUs, including those that were not watched.
     sums.machine.online = "0-1".parse().unwrap();
     assert_eq!(overbooked(&sums, &[]), None);
     sums.machine.online = "0".parse().unwrap();

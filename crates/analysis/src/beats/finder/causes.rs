@@ -1,14 +1,14 @@
-//! Finds what makes a source run: the wake-up edges that led to its onsets.
+//! Finds what makes a source run, from the wake-up edges that led to its onsets.
 //!
 //! An onset is the moment at which a thread, a work item or a softirq starts to run. It is caused
-//! by the latest edge to its source since the source's previous run. An onset without an edge is a
-//! thread that continues after being preempted, or one whose wake-up was not seen. Edges from other
-//! CPUs arrive late, so an onset is held back for [`SETTLED`].
+//! by the latest edge to the source since the source's previous run. An onset without an edge means
+//! that a thread continues after being preempted, or that its wake-up was not seen. Edges from
+//! other CPUs arrive late, so an onset is held back for [`SETTLED`].
 //!
 //! # Memory
-//! Most sources keep up to [`FEW_PAIRS`] onsets, some up to [`MAX_PAIRS`]. Beyond that, half of
-//! them are dropped, by time slices that are the same for all sources. So an onset and the onsets
-//! of its cause are kept or dropped together.
+//! Most sources keep up to [`FEW_PAIRS`] onsets, and some up to [`MAX_PAIRS`]. Once a source
+//! exceeds its limit, half of its onsets are dropped, by time slices that are the same for all
+//! sources. An onset and the onsets of its cause are therefore kept or dropped together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,31 +22,31 @@ use super::stream::{Identity, Key};
 use super::streams::StreamId;
 use crate::fast_map::FastMap;
 
-/// Maximum disorder between rows of different CPUs.
+/// Rows of different CPUs can be out of order by at most this much.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// A running thread can already be woken for its next run this long before the switch that ends the
-/// current one.
+/// A thread can be woken for its next run while it is still running, up to this long before the
+/// switch that ends the current run.
 const LEAVING: Nanos = Nanos(10_000);
-/// Number of edges to a target that are kept regardless of age.
+/// Number of edges per target that are kept regardless of age.
 const FEW_EDGES: usize = 256;
 /// Maximum number of onsets held back per source.
 const MAX_WAITING: usize = 1 << 15;
-/// Maximum number of onsets kept by a source that was not granted more space.
+/// Maximum number of onsets kept for a source that has not been granted more space.
 const FEW_PAIRS: usize = 512;
-/// Maximum number of onsets kept by any source.
+/// Maximum number of onsets kept for any source.
 const MAX_PAIRS: usize = 4_096;
-/// A cause is reported if at least this share of the onsets has it.
+/// A cause is reported if it accounts for at least this share of the onsets.
 const REGULAR: f64 = 0.8;
 /// Minimum number of onsets needed to report a cause.
 const FEWEST: usize = 5;
-/// Maximum length of a chain of causes.
+/// Longest chain of causes.
 const STEPS: usize = 4;
 
-/// The target of an edge: the thing that it wakes, queues or raises.
+/// Target of an edge: what it wakes, queues or raises.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Thread(i32),
-    /// A work item, identified by its function: its CPU is not known when it is queued.
+    /// A work item, identified by its function, because its CPU is not known when it is queued.
     Work(Arc<str>),
     Softirq(Cpu, Arc<str>),
 }
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// The target whose edges make this source run; `None` if no edges do.
+    /// Returns the target whose edges make this source run, or `None` if no edges do.
     fn of_source(key: &Key) -> Option<Self> {
         match (&key.identity, key.cpu) {
             (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
@@ -84,7 +84,7 @@ pub(super) fn has_cause(key: &Key) -> bool {
     Target::of_source(key).is_some()
 }
 
-/// An act that woke, queued or raised a target: its time, its CPU, and the index of the actor.
+/// An event that woke, queued or raised a target: its time, its CPU, and the actor's index.
 #[derive(Clone, Copy, Debug)]
 struct Act {
     at: Nanos,
@@ -92,7 +92,7 @@ struct Act {
     actor: u32,
 }
 
-/// An onset, the end of the run it started, and the act that caused it.
+/// An onset, the end of the run that it started, and the act that caused it.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     start: Nanos,
@@ -106,15 +106,16 @@ struct Onsets {
     target: Option<Target>,
     /// Onsets held back, sorted by start: CPU, start and end.
     waiting: VecDeque<(Cpu, Nanos, Nanos)>,
-    /// Start and end of the latest onset that was processed.
+    /// Start and end of the run that began with the latest processed onset.
     last: Option<(Nanos, Nanos)>,
     pairs: Vec<Pair>,
-    /// Base-2 logarithm of the thinning: only onsets in one of 2^`thinned` time slices are kept.
+    /// Base-2 logarithm of the thinning factor: only one in 2^`thinned` time slices keeps its
+    /// onsets.
     thinned: u32,
     may_grow: bool,
 }
 
-/// The actor that caused a beat, and all its acts that did so.
+/// The actor that caused a beat, with all its acts that did so.
 struct Cause {
     actor: u32,
     acts: Vec<Act>,
@@ -129,15 +130,15 @@ pub(super) struct Causes {
     onsets: Vec<Onsets>,
     actors: Vec<Identity>,
     by_identity: FastMap<Identity, u32>,
-    /// Index of the actor for each source that made an edge; `None` for a source that cannot be a
+    /// The actor's index for each source that caused an edge. `None` for sources that cannot be a
     /// cause.
     by_source: FastMap<SourceId, Option<u32>>,
     newest: Nanos,
     grown: usize,
 }
 
-/// The identity under which `source` causes edges; `None` if it is idle. The actual cause is then
-/// an interrupt that no hook watches.
+/// Returns the identity that edges from `source` are attributed to, or `None` if it is idle. The
+/// actual cause is then an interrupt that no hook watches.
 fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
         Kind::Idle => None,
@@ -152,7 +153,7 @@ impl Causes {
         !self.edges.is_empty()
     }
 
-    /// Adds an edge that `source` made.
+    /// Adds an edge that originates from `source`.
     pub(super) fn edge(&mut self, edge: &Edge, source: &Source) {
         self.newest = self.newest.max(edge.span.start);
         let Some(actor) = self.actor(edge.span.source, source) else {
@@ -245,7 +246,7 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
-            // A work item was more likely queued on the CPU that ran it than on another.
+            // A work item was probably queued on the CPU that ran it.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
             onsets.last = Some((start, end));
@@ -253,8 +254,8 @@ impl Causes {
         }
     }
 
-    /// The causes of a stream's beat with this `period`, nearest first. Ignores onsets that are not
-    /// a `member` of the beat.
+    /// Returns the causes of a stream's beat with this `period`, nearest first. Ignores onsets that
+    /// do not belong to the beat according to `member`.
     pub(super) fn chain(
         &self,
         (stream, own): (StreamId, &Identity),
@@ -296,7 +297,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// Finds the cause of the runs during which `identity` performed these `acts`.
+    /// Finds the cause of the runs during which `identity` performed `acts`.
     fn cause_of_acts(
         &self,
         identity: &Identity,
@@ -322,7 +323,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// The actor behind nearly all `votes`, if there is one.
+    /// Returns the actor behind nearly all `votes`, if there is one.
     fn majority(&self, votes: &[Option<Act>]) -> Option<Cause> {
         let mut counts = vec![0_usize; self.actors.len()];
         for act in votes.iter().flatten() {
@@ -341,7 +342,7 @@ impl Causes {
     }
 }
 
-/// The last of `edges` after `since` and no later than `start`, preferring edges from the CPU
+/// Returns the last of `edges` after `since` and no later than `start`, preferring edges from CPU
 /// `here`.
 fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
@@ -352,12 +353,12 @@ fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nano
 }
 
 impl Onsets {
-    /// Time after which an edge can cause the next onset.
+    /// Only edges after this time can cause the next onset.
     fn since(&self) -> Nanos {
         match (&self.target, self.last) {
             (_, None) => Nanos(i64::MIN),
             (Some(Target::Thread(_)), Some((start, end))) => start.max(end - LEAVING),
-            // A work item or softirq can be queued or raised again as soon as it has started.
+            // A work item or softirq can be queued or raised again once it has started.
             (_, Some((start, _))) => start,
         }
     }

@@ -1,18 +1,18 @@
-//! Tests whether a beat follows the kernel's tick, in recordings without wake-ups.
+//! Determines whether a beat follows the kernel's tick, in recordings without wake-ups.
 //!
-//! Without edges the cause of a run is unknown, but one can test whether a thread starts after
-//! ticks more often than at other times. A *moment* is one tick, or the coinciding ticks of several
-//! CPUs. Each moment has a *control* half a tick later. A beat follows the tick if
+//! Without edges, the cause of a run is unknown, but one can test whether a thread starts after
+//! ticks more often than at other times. A *moment* is one tick, or several CPUs' ticks that
+//! coincide. Each moment has a *control* half a tick later. A beat follows the tick if
 //!
-//! 1. at least four of five of its events start within [`within`] of a tick, not counting events
+//! 1. at least four in five of its events start within [`within`] of a tick, not counting events
 //!    that continue a run that started just before;
 //! 2. Fisher's exact test of moments against controls, each with or without such an event, gives a
 //!    probability below [`super::lines::FAMILY`] divided by the number of beats tested; and
 //! 3. no other cause is possible: no other interrupt or softirq occurs in most of the moments, and
 //!    no source runs at these ticks more often than at others ([`ASSOCIATED`]).
 //!
-//! Softirqs raised by the tick count as the tick. If a waker has no row, for example because its
-//! CPU is not watched, it cannot be distinguished from a tick at the same phase.
+//! Softirqs raised by the tick count as the tick. A waker without rows, for example on an unwatched
+//! CPU, cannot be distinguished from a tick at the same phase.
 
 use ticktax_model::beats::FollowsTick;
 use ticktax_model::kernel_words::LOCAL_TIMER;
@@ -31,20 +31,20 @@ use super::tie::members;
 const REGULAR: f64 = 0.8;
 /// An interrupt is a possible cause if it occurs in at least this share of the moments.
 const MANY: f64 = 0.5;
-/// Maximum probability that a source's association with the followed ticks is due to chance, for
-/// the source to be a possible cause.
+/// A source is a possible cause if its association with the followed ticks is due to chance with at
+/// most this probability.
 const ASSOCIATED: f64 = 0.01;
-/// Maximum number of moments of each kind in which other sources are sought.
+/// At most this many moments of each kind are searched for other sources.
 const SAMPLE: usize = 2_048;
 /// Softirqs that the tick raises.
 const OF_TICK: [&str; 3] = ["TIMER", "SCHED", "RCU"];
 
-/// Maximum delay after a tick of an event that follows it.
+/// Longest delay at which an event still follows a tick.
 fn within(tick: Nanos) -> Nanos {
     Nanos(tick.0 / 20).min(Nanos::from_micros(200))
 }
 
-/// The ticks of all CPUs. Coinciding ticks are one moment.
+/// The ticks of all CPUs. Ticks that coincide form one moment.
 pub(super) struct Moments {
     /// First and last tick of each moment.
     ticks: Vec<(Nanos, Nanos)>,
@@ -54,17 +54,18 @@ pub(super) struct Moments {
     within: Nanos,
 }
 
-/// The moments, divided by whether an event of the beat follows them.
+/// The moments, divided into those that an event of the beat follows and all others.
 struct Table {
     /// Moments that an event follows: time of the first tick, start of the event.
     followed: Vec<(Nanos, Nanos)>,
-    /// Other moments: time of the first tick, latest time at which a following event could start.
+    /// Other moments: time of the first tick, and the latest time at which an event could start to
+    /// follow it.
     others: Vec<(Nanos, Nanos)>,
 }
 
 impl Moments {
-    /// The ticks in a recording; `None` if wake-ups show causes directly, or if the ticks are
-    /// unknown.
+    /// Returns the ticks in a recording, or `None` if they are unknown or if wake-ups show causes
+    /// directly.
     pub(super) fn new(finder: &Finder) -> Option<Self> {
         if finder.causes.has_edges() || finder.sums > 0 {
             return None;
@@ -99,8 +100,8 @@ impl Moments {
         })
     }
 
-    /// If a beat follows the tick, returns how closely and how certainly. `tried` is the number of
-    /// beats tested.
+    /// Returns how closely and how certainly a beat follows the tick, or `None` if it does not.
+    /// `tried` is the number of beats tested.
     pub(super) fn followed_by(
         &self,
         finder: &Finder,
@@ -137,7 +138,7 @@ impl Moments {
         })
     }
 
-    /// For each control that is not near a tick: whether an event starts in it.
+    /// Returns, for each control that is not near a tick, whether an event starts in it.
     fn controls(&self, ticks: &[(Nanos, Nanos)], starts: &[Nanos]) -> Vec<bool> {
         let half = Nanos(self.length.0 / 2);
         let shifted = ticks
@@ -158,7 +159,8 @@ impl Moments {
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
-        // An interrupt may have woken a thread that worked for a while before waking this one.
+        // An interrupt may have woken another thread, which worked for a while before it woke this
+        // one.
         let back = Nanos(self.length.0 / 4);
         let mut covered = vec![false; followed.len()];
         for (id, stream) in (0u32..).zip(finder.streams.iter()) {
@@ -210,7 +212,7 @@ impl Table {
         Self { followed, others }
     }
 
-    /// The probability that chance would put at least as many events after ticks instead of into
+    /// Probability that chance would place at least as many events after ticks rather than in
     /// controls.
     fn chance(&self, controls: &[bool]) -> f64 {
         let with = controls.iter().filter(|with| **with).count();
@@ -221,7 +223,7 @@ impl Table {
     }
 }
 
-/// Whether `identity` is the tick, the interrupt around it, or a softirq that it raises.
+/// Whether `identity` is the tick, the interrupt around it, or a softirq that the tick raises.
 fn is_of_tick(identity: &Identity) -> bool {
     let Identity::Frame {
         kind,
@@ -233,13 +235,13 @@ fn is_of_tick(identity: &Identity) -> bool {
     };
     match kind {
         Kind::Softirq => OF_TICK.contains(&&**name),
-        // Other functions within the interrupt have separate rows.
+        // Other functions in the same interrupt have their own rows.
         _ => is_tick(identity) || function.is_empty() && &**name == LOCAL_TIMER,
     }
 }
 
-/// Drops starts that only continue a run after preemption, that is, less than half a period after
-/// the run's start.
+/// Drops each start that merely continues a run after a preemption. A start does so if it is less
+/// than half a period after the start of the run.
 fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     let mut first: Vec<Nanos> = Vec::new();
     for &start in starts {
@@ -251,7 +253,7 @@ fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     first
 }
 
-/// The first of `starts` between `from` and `to`.
+/// Returns the first of `starts` between `from` and `to`.
 fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
     let place = starts.partition_point(|&start| start < from);
     starts.get(place).copied().filter(|&start| start <= to)
@@ -264,7 +266,7 @@ fn is_running(events: &Events, at: Nanos) -> bool {
     last.is_some_and(|place| events.starts[place] + events.durations[place] > at)
 }
 
-/// At most [`SAMPLE`] of `moments`, evenly spread.
+/// Returns at most [`SAMPLE`] of `moments`, evenly spread.
 fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let stride = moments.len() / SAMPLE + 1;
     moments.iter().copied().step_by(stride).collect()

@@ -1,5 +1,5 @@
-//! The streams of probe gaps: one per CPU, probe and minimum length. Separate minimum lengths keep
-//! rare long gaps from drowning in frequent short ones.
+//! Streams of probe gaps, one per CPU, probe and minimum length. Separate minimum lengths keep rare
+//! long gaps from drowning in frequent short ones.
 
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Span};
@@ -7,22 +7,23 @@ use ticktax_model::{Nanos, Span};
 use super::stream::{Identity, Key};
 use super::streams::{NONE, StreamId, Streams};
 
-/// Minimum lengths for gaps of a spinning probe.
+/// Minimum lengths of the streams for a spinning probe's gaps.
 const SPIN: [Nanos; 3] = [
     Nanos::from_micros(1),
     Nanos::from_micros(100),
     Nanos::from_millis(1),
 ];
-/// Minimum lengths for delays of a sleeping probe, which are never 0.
+/// Minimum lengths of the streams for a sleeping probe's delays. None is 0, because every sleep
+/// ends a little late.
 const SLEEP: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
 
-/// Streams indexed by CPU number, then by probe and minimum length.
+/// Stream ids indexed by CPU number, then by probe and minimum length.
 #[derive(Debug, Default)]
 pub(super) struct GapStreams(Vec<[StreamId; SPIN.len() + SLEEP.len()]>);
 
 impl GapStreams {
-    /// Adds a gap to every stream whose minimum length it reaches; `begin` is the start of the
-    /// observation.
+    /// Adds a gap to every stream whose minimum length it reaches. `begin` is when the observation
+    /// started.
     pub(super) fn push(
         &mut self,
         streams: &mut Streams,

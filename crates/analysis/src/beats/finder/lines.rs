@@ -1,4 +1,5 @@
-//! Turns the sources' beats into lines of a statement. Beats with the same origin share a line.
+//! Turns the beats of all sources into lines of a statement. Beats with the same origin share a
+//! line.
 
 mod gaps;
 mod sample;
@@ -16,9 +17,9 @@ use super::stream::{Identity, Key, Stream};
 use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
 
-/// Maximum probability that a statement contains a beat due to chance.
+/// Limit on the probability that a statement contains any beat due to chance.
 pub(crate) const FAMILY: f64 = 0.01;
-/// Number of sources searched while the recording is still in progress.
+/// Number of sources searched while the recording is in progress.
 const SO_FAR: usize = 12;
 
 /// Searches all sources and builds the statement.
@@ -48,7 +49,7 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
     }
 }
 
-/// The beats of the sources that have taken the most time so far.
+/// Returns the beats of the sources that have taken the most time so far.
 pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     let all = searchable(finder);
     let mut streams = all.clone();
@@ -61,16 +62,16 @@ pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     lines.make()
 }
 
-/// Keeps the beats that are significant given the number of searches (Bonferroni's bound).
+/// Keeps only beats that remain significant given the number of searches (Bonferroni's bound).
 fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
     let limit = FAMILY / searched.max(1) as f64;
     let passes = |found: &Found| found.beat.false_alarm <= limit;
     found.into_iter().filter(passes).collect()
 }
 
-/// Drops an interrupt's beat if its functions account for nearly all its events but none of them
+/// Drops an interrupt's beat if its functions account for nearly all its events, yet none of them
 /// has that beat. In a mixture of several timers, a path finds a confirming event in nearly every
-/// slot, at a period that no timer has.
+/// slot, at a period that none of the timers has.
 fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
     let streams = &finder.streams;
     let is_mixture = |candidate: &Found| {
@@ -92,7 +93,7 @@ fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
         .collect()
 }
 
-/// Lists the limitations of the search.
+/// Lists what limits the search.
 fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
     let window = finder.last - finder.first.unwrap_or(finder.last);
@@ -143,7 +144,7 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         events: loss.events,
     }));
     if unknown.len() > before {
-        // A part of a recording does not show how many of the recording's lost events fall into it.
+        // A part of a recording does not show how many of the recording's lost events belong to it.
         let part =
             |limitation: &&Limitation| matches!(limitation, Limitation::PartOfRecording { .. });
         unknown.extend(header.coverage.limitations.iter().find(part).cloned());
@@ -164,8 +165,7 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     unknown
 }
 
-/// On a grid with a beat at `first`, the earliest beat at or after 0. A fit can put `first` before
-/// 0.
+/// Returns the earliest time at or after 0 on the grid of a beat. A fit can place `first` before 0.
 fn not_before(first: Nanos, period: f64) -> Nanos {
     let behind = (-first.0).max(0) as f64;
     #[expect(clippy::cast_possible_truncation, reason = "a time of a recording")]
@@ -173,7 +173,7 @@ fn not_before(first: Nanos, period: f64) -> Nanos {
     first + Nanos(shift)
 }
 
-/// The causes of a beat, nearest first.
+/// Returns the causes of a beat, nearest first.
 fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
     let own = &finder.streams[found.stream as usize].key.identity;
     let (begin, end) = found.during.unwrap_or((Nanos(i64::MIN), Nanos::MAX));
@@ -186,19 +186,19 @@ fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
     chain.into_iter().cloned().collect()
 }
 
-/// Working state while beats are turned into lines.
+/// Working state for turning beats into lines.
 struct Lines<'a> {
     finder: &'a Finder,
     found: Vec<Found>,
     /// For each beat, its causes, nearest first.
     causes: Vec<Vec<Identity>>,
-    /// For each beat, the index of its cause or effect, if that is reported instead.
+    /// For each beat, the index of the cause or effect that is reported in its place, if any.
     replaced_by: Vec<Option<usize>>,
     gaps: Vec<Option<BeatGaps>>,
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
-    /// `None` if the recording has wake-ups, which show causes directly.
+    /// `None` if the recording has wake-ups, since these show causes directly.
     moments: Option<Moments>,
 }
 
@@ -247,7 +247,7 @@ impl<'a> Lines<'a> {
             .identity
     }
 
-    /// The names in a beat's chain of causes: first cause first, the beat's own name last.
+    /// Returns the names in a beat's chain of causes, from the first cause to the beat's own name.
     fn steps(&self, found: usize) -> Vec<String> {
         let causes = &self.causes[found];
         let mut names: Vec<String> = causes.iter().rev().map(Identity::name).collect();
@@ -257,8 +257,8 @@ impl<'a> Lines<'a> {
         names
     }
 
-    /// A timer's interrupt, its function and the thread it wakes have the same beat, so only the
-    /// thread is reported. If no thread is woken, only the first cause is.
+    /// Reports one beat where a timer's interrupt, its function and the thread it wakes share the
+    /// same one. That is the thread's beat or, if no thread is woken, the first cause's.
     fn join_causes_and_effects(&mut self) {
         for t in 0..self.found.len() {
             let effect = self.identity(t).clone();
@@ -289,7 +289,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether `cause` is one of a beat's causes, or the interrupt around one of them.
+    /// Whether `cause` is one of a beat's causes, or the interrupt around one.
     fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
         causes.any(|identity| identity == cause || cause.is_frame_of(identity))
@@ -306,7 +306,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether the cause's beat has hardly any effect other than this one.
+    /// Whether the cause's beat has barely any effect other than this one.
     fn is_mostly(&self, cause: usize, effect: usize) -> bool {
         let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
         p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0
@@ -321,7 +321,7 @@ impl<'a> Lines<'a> {
         a.cpus().iter().any(|cpu| b.cpus().contains(cpu))
     }
 
-    /// Index of the beat that is reported for `found`: its replacement or itself.
+    /// Returns the index of the beat reported for `found`, which is its replacement or itself.
     fn reported(&self, mut found: usize) -> usize {
         while let Some(by) = self.replaced_by[found] {
             found = by;
@@ -361,7 +361,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether this beat is a timer that wakes one of ticktax's threads.
+    /// Whether this beat belongs to a timer that wakes one of ticktax's threads.
     fn is_own_timer(&self, found: &Found) -> bool {
         let streams = &self.finder.streams;
         let cause = &streams[found.stream as usize].key.identity;

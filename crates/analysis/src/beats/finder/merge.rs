@@ -1,16 +1,17 @@
-//! Merges the lines for one source on several CPUs.
+//! Merges lines that describe one source on several CPUs.
 
 use std::cmp::Reverse;
 
 use ticktax_model::beats::{BeatGaps, BeatLine, FollowsTick};
 
-/// Maximum relative difference between the periods of one source on different CPUs.
+/// A source's periods on two CPUs count as equal if their relative difference is at most this.
 const SAME: f64 = 1e-3;
 
-/// Joins lines with the same name and period, and sorts the result with the costliest first.
+/// Merges lines with the same name and period, and sorts the result by cost, costliest first.
 ///
-/// The merged period is that of the CPU with the most beats, not that with the narrowest interval.
-/// Among many intervals, some are narrow by luck, and those contain the true period less often.
+/// A merged line gets the period of the CPU with the most beats, not the one with the narrowest
+/// interval. Among many intervals, some are narrow by luck, and those contain the true period less
+/// often.
 pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     lines.sort_by_key(|line| Reverse(line.rhythm.seen));
     let mut merged: Vec<BeatLine> = Vec::new();
@@ -35,7 +36,7 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     merged
 }
 
-/// Share of time that a beat costs, either directly or through the gaps it causes.
+/// Share of the time that a beat costs, directly or through the gaps it causes.
 fn cost(line: &BeatLine) -> f64 {
     line.gaps
         .map_or(line.share, |gaps| gaps.share.max(line.share))
@@ -78,7 +79,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.rhythm.restarts += line.rhythm.restarts;
     into.burst = into.burst.max(line.burst);
     into.lengths = into.lengths.longer(line.lengths);
-    // Do not claim for all CPUs what was shown for only one.
+    // Do not claim for all CPUs what holds for only one.
     into.follows_tick = into
         .follows_tick
         .zip(line.follows_tick)
@@ -91,7 +92,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
     }
-    // Do not claim for all CPUs what was proven for only one.
+    // Do not claim for all CPUs what is proven for only one.
     into.outside = into.outside.filter(|_| into.outside == line.outside);
     for same in line.same_period {
         if into.same_period.iter().all(|known| known.name != same.name) {

@@ -2,7 +2,7 @@
 
 use ticktax_model::beats::BeatLine;
 
-/// Maximum relative difference between two periods with the same name that count as one beat.
+/// Two periods with the same name count as one beat up to this relative difference.
 const SAME: f64 = 0.01;
 
 /// Beats already shown, by name and period.
@@ -10,7 +10,7 @@ const SAME: f64 = 0.01;
 pub(super) struct News(Vec<(String, f64)>);
 
 impl News {
-    /// Returns those `lines` that are not ticktax's own and that no earlier call contained.
+    /// Returns those `lines` that are not about ticktax itself and that no earlier call returned.
     pub(super) fn not_shown_yet(&mut self, lines: Vec<BeatLine>) -> Vec<BeatLine> {
         let mut news = Vec::new();
         for line in lines {

@@ -1,4 +1,5 @@
-//! Gaps in which the kernel ran nothing, because the hypervisor or the firmware took the CPU.
+//! Identifies gaps in which the kernel ran nothing because the hypervisor or the firmware had taken
+//! the CPU.
 
 use ticktax_model::beats::Outside;
 use ticktax_model::witness::{CpuProof, Proof};
@@ -10,27 +11,27 @@ use super::search::events;
 use super::tie::{holding, was_observed};
 use crate::ledger;
 
-/// Minimum share of a beat's gaps that must be empty.
+/// At least this share of a beat's gaps must be empty.
 const EMPTY: f64 = 0.8;
 /// Common kernel tick rates, in Hz.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
-/// Maximum relative difference between a period and a host's tick. The clocks of two machines
-/// differ by far less.
+/// Largest relative difference between a gap period and the host's tick period. The clocks of two
+/// machines differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// Reliability of a recording's rows in comparisons with gaps.
+/// The reliability of a recording's rows when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// The proof that an empty gap provides on each CPU.
+    /// The proof that an empty gap provides, per CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// Maximum time by which a row can extend beyond the gap that contains it.
+    /// A row can extend beyond the gap that contains it by at most this much.
     pub(crate) slack: Nanos,
-    /// Whether the machine is a virtual one.
+    /// Whether the machine is a virtual machine.
     pub(crate) guest: bool,
 }
 
 impl Default for Trust {
-    /// For a recording in progress: no proof is available yet.
+    /// The values for a recording in progress, before any proof is available.
     fn default() -> Self {
         Self {
             proofs: Vec::new(),
@@ -41,7 +42,8 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// Maximum number of kernel entries without a row on a CPU; `None` if unknown.
+    /// Returns the maximum number of kernel entries without a row on `cpu`, or `None` if it is
+    /// unknown.
     fn unseen(&self, cpu: Cpu) -> Option<u64> {
         let proof = self.proofs.iter().find(|proof| proof.cpu == cpu)?;
         match proof.proof {
@@ -52,7 +54,7 @@ impl Trust {
     }
 }
 
-/// Attributes gaps on a CPU that recur every `period` ns to the hypervisor or firmware. Returns
+/// Attributes gaps that recur every `period` ns on a CPU to the hypervisor or firmware. Returns
 /// `None` if anything in the kernel could have caused them.
 pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> Option<Outside> {
     let unseen = finder.trust.unseen(cpu)?;
@@ -66,9 +68,9 @@ pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> 
     })
 }
 
-/// Whether most of these gaps contain no event of any source seen on the CPU, even if `unseen` more
-/// events each fell into a different gap. A thread's event counts even if it could have been on
-/// another CPU, because such a gap proves nothing.
+/// Whether most of these gaps contain no event from any source seen on the CPU. This must hold even
+/// if `unseen` more events each fell into a different gap. A thread's events count even if they
+/// could have been on another CPU, because such a gap proves nothing.
 fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];

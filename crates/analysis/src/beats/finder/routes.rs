@@ -1,4 +1,4 @@
-//! Decides, once per source, where its rows go.
+//! Decides where each source's rows go, once per source.
 
 use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
@@ -12,7 +12,7 @@ use crate::timeline::{Event, Occupant, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,
-    /// Only shows that the CPU was observed, as idle rows do.
+    /// The rows only show that the CPU was observed, as idle rows do.
     Base,
     /// An interrupt or softirq, with one stream per CPU.
     Frame(GroupId),
@@ -29,13 +29,14 @@ pub(super) enum Route {
 pub(super) struct Routes(Vec<Option<Route>>);
 
 impl Routes {
-    /// The route of a source, if it has had a row before.
+    /// Returns the route of a source that has had a row before.
     #[inline]
     pub(super) fn known(&self, id: SourceId) -> Option<Route> {
         self.0.get(id.0 as usize).copied().flatten()
     }
 
-    /// Decides the route of a new source, that of `event`. `begin` is the start of the observation.
+    /// Decides the route of the new source that `event` comes from. `begin` is when the observation
+    /// started.
     #[cold]
     pub(super) fn enter(
         &mut self,
@@ -59,7 +60,7 @@ impl Routes {
     }
 }
 
-/// Whether a source is a work item of a kernel worker, and not the worker's own activity.
+/// Whether a source is a kernel worker's work item, as opposed to the worker's own activity.
 pub(super) fn is_work_item(source: &Source) -> bool {
     let function = &*source.detail;
     source.owner == Owner::Kernel
@@ -96,7 +97,7 @@ impl Entering<'_> {
         }
     }
 
-    /// The route for a kernel worker's rows: one stream per work item function.
+    /// Returns the route for a kernel worker's rows. Each work item function has its own stream.
     fn work(&self, streams: &mut Streams) -> Route {
         if !is_work_item(self.source) {
             Route::Base

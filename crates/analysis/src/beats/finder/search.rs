@@ -10,11 +10,12 @@ use super::super::{Beat, Events, FEWEST, detect, knowable};
 use super::Finder;
 use super::stream::Identity;
 
-/// Maximum share of a window that can be unobserved without being excluded.
+/// Unobserved time up to this share of a window is not excluded.
 const NEGLIGIBLE: f64 = 0.02;
-/// A thread's lifetime is a separate window if it covers at least this share of the observation.
+/// A thread's lifetime becomes a separate window if it covers at least this share of the
+/// observation.
 const MIN_LIFE: f64 = 0.25;
-/// A thread's lifetime is a separate window only if it is at least this long.
+/// A thread's lifetime becomes a separate window only if it is at least this long.
 const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 
 /// A beat found in one source.
@@ -22,17 +23,17 @@ const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 pub(super) struct Found {
     pub(super) stream: u32,
     pub(super) beat: Beat,
-    /// The part of the observation that has the beat; `None` if the whole does.
+    /// The part of the observation during which the beat was present. `None` means all of it.
     pub(super) during: Option<(Nanos, Nanos)>,
 }
 
-/// Maximum number of searches per stream: the whole observation and three of its halves.
+/// Maximum number of searches per stream: one of the whole observation, and three of its halves.
 pub(super) const SEARCHES: usize = 4;
-/// Minimum number of events in a stream that is searched by halves.
+/// A stream is searched by halves only if it has at least this many events.
 const ENOUGH: usize = 20;
 
-/// Streams with enough events for a search. With sums, a thread's first row is not its first run,
-/// so streams of starts are omitted.
+/// Returns the streams with enough events for a search. In a recording with sums, streams of thread
+/// starts are omitted, because a thread's first row is not necessarily its first run.
 pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(finder.streams.iter())
@@ -44,7 +45,7 @@ pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
         .collect()
 }
 
-/// The events of a stream, limited to the time that was observed.
+/// Returns the events of a stream, limited to the time during which the stream was observed.
 pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let stream = &finder.streams[stream as usize];
     let tick = finder.ticks.for_source(&stream.key);
@@ -56,7 +57,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         .untimed
         .iter()
         .for_each(|&window| cut(&mut events, window));
-    // With sums, most rows are missing, so a period without rows may still have been observed.
+    // With sums, most rows are missing, so a time without rows may still have been observed.
     if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
@@ -76,8 +77,8 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         && life.0 as f64 > MIN_LIFE * window.0 as f64
         && life > SHORTEST_LIFE
     {
-        // Allow half an interval before the first and after the last event: the beat starts and
-        // ends about there.
+        // The beat starts and ends at about the first and last event. Extend the window by half an
+        // interval on either side.
         let count = i64::try_from(events.starts.len()).unwrap_or(i64::MAX);
         let half = Nanos(life.0 / count.max(1) / 2);
         cut(&mut events, (Nanos(i64::MIN), stream.first - half));
@@ -100,8 +101,7 @@ fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
     events.observed = pieces;
 }
 
-/// Searches `streams` on `threads` threads. The result is sorted by stream and, within a stream, by
-/// strength.
+/// Searches `streams` on `threads` threads. The result is sorted by stream, then by strength.
 pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Found> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
@@ -117,7 +117,7 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(streams.len()) {
-            // If a thread cannot be started, the others find the same beats, only later.
+            // If a thread cannot be started, the others find the same beats, only more slowly.
             if Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }
@@ -125,14 +125,15 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
         work();
     });
     let mut all = all.into_inner().unwrap_or_default();
-    // Make the order independent of thread timing. The sort is stable, so the order within a stream
-    // stays.
+    // Make the order independent of thread timing. The sort is stable, so each stream's beats stay
+    // in order.
     all.sort_by_key(|found| found.stream);
     all
 }
 
-/// Finds the beats in one stream. A beat present during only part of the time is not found in the
-/// whole. So if the whole has no beat, its first, last and middle halves are searched.
+/// Finds the beats in one stream. A search of the whole observation does not find a beat that is
+/// present during only part of it. If that search finds nothing, the first, last and middle halves
+/// are searched.
 fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {

@@ -1,4 +1,4 @@
-//! Streams of thread starts: a thread's first run is an event in its program's stream.
+//! Streams of thread starts. A thread's first run is an event in its program's stream.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,10 @@ use ticktax_model::{Nanos, Owner, Source, Span};
 use super::stream::{Identity, Key};
 use super::streams::{NONE, Streams};
 
-/// Maximum number of thread ids remembered. Threads beyond that do not count as starts.
+/// Maximum number of thread ids remembered. Any further thread does not count as a start.
 const MAX_THREADS: usize = 1 << 16;
-/// Threads first seen within this time of the start had been running before.
+/// Threads first seen within this time of the recording's start are assumed to have been running
+/// already.
 const SETTLING: Nanos = Nanos::from_millis(500);
 
 /// The threads that have been seen so far.
@@ -19,8 +20,8 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Adds a start if `span` is the first row of its thread. `begin` is the start of the
-    /// observation.
+    /// Adds a start if `span` is the first row of its thread. `begin` is when the observation
+    /// started.
     pub(super) fn note(
         &mut self,
         streams: &mut Streams,

@@ -9,10 +9,10 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 use super::super::BeatCollector;
 use super::BLOCK;
 
-/// Maximum number of events that a source on several CPUs holds back to put them in order.
+/// Maximum number of events that are held back for sorting, for a source on several CPUs.
 const WAITING: usize = 512;
 
-/// The identity of a source, without its CPU.
+/// Identifies a source, regardless of its CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     /// An interrupt or softirq, or a function within it.
@@ -26,7 +26,7 @@ pub(super) enum Identity {
         worker: Arc<str>,
         function: Arc<str>,
     },
-    /// A thread's runs or, if `why` is not empty, its waits.
+    /// The runs of a thread or, if `why` is not empty, its waits.
     Thread {
         name: Arc<str>,
         pid: Option<i32>,
@@ -34,7 +34,7 @@ pub(super) enum Identity {
         why: Arc<str>,
         owner: Owner,
     },
-    /// First runs of threads with the same name.
+    /// The first runs of all threads with the same name.
     Starts { name: Arc<str> },
     /// A probe's gaps of at least `min`.
     Gaps { probe: ProbeKind, min: Nanos },
@@ -82,7 +82,7 @@ impl Identity {
         }
     }
 
-    /// The name shown to users.
+    /// The name that users see.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Frame {
@@ -138,7 +138,7 @@ impl Identity {
         )
     }
 
-    /// Whether `self` is the interrupt or softirq around `other`'s function.
+    /// Whether `self` is the interrupt or softirq that contains the function `other`.
     pub(super) fn is_frame_of(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -164,7 +164,7 @@ impl Identity {
         }
     }
 
-    /// Whether the source can start or end during the observation, which only a thread can.
+    /// Whether the source can start or end during the observation. Only a thread can.
     pub(super) fn is_mortal(&self) -> bool {
         matches!(self, Self::Thread { .. })
     }
@@ -187,11 +187,11 @@ pub(super) struct Stream {
     pub(super) time: Nanos,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
-    /// Number of events that arrived too late to be put in order.
+    /// Number of events that arrived too late to be sorted.
     pub(super) late: u64,
-    /// Windows in which the source had events without times.
+    /// Windows in which the source had events, but without their times.
     pub(super) untimed: Vec<(Nanos, Nanos)>,
-    /// Whether the stream was denied more than one block or has too many windows without times. A
+    /// Whether the stream was refused more than one block, or has too many windows without times. A
     /// stunted stream is not searched.
     pub(super) stunted: bool,
     may_grow: bool,
@@ -261,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Whether the stream is full and has not been granted more space.
+    /// Whether the stream is full and has not been allowed to grow.
     pub(super) fn wants_to_grow(&self) -> bool {
         !self.may_grow && self.collector.count() >= BLOCK as u64
     }
@@ -274,7 +274,7 @@ impl Stream {
         self.seen_on.iter().copied().collect()
     }
 
-    /// The CPU that all events were on; `None` if there was more than one.
+    /// Returns the CPU that all events were on, or `None` if they were on several.
     pub(super) fn only_cpu(&self) -> Option<Cpu> {
         match self.seen_on[..] {
             [cpu] => Some(cpu),

@@ -1,4 +1,4 @@
-//! All streams of a recording by identity, with limits on their number and memory.
+//! All streams of a recording, by identity. Their number and memory are limited.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -12,10 +12,10 @@ use crate::fast_map::FastMap;
 /// Index of a stream in [`Streams`].
 pub(super) type StreamId = u32;
 
-/// Index of a group, which is the set of one source's streams on different CPUs.
+/// Index of a group: the streams of one source on different CPUs.
 pub(super) type GroupId = u32;
 
-/// Marks the absence of a stream.
+/// Stands for a missing stream.
 pub(super) const NONE: StreamId = u32::MAX;
 
 /// The streams of all sources, indexed by [`StreamId`].
@@ -25,9 +25,9 @@ pub(super) struct Streams {
     by_key: FastMap<Key, StreamId>,
     groups: Vec<Identity>,
     by_group: FastMap<Identity, GroupId>,
-    /// Streams indexed by group and CPU; [`NONE`] if not added yet.
+    /// Stream ids indexed by group, then by CPU. [`NONE`] if not added yet.
     by_group_and_cpu: Vec<Vec<StreamId>>,
-    /// Sources omitted for lack of room.
+    /// Sources that were omitted because there was no room.
     left_out: HashSet<SourceId>,
     grown: usize,
     stunted: u64,
@@ -44,8 +44,8 @@ impl Deref for Streams {
 }
 
 impl Streams {
-    /// The stream for `key`, which is added if it is new; its observation then starts at `begin`.
-    /// [`NONE`] if there are too many streams.
+    /// Returns the stream for `key`. A new stream is added, with its observation starting at
+    /// `begin`. Returns [`NONE`] if there are too many streams.
     pub(super) fn get_or_add(&mut self, key: Key, begin: Nanos) -> StreamId {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
@@ -59,7 +59,7 @@ impl Streams {
         stream
     }
 
-    /// Like [`Self::get_or_add`], but counts `source` as omitted if the result is [`NONE`].
+    /// Same as [`Self::get_or_add`], but counts `source` as omitted if the result is [`NONE`].
     pub(super) fn of_source(&mut self, key: Key, begin: Nanos, source: SourceId) -> StreamId {
         let stream = self.get_or_add(key, begin);
         if stream == NONE {
@@ -79,7 +79,7 @@ impl Streams {
         group
     }
 
-    /// The stream of `group` on the CPU of `span`, a row of that group's source.
+    /// Returns the stream of `group` on the CPU of `span`, which is a row of the group's source.
     #[inline]
     pub(super) fn on_cpu_of(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
         match on_cpu(&self.by_group_and_cpu[group as usize], span.cpu) {
@@ -103,8 +103,7 @@ impl Streams {
         stream
     }
 
-    /// Adds an event to a stream. The first [`MAX_GROWN`] streams that fill up may keep more
-    /// events.
+    /// Adds an event to a stream. The first [`MAX_GROWN`] streams to fill up are allowed to grow.
     #[inline]
     pub(super) fn push(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, dur: Nanos) {
         let stream = &mut self.all[stream as usize];
@@ -120,7 +119,7 @@ impl Streams {
         }
     }
 
-    /// Records a window in which a stream had events but no times.
+    /// Records a window in which a stream had events without times.
     pub(super) fn has_no_times(&mut self, stream: StreamId, window: (Nanos, Nanos)) {
         let stream = &mut self.all[stream as usize];
         self.untimed_windows += 1;
@@ -132,23 +131,23 @@ impl Streams {
         }
     }
 
-    /// Number of windows with events but no times, and number of streams with too many such windows
-    /// to be searched.
+    /// Number of windows whose events have no times, and number of streams that have too many such
+    /// windows to be searched.
     pub(super) fn untimed(&self) -> (u64, u64) {
         (self.untimed_windows, self.untimed_sources)
     }
 
-    /// The stream for `key`, if it exists.
+    /// Returns the stream for `key`, if it exists.
     pub(super) fn get_of(&self, key: &Key) -> Option<StreamId> {
         self.by_key.get(key).copied()
     }
 
-    /// Adds all events that are still held back for ordering.
+    /// Adds the events that were held back for sorting.
     pub(super) fn settle(&mut self) {
         self.all.iter_mut().for_each(Stream::settle);
     }
 
-    /// Number of sources omitted for lack of room.
+    /// Number of sources that were omitted because there was no room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.len() as u64
     }
@@ -159,7 +158,7 @@ impl Streams {
     }
 }
 
-/// The entry for `cpu` in a group's `streams`, if there is one.
+/// Returns the stream for `cpu` among a group's `streams`, if there is one.
 #[inline]
 fn on_cpu(streams: &[StreamId], cpu: Cpu) -> Option<StreamId> {
     let stream = streams.get(cpu.index()).copied();

@@ -15,7 +15,8 @@ use super::{BeatFinder, MAX_STREAMS};
 const MS: i64 = 1_000_000;
 const US: i64 = 1_000;
 
-/// A recording under construction. Rows can be added in any order and are replayed by CPU and end.
+/// A recording under construction. Rows can be added in any order. They are replayed sorted by CPU
+/// and end.
 #[derive(Default)]
 struct Story {
     sources: SourceTable,
@@ -36,7 +37,7 @@ impl Story {
         self.rows.push(Row::Edge(edge));
     }
 
-    /// Adds idle rows every millisecond, which show that `cpu` was observed, except in `hole`.
+    /// Adds an idle row every millisecond, except in `hole`, to show that `cpu` was observed.
     fn observe(&mut self, cpu: u32, length: i64, hole: (i64, i64)) {
         for at in (0..length).step_by(usize::try_from(MS).unwrap()) {
             if !(hole.0..hole.1).contains(&at) {
@@ -45,7 +46,7 @@ impl Story {
         }
     }
 
-    /// Adds a timer interrupt whose function wakes a thread, and a probe's gap around both.
+    /// Adds a timer interrupt whose function wakes a thread, and a gap of the probe around both.
     fn woken(&mut self, cpu: u32, at: i64, name: &str, dur: i64) {
         self.add(
             Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup"),
@@ -199,8 +200,8 @@ fn the_tick_of_all_cpus_is_one_line() {
 
 #[test]
 fn coinciding_beats_explain_the_gaps_they_cause() {
-    // Handlers that take 60 µs every 10 ms and every 10.1 ms meet every 1.01 s, several times in a
-    // row. Only then is a gap longer than 100 µs.
+    // One handler takes 60 µs every 10 ms, the other 60 µs every 10.1 ms. They meet every 1.01 s,
+    // several times in a row. Only then is a gap longer than 100 µs.
     let length = 40_000 * MS;
     let mut world = Story::default();
     world.observe(0, length, (0, 0));
@@ -233,14 +234,14 @@ fn coinciding_beats_explain_the_gaps_they_cause() {
     assert_eq!((alias.k, alias.n), (1, 1));
 }
 
-/// The line for gaps every 10 ms on a CPU with a timer of the same period. Each gap starts `late`
-/// after the timer and lasts `dur`.
+/// The line for gaps every 10 ms on a CPU that has a timer with the same period. Each gap starts
+/// `late` after the timer and lasts `dur`.
 fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
     gaps_with_unseen_switches(late, dur, None)
 }
 
-/// Like [`gaps_beside_a_timer`], on a machine that counted `unseen` more context switches than were
-/// reported.
+/// Same as [`gaps_beside_a_timer`], but the machine counted `unseen` more context switches than
+/// were reported.
 fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
     let length = 20_000 * MS;
     let mut world = Story {
@@ -276,7 +277,7 @@ fn gaps_that_only_share_a_timers_period_are_locked_and_empty() {
     assert_eq!(same.locked_at, Some(Nanos(3 * MS)));
     // The machine is not virtual, so it has no host.
     assert_eq!(gaps.outside, Some(Outside { host_hz: None }));
-    // A gap around the timer is explained by the timer and is not empty.
+    // If a gap contains the timer, the timer explains the gap, which is not empty.
     let own = gaps_beside_a_timer(-US, 50 * US);
     assert_eq!((own.kind, own.outside), (BeatKind::Interrupt, None));
     assert_eq!(own.gaps.unwrap().count, 1_999);
@@ -290,7 +291,7 @@ fn gaps_are_outside_only_if_the_witnesses_prove_it() {
         gaps.outside.is_some()
     };
     assert!(outside(0));
-    // Even if every unseen switch was in a different gap, four of five gaps are empty.
+    // Even if each unseen switch was in a different gap, four in five gaps are empty.
     assert!(outside(300));
     assert!(!outside(500));
 }
@@ -350,9 +351,8 @@ fn a_thread_that_moves_is_one_source() {
         let cpu = u32::try_from(dice.between(0, 2)).unwrap();
         world.add(process(Owner::Program, "nomad", 7), cpu, at, 100 * US);
     }
-    // Rows arrive CPU by CPU, so all rows of the second CPU follow those of the first. They are out
-    // of order by far more than in a live recording. The events that cannot be put in order are
-    // reported.
+    // Rows arrive CPU by CPU: all rows of the second CPU follow those of the first. This is far
+    // more disorder than in a live recording. Events that cannot be sorted are reported.
     let found = world.search(length);
     let reported = found
         .unknown
@@ -377,7 +377,7 @@ fn a_hole_in_the_recording_is_reported_and_moves_no_period() {
     let found = world.search(length);
     assert_eq!(names(&found), ["mixer"], "{found:#?}");
     assert!(near(&found.beats[0], 50 * MS));
-    // The 40 beats in the hole do not count as expected.
+    // The 40 beats in the hole must not count as expected.
     assert!(
         found.beats[0].rhythm.expected < 145,
         "{}",

@@ -1,4 +1,4 @@
-//! The kernel's ticks, for judging whether a source's events coincide with them.
+//! Determines the kernel's ticks, to check whether a source's events coincide with them.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
@@ -7,9 +7,9 @@ use super::super::{Events, FEWEST, Tick};
 use super::stream::{Identity, Key};
 use super::streams::Streams;
 
-/// The ticks' phase is known if their mean phase vector is longer than this.
+/// The ticks' phase counts as known if their mean phase vector is longer than this.
 const SHARP: f64 = 0.9;
-/// Maximum phase difference between two CPUs whose ticks coincide, as a share of a tick.
+/// Two CPUs' ticks coincide if their phases differ by at most this share of a tick.
 const TOGETHER: f64 = 0.1;
 
 /// The ticks of all CPUs.
@@ -23,7 +23,7 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// Determines the ticks from all streams so far; `end` is the end of the last event.
+    /// Determines the ticks from the streams so far. `end` is when the last event ended.
     pub(super) fn new(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
         let mut ticks = Self {
             tick,
@@ -54,7 +54,8 @@ impl Ticks {
         ticks
     }
 
-    /// The tick with which a source's events can coincide; `None` for the tick itself.
+    /// Returns the tick with which a source's events can coincide. Returns `None` if the source is
+    /// the tick itself.
     pub(super) fn for_source(&self, key: &Key) -> Option<Tick> {
         let at = key.cpu.map_or(self.everywhere, |cpu| self.at(cpu));
         let tick = self.tick.map(|tick| Tick { at, ..tick });
@@ -80,7 +81,7 @@ fn is_interrupt_of_tick(identity: &Identity) -> bool {
     is_tick(identity) || is_interrupt_around(identity)
 }
 
-/// Time of one tick; `None` if the ticks are not at multiples of their period.
+/// Returns the time of one tick, or `None` if the ticks are not at multiples of their period.
 fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let first = *events.starts.first()?;

@@ -7,16 +7,17 @@ use super::super::null::binomial_tail;
 use super::super::number::whole;
 use super::super::{Beat, Events, FEWEST, Rhythm};
 
-/// Number of circular shifts used to test whether a source is tied to gaps.
+/// Number of circular shifts in the test of whether a source is tied to gaps.
 const SHIFTS: i64 = 199;
-/// Maximum number of a source's events that are shifted.
+/// Maximum number of a source's events that the test shifts.
 const SAMPLE: usize = 2_048;
-/// Two beats are phase-locked if the mean vector of the phases between them is longer than this.
-/// Phases spread evenly over half a period have a mean vector of 0.64.
+/// Two beats are phase-locked if the mean vector of their relative phases is longer than this.
+/// Phases spread evenly over half a period have a mean vector of length 0.64.
 const LOCKED: f64 = 0.8;
 
-/// The share of `inner`'s events that start within an event of `outer` or no more than `slack`
-/// outside it, and the number of events examined. Only times at which both were observed count.
+/// Returns the share of `inner`'s events that start within an event of `outer`, or at most `slack`
+/// away from it, and the number of events examined. Only times at which both sources were observed
+/// count.
 pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64, usize) {
     let (mut examined, mut inside, mut at) = (0_usize, 0_usize, 0);
     for &start in &inner.starts {
@@ -34,8 +35,8 @@ pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64
     (inside as f64 / examined.max(1) as f64, examined)
 }
 
-/// The share of `outer`'s events that contain at least one event of `inner`, and the number
-/// examined.
+/// Returns the share of `outer`'s events that contain at least one event of `inner`, and the number
+/// of events examined.
 pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f64, usize) {
     let (mut examined, mut holding) = (0_usize, 0_usize);
     for (&start, &dur) in outer.starts.iter().zip(&outer.durations) {
@@ -48,7 +49,7 @@ pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f6
     (holding as f64 / examined.max(1) as f64, examined)
 }
 
-/// Whether `time` is in an interval in which no event is missing.
+/// Whether no event is missing at `time`.
 pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
     let at = events.observed.partition_point(|&(_, end)| end < time);
     events
@@ -57,7 +58,7 @@ pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
         .is_some_and(|&(begin, _)| begin <= time)
 }
 
-/// Indices of the events in `outer` that contain at least one event of `inner`.
+/// Returns the indices of `outer`'s events that contain at least one event of `inner`.
 pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize> {
     let gaps = outer.starts.iter().zip(&outer.durations).enumerate();
     gaps.filter(|(_, (start, dur))| holds((**start, **dur), inner, slack))
@@ -65,7 +66,7 @@ pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize
         .collect()
 }
 
-/// Whether an `inner` event starts within this gap, or no more than `slack` before or after it.
+/// Whether an event of `inner` starts within this gap, or at most `slack` before or after it.
 fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
     let at = inner.starts.partition_point(|&other| other < start - slack);
     let next = inner.starts.get(at);
@@ -73,10 +74,9 @@ fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
 }
 
 /// Whether a source's events lie in gaps more often than they would at any other phase. Each of
-/// [`SHIFTS`] circular shifts of the events through the observation keeps their rhythm but breaks
-/// their tie to the gaps. At most one shift in twenty may put as many events inside the gaps. In
-/// addition, the number inside must be improbable for independent events that hit gaps at the
-/// shifts' mean rate (a binomial tail).
+/// [`SHIFTS`] circular shifts of the events keeps their rhythm but breaks their tie to the gaps. At
+/// most one shift in twenty may place as many events inside the gaps. In addition, that number must
+/// be improbable for independent events that hit gaps at the shifts' mean rate (a binomial tail).
 pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
     else {
@@ -90,7 +90,7 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     }
     let (mut mean, mut as_many) = (0.0, 0);
     for shift in 1..=SHIFTS {
-        // Multiples of the golden ratio are spread evenly over any period.
+        // Multiples of the golden ratio spread evenly over any period.
         let by = whole((shift as f64 * 0.618_033_988_75).fract() * span as f64);
         let mut starts: Vec<Nanos> = sample
             .iter()
@@ -106,7 +106,7 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     as_many * 20 <= SHIFTS && by_chance <= 1e-3
 }
 
-/// Events that start at `starts`, with the observed intervals and tick of `like`.
+/// Events that start at `starts`, with the observed intervals and the tick of `like`.
 fn at(starts: &[Nanos], like: &Events) -> Events {
     Events {
         starts: starts.to_vec(),
@@ -116,8 +116,8 @@ fn at(starts: &[Nanos], like: &Events) -> Events {
     }
 }
 
-/// The delay from the source's latest event to a gap's start, if nearly all gaps start at the same
-/// phase of `period` (ns); `None` if the phase wanders.
+/// Returns the delay from the source's latest event to a gap's start, if nearly all gaps start at
+/// the same phase of `period` (ns). Returns `None` if the phase wanders.
 pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let (mut sin, mut cos, mut count) = (0.0, 0.0, 0.0);
@@ -134,8 +134,8 @@ pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nano
     is_locked.then(|| Nanos(whole(late)))
 }
 
-/// Whether an event that starts at `start` can belong to `beat`. Always true if the beat does not
-/// keep to a grid.
+/// Whether an event that starts at `start` can belong to `beat`. Always true if the beat is not on
+/// a grid.
 pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     if beat.rhythm == Rhythm::Rearmed || beat.restarts > 0 {
         return true;
@@ -149,7 +149,7 @@ pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     (turns - turns.round()).abs() * period <= gate + drift * turns.abs() * period
 }
 
-/// The events that can belong to `beat`.
+/// Returns the events that can belong to `beat`.
 pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     let kept = events.starts.iter().zip(&events.durations);
     let (starts, durations) = kept.filter(|(start, _)| is_member(beat, **start)).unzip();
@@ -161,8 +161,8 @@ pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     }
 }
 
-/// Whether two beats can have the same period: either their intervals overlap, or their periods
-/// differ by less than the detector's choice of events can account for.
+/// Whether two beats can have the same period. That is so if their intervals overlap, or if their
+/// periods differ by no more than the detector's choice of events can explain.
 pub(super) fn agree(a: &Beat, b: &Beat) -> bool {
     a.period.agrees(&b.period) || (a.period.value / b.period.value - 1.0).abs() < 1e-3
 }
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_source_is_tied_only_to_the_gaps_it_causes() {
-        // Gaps of 20 µs every millisecond. One source runs in each gap; another has the same period
+        // Gaps of 20 µs every millisecond. One source runs in each gap. Another has the same period
         // but runs outside the gaps.
         let every = |at: i64| (0..1_000).map(|k| (k * 1_000_000 + at, 20_000)).collect();
         let gaps_at = |at: i64| {
@@ -218,12 +218,12 @@ mod tests {
         assert!(!is_tied(&gaps_at(700_000), &gaps, SLACK));
         assert_eq!(holding(&gaps, &gaps_at(501_000), SLACK).len(), 1_000);
         assert_eq!(locked(&gaps, &gaps_at(200_000), 1e6), Some(Nanos(300_000)));
-        // A source with a slightly different period passes through all phases.
+        // A source with a slightly different period drifts through all phases.
         let starts: Vec<Nanos> = (0..999).map(|k| Nanos(k * 1_001_000)).collect();
         let durations = vec![Nanos(1_000); starts.len()];
         let other = Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations);
         assert_eq!(locked(&gaps, &other, 1e6), None);
-        // If gaps cover nearly all the time, every source lies in them.
+        // If gaps cover nearly all of the time, every source lies in them.
         let mut wide = gaps_at(10_000);
         wide.durations.fill(Nanos(980_000));
         assert!(!is_tied(&gaps_at(500_000), &wide, SLACK));

@@ -1,16 +1,16 @@
-//! The recent past of one CPU: the current run, and the intervals that were not observed.
+//! The recent past of one CPU: its current run, and the intervals during which it was not observed.
 
 use ticktax_model::{Cpu, Nanos, Span};
 
 use super::JOIN;
 
-/// A CPU was not observed in intervals of at least this length without thread or idle rows.
-/// Otherwise, those rows cover a CPU's time without gaps.
+/// A CPU without thread or idle rows for at least this long was not observed. Otherwise, those rows
+/// cover all of its time.
 const HOLE: Nanos = Nanos::from_millis(20);
 /// Maximum number of holes remembered per CPU.
 const HOLES: usize = 64;
 
-/// A period in which one thread's rows follow each other without a break.
+/// A period in which the rows of one thread follow each other without a break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) stream: u32,
@@ -28,13 +28,13 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// Extends the observed time by a thread or idle row.
+    /// Extends the observed time to include a thread or idle row.
     pub(super) fn base(&mut self, span: &Span) {
         let Some((from, to)) = self.covered else {
             self.covered = Some((span.start, span.end()));
             return;
         };
-        // A row that encloses others arrives after them, and may fill a hole.
+        // A row that encloses others arrives after them, so it may fill a hole.
         while self.holes.last().is_some_and(|hole| hole.1 > span.start) {
             self.holes.pop();
         }
@@ -48,12 +48,12 @@ impl Trail {
         self.covered = Some((from.min(span.start), to.max(span.end())));
     }
 
-    /// The time from the start of the first to the end of the last thread or idle row.
+    /// Time from the start of the first thread or idle row to the end of the last.
     pub(super) fn covered(&self) -> Option<(Nanos, Nanos)> {
         self.covered
     }
 
-    /// Adds a thread's row. Returns the run that this row ended, if any.
+    /// Adds a thread's row. Returns the run that it ended, if any.
     pub(super) fn thread(&mut self, stream: u32, span: &Span) -> Option<Run> {
         let end = span.end();
         if let Some(open) = &mut self.run

@@ -1,5 +1,5 @@
-//! Events without a period, and periods rounded to the tick: a smaller version of the benchmark
-//! `--example beats_null`.
+//! Tests events without a period, and periods that are rounded to the tick. This is a smaller
+//! version of the benchmark `--example beats_null`.
 
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
@@ -20,7 +20,7 @@ fn beats(train: &Train) -> Vec<Beat> {
 fn events_without_a_period_yield_no_beat() {
     for law in NullLaw::ALL {
         let wrong = (0..100).filter(|&seed| !beats(&law.train(seed)).is_empty());
-        // With a 1 % false-alarm rate, more than four in a hundred occurs for one in 290 seeds.
+        // At a 1 % false-alarm rate, one seed in 290 gives more than four in a hundred.
         let wrong = wrong.count();
         assert!(wrong <= 4, "{law:?}: {wrong} of 100");
     }
@@ -41,7 +41,8 @@ fn events_on_nearly_every_tick_are_a_beat_of_the_tick() {
     let all = beats(&train(starts.clone()));
     assert_eq!(all.len(), 1, "{all:?}");
     assert!((all[0].period.value / 4e6 - 1.0).abs() < 1e-4);
-    // Every second tick has a period of two ticks; a random half of the ticks has none.
+    // If every second tick has an event, the period is two ticks. If a random half have one, there
+    // is no period.
     let second = beats(&train(starts.into_iter().step_by(2).collect()));
     assert!(
         second.iter().all(|beat| beat.period.value > 7e6),
@@ -62,7 +63,7 @@ fn intervals_contain_periods_that_are_rounded_to_ticks() {
                     covered += u64::from((beat.period.low..=beat.period.high).contains(&truth));
                 }
             }
-            // At 93 % coverage, fewer than 88 % of 200 occurs for one in 300 seeds.
+            // At 93 % coverage, one seed in 300 covers fewer than 88 % of 200.
             assert!(
                 found >= 150 && covered * 100 >= found * 88,
                 "{law:?} {count}: {covered} of {found}"

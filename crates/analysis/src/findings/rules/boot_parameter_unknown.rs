@@ -1,11 +1,11 @@
-//! Finds boot parameters that no part of the kernel knows.
+//! Finds boot parameters that the kernel does not know.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
 /// Parameters meant for programs, which the kernel rightly passes on. Names with a dot belong to
-/// modules or programs and are not listed by the kernel.
+/// modules or programs, and the kernel does not report them as unknown.
 const FOR_PROGRAMS: [&str; 22] = [
     "-b",
     "3",

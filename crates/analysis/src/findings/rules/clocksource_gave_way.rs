@@ -1,4 +1,4 @@
-//! Finds a slow clocksource that the kernel fell back to.
+//! Finds a slow clocksource that the kernel has fallen back to.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

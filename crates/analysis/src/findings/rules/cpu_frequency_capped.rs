@@ -1,4 +1,4 @@
-//! Finds CPUs whose maximum frequency is set below what the hardware supports.
+//! Finds CPUs whose frequency limit is set below what the hardware supports.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             alike.entry(cap).or_default().push(policy);
         }
     }
-    // Propose a value only if it suits all CPUs.
+    // A proposal must suit all CPUs.
     let is_one = alike.len() == 1;
     let mut findings: Vec<Finding> = alike.into_iter().map(finding).collect();
     for finding in findings.iter_mut().filter(|_| !is_one) {
@@ -28,7 +28,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The finding for CPUs that are capped at `max` kHz although the hardware supports `hardware` kHz.
+/// Returns the finding for CPUs that are capped at `max` kHz although the hardware supports
+/// `hardware` kHz.
 fn finding(
     ((max, hardware, governor), policies): ((u64, u64, &str), Vec<&FrequencyPolicy>),
 ) -> Finding {

@@ -6,7 +6,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Minimum error to report, as a share of a CPU's time.
+/// An error is reported if it is at least this share of a CPU's time.
 const WORTH_REPORTING: f64 = 0.05;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -39,9 +39,9 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         ),
         (false, _) => "the CPU time that a lowest-priority thread received".to_owned(),
     };
-    // A cause matters only if its error has the same sign as the CPU's: ticks hit the program too
-    // rarely if the CPU looks idle, and too often if it looks busy. Programs that share the CPU
-    // with it have the opposite error.
+    // A cause is relevant only if its error has the same sign as the CPU's. If the CPU looks idle,
+    // ticks hit the program too rarely. If the CPU looks busy, they hit it too often. Programs that
+    // share the CPU with it have the opposite error.
     let phase = cpu.causes.iter().find(|cause| {
         cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
     });
@@ -81,7 +81,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     }
 }
 
-/// Says how busy the CPU was and how much of its time is unexplained.
+/// Describes how busy the CPU was, and how much of its time is unexplained.
 fn effective(cpu: &CpuCheck, busy: f64) -> String {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     let rest = if unexplained < 0.000_5 {

@@ -1,5 +1,5 @@
-//! Finds a disk with a write cache that the kernel takes for write-through and therefore never
-//! flushes.
+//! Finds a disk with a write cache that the kernel never flushes because it considers the cache
+//! write-through.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

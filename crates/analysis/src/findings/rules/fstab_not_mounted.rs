@@ -1,11 +1,11 @@
-//! Finds a line in `/etc/fstab` that is not mounted.
+//! Finds a line in `/etc/fstab` whose file system is not mounted.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    /// Options with which a line may remain unmounted.
+    /// Options that allow a line's file system to remain unmounted.
     const EXCUSES: [&str; 4] = ["noauto", "nofail", "x-systemd.automount", "x-mount.nofail"];
     let missing = facts.configured.fstab.iter().filter(|line| {
         let excused = line

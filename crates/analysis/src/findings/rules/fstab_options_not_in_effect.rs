@@ -1,4 +1,4 @@
-//! Finds mount options in `/etc/fstab` that the mounted file system lacks.
+//! Finds mount options in `/etc/fstab` that the mounted file system does not have.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -117,7 +117,7 @@ fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     })
 }
 
-/// Compares the journalling mode of an ext file system with its configuration.
+/// Compares an ext file system's journalling mode with the configured one.
 fn journal(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let asked = value(&line.options, "data")?;
     let effective = value(&mounted.options, "data")?;

@@ -1,11 +1,11 @@
-//! Finds a file system mounted with a type other than the one in `/etc/fstab`. For example, `ext3`
-//! mounted as `ext2` has no journal.
+//! Finds a file system that is mounted with a type other than the one in `/etc/fstab`. For example,
+//! `ext3` mounted as `ext2` has no journal.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Pairs of types that name the same file system.
+/// Pairs of names for the same file system type.
 const SAME: [[&str; 2]; 4] = [
     ["nfs", "nfs4"],
     ["cifs", "smb3"],

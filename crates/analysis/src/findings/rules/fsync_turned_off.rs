@@ -1,4 +1,4 @@
-//! Finds programs whose fsync does nothing, and file systems that ignore it.
+//! Finds programs whose fsync does nothing, and file systems that ignore fsync.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use super::super::Facts;
 use super::super::facts::Mount;
 
 const PRELOAD: &str = "etc/ld.so.preload";
-/// The library that makes programs' fsync do nothing.
+/// The library that turns a program's fsync into a no-op.
 const TAKES_FSYNC: &str = "libeatmydata";
-/// Options that make an overlay ignore fsync, depending on the kernel version.
+/// Options that make an overlay ignore fsync. Which one depends on the kernel version.
 const VOLATILE: [&str; 2] = ["volatile", "fsync=volatile"];
 /// Maximum number of processes named in a finding.
 const NAMED: usize = 4;
@@ -21,7 +21,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let everywhere = everywhere.filter(|text| text.contains(TAKES_FSYNC));
     let mut programs: BTreeMap<(&FsyncOffBy, &str), Vec<i32>> = BTreeMap::new();
     for process in &facts.configured.fsync_off {
-        // If all programs load the library, report it only once.
+        // If every program loads the library, report it only once.
         if everywhere.is_none() || matches!(process.by, FsyncOffBy::Argument(_)) {
             let key = (&process.by, &*process.program);
             programs.entry(key).or_default().push(process.pid);
@@ -41,7 +41,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// The finding for the library being preloaded into every program.
+/// Returns the finding for a library that is preloaded into every program.
 fn for_preload(preload: &str) -> Finding {
     let words: Vec<&str> = preload.split_ascii_whitespace().collect();
     finding(

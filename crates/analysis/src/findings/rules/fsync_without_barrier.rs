@@ -1,5 +1,5 @@
-//! Finds a file system that does not flush the disk's cache, so that a power failure loses what
-//! fsync promised.
+//! Finds a file system that does not flush the disk's cache. A power failure can then lose data
+//! although fsync had returned.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

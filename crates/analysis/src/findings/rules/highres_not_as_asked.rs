@@ -1,4 +1,4 @@
-//! Finds high-resolution timers that are active or inactive contrary to the configuration.
+//! Finds high-resolution timers that are on or off contrary to the configuration.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

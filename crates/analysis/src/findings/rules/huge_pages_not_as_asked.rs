@@ -11,7 +11,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(asked) = facts.parameter("transparent_hugepage") else {
         return Vec::new();
     };
-    // The active mode is in brackets, as in `always [madvise] never`.
+    // Brackets mark the active mode, as in `always [madvise] never`.
     let listed = facts.configured.file(ENABLED);
     let inside = listed.and_then(|text| text.split_once('[')?.1.split_once(']'));
     let Some((effective, _)) = inside.filter(|(effective, _)| *effective != asked) else {

@@ -1,4 +1,4 @@
-//! Finds a tick rate that differs from the one that the kernel was built with.
+//! Finds a tick rate that differs from the rate the kernel was built with.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,12 +6,12 @@ use super::super::Facts;
 
 use ticktax_model::tick::Frequency;
 
-/// Maximum relative deviation that is not reported. Clocks differ by less.
+/// Relative deviations up to this are not reported. Clocks differ by less.
 const TOLERANCE: f64 = 0.02;
-/// Minimum number of intervals between ticks: one second at 250 Hz.
+/// Minimum number of intervals between ticks, equal to one second at 250 Hz.
 const MIN: u64 = 250;
 
-/// A finding's text, which depends on the sign of the deviation and on whether the kernel is a
+/// The texts of a finding. They depend on the deviation's sign and on whether the kernel is a
 /// guest.
 struct Words {
     title: &'static str,
@@ -52,7 +52,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // The rule about the tick divider reports that.
+    // The rule about the tick divider reports this case.
     if facts.parameter("divider").is_some() {
         return Vec::new();
     }

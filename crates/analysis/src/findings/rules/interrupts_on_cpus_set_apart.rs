@@ -19,8 +19,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         if !label.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // If an interrupt belongs to one CPU's queue, it cannot go elsewhere, and only occurs when
-        // that CPU causes it.
+        // An interrupt that belongs to one CPU's queue cannot be moved, and occurs only when that
+        // CPU causes it.
         let goes_to: Option<CpuList> = facts
             .configured
             .interrupt_cpus
@@ -56,7 +56,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let online = facts.header.machine.online.iter();
     let others: CpuList = online.filter(|cpu| !apart.contains(*cpu)).collect();
-    // irqbalance would move the interrupt back.
+    // Propose nothing if irqbalance runs, because it would move the interrupt back.
     let movable = lines
         .first()
         .filter(|_| balancer.is_empty() && !others.is_empty());

@@ -1,4 +1,4 @@
-//! Finds `isolcpus=` on the command line although no CPU is isolated.
+//! Finds `isolcpus=` on the command line of a kernel that has no isolated CPUs.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -11,8 +11,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // Flags come before the CPU list. Without `domain`, they leave the scheduler's domains
-    // unchanged.
+    // Flags precede the CPU list. Unless `domain` is among them, they do not affect the scheduler's
+    // domains.
     let words: Vec<&str> = asked.split(',').collect();
     let is_flag =
         |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic()) && *word != "all";

@@ -1,4 +1,4 @@
-//! Finds a directory exported over NFS so that fsync is acknowledged before the data are on disk.
+//! Finds a directory exported over NFS such that fsync returns before the data are on disk.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -11,7 +11,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     exports.lines().filter_map(found).collect()
 }
 
-/// Parses a line in the list of exports: directory, tab, client, and the client's options in
+/// Parses a line of the exports list: directory, tab, client, and the client's options in
 /// parentheses.
 fn found(line: &str) -> Option<Finding> {
     let (place, client) = line.split_once('\t').filter(|_| !line.starts_with('#'))?;

@@ -1,12 +1,11 @@
-//! Finds a writable NFS mount on which a late answer from the server is an I/O error for the
-//! program.
+//! Finds a writable NFS mount on which programs get an I/O error if the server answers late.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 use super::super::facts::Mount;
 
-/// Options with which the client gives up waiting for the server.
+/// Options that make the client give up waiting for the server.
 const SOFT: [&str; 2] = ["soft", "softerr"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Finds `nohz_full=` on the command line although no CPU can stop its tick while busy.
+//! Finds `nohz_full=` on the command line of a kernel that cannot stop the tick of any busy CPU.
 
 use ticktax_model::CpuList;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -14,7 +14,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let built = facts.configured.built("NO_HZ_FULL");
     let listed = facts.configured.file(NOHZ_FULL);
-    // A kernel without the option lacks the file, but so does a machine without /sys.
+    // The file is missing if the kernel lacks the option, but also if the machine has no /sys.
     let why = match (built, listed) {
         (Some(false), _) => "the kernel was built without CONFIG_NO_HZ_FULL",
         (_, Some(_)) if facts.cpus_in(NOHZ_FULL).is_none() => "its list of CPUs is empty",
@@ -37,8 +37,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The cost of ticks on the requested CPUs while these were busy: their number multiplied by the
-/// mean cost of all ticks, if that is known.
+/// Returns the cost of the ticks that hit the requested CPUs while these were busy. If known, it is
+/// their number multiplied by the mean cost of all ticks.
 fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
     let cpus: Option<CpuList> = asked.parse().ok();
     let named = match &cpus {

@@ -1,4 +1,4 @@
-//! Finds idle CPUs whose ticks stop, or do not stop, contrary to the configuration.
+//! Finds idle CPUs whose ticks do or do not stop, contrary to the configuration.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -7,9 +7,9 @@ use super::super::Facts;
 use ticktax_model::CpuList;
 use ticktax_model::tick::{Basis, CpuTicks};
 
-/// A CPU must idle at least this long for a verdict, in seconds.
+/// A CPU must be idle for at least this long, in seconds, for a verdict.
 const MIN_IDLE: f64 = 1.0;
-/// Minimum tick rate of an idle CPU that does not stop its tick, as a share of the full rate.
+/// An idle CPU does not stop its tick if its tick rate is at least this share of the full rate.
 const ALMOST_ALL: f64 = 0.9;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

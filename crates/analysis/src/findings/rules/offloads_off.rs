@@ -1,4 +1,4 @@
-//! Finds packet processing that a device could do but leaves to the CPUs.
+//! Finds packet processing that a device could do but that is left to the CPUs.
 
 use ticktax_model::Nanos;
 use ticktax_model::configured::{DeviceOffloads, Offload};
@@ -8,10 +8,10 @@ use ticktax_model::statement::Class;
 
 use super::super::Facts;
 
-/// Packet processing must take at least this share of all CPU time.
+/// Packet processing must take at least this share of all CPU time to be reported.
 const MUCH: f64 = 0.01;
 
-/// A device is involved if it received or sent at least this many packets.
+/// A device is considered only if it received or sent at least this many packets.
 const SOME: u64 = 1_000;
 
 /// Softirqs that process packets.
@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let devices = facts.configured.offloads_off.iter();
     let findings = devices.filter_map(|device| {
         let after = header.after.devices.get(&device.device)?;
-        // A device created during the recording counts from 0.
+        // Count from 0 for a device created during the recording.
         let before = header.before.devices.get(&device.device).copied();
         let before = before.unwrap_or_default();
         let packets = DevicePackets {
@@ -50,7 +50,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Time of packet softirqs on all CPUs.
+/// Returns the time of packet softirqs on all CPUs.
 fn packet_time(facts: &Facts<'_>) -> Nanos {
     let accounts = facts.accounts.iter().filter(|account| {
         account.class == Class::Softirq && OF_PACKETS.contains(&account.name.as_str())
@@ -110,7 +110,7 @@ fn finding(
     }
 }
 
-/// The factor in ticktax's experiments that turns the offload on and off.
+/// Returns the factor in ticktax's experiments that switches the offload.
 const fn experiment(offload: Offload) -> Option<&'static str> {
     match offload {
         Offload::Checksum => Some("tx-checksum"),

@@ -1,4 +1,4 @@
-//! Finds softirqs that postponed packets because their budget or time was used up.
+//! Finds softirqs that postponed packets because their packet budget or time ran out.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -10,7 +10,7 @@ use super::super::Facts;
 const BUDGET: &str = "proc/sys/net/core/netdev_budget";
 const TIME: &str = "proc/sys/net/core/netdev_budget_usecs";
 
-/// Fewer squeezes than this are normal, because squeezing is how the kernel shares a CPU.
+/// Fewer squeezes than this are normal: squeezing is how the kernel shares a CPU.
 const FEW: u64 = 10;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -50,7 +50,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Describes the cost that the recording's packets show.
+/// Describes the cost, as shown by the recording's packets.
 fn cost(packets: &PacketPaths) -> String {
     let delays_of = |context: ReceivedIn| {
         let ways = packets
@@ -75,7 +75,8 @@ fn cost(packets: &PacketPaths) -> String {
     }
 }
 
-/// The longest delay through `ksoftirqd`, if it is among the longest delays of all.
+/// Returns the longest delay through `ksoftirqd`, provided that it is among the longest delays
+/// overall.
 fn longest(packets: &PacketPaths) -> Option<Moment> {
     let mut ways = packets.longest.iter();
     let way = ways.find(|way| way.received_in == ReceivedIn::Ksoftirqd)?;

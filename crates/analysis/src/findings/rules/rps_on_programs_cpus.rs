@@ -1,5 +1,5 @@
-//! Finds packets steered (RPS) to the watched program's CPUs, where receiving them interrupts the
-//! program.
+//! Finds packets that are steered (RPS) to the watched program's CPUs, where receiving them
+//! interrupts the program.
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -9,7 +9,8 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Packet reception must take at least this share of the time that the program needed a CPU.
+/// Packet reception is reported if it takes at least this share of the time that the program needed
+/// a CPU.
 const MUCH: f64 = 0.01;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -79,7 +80,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The CPU mask in the kernel's format; `None` if `cpus` is empty.
+/// Returns the CPU mask in the kernel's format, or `None` if `cpus` is empty.
 fn mask(cpus: &CpuList) -> Option<String> {
     let Cpu(last) = cpus.iter().last()?;
     let words = (0..=last / 32).rev().map(|place| {

@@ -1,4 +1,4 @@
-//! Finds KSM running without merging any pages.
+//! Finds KSM running but merging no pages.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;

@@ -1,5 +1,5 @@
-//! Finds `divider=` on the command line without effect. Only the kernels of one distribution knew
-//! it, from 2007 to 2020.
+//! Finds a `divider=` on the command line that has no effect. Only the kernels of one distribution
+//! supported it, from 2007 to 2020.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

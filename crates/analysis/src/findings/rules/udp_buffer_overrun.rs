@@ -1,4 +1,4 @@
-//! Finds UDP sockets whose buffer was full while the program could not read.
+//! Finds UDP sockets whose buffer overflowed while the program was unable to read.
 
 use ticktax_model::Nanos;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -15,7 +15,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let dropped = header.after.udp_sockets.iter().filter_map(|after| {
         let mut all = header.before.udp_sockets.iter();
         let before = all.find(|before| before.inode == after.inode);
-        // A socket opened during the recording counts drops from 0.
+        // Count drops from 0 for a socket opened during the recording.
         let before = before.map_or(0, |before| before.drops);
         let lost = after.drops.saturating_sub(before);
         (lost > 0).then_some((after, lost))
@@ -94,7 +94,7 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
     }
 }
 
-/// Says how to give the program a larger buffer. Empty if the kernel's limit is not known.
+/// Describes how to give the program a larger buffer. Empty if the kernel's limit is unknown.
 fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     let Some(most) = most else {
         return String::new();
@@ -108,7 +108,7 @@ fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     }
 }
 
-/// Says how full the buffer was at the end.
+/// Describes how full the buffer was at the end.
 fn in_use(socket: &UdpSocket) -> String {
     match (socket.buffer_bytes, socket.charged_bytes) {
         (Some(size), Some(charged)) => {
@@ -118,8 +118,8 @@ fn in_use(socket: &UdpSocket) -> String {
     }
 }
 
-/// The longest wake-up latency of the process' threads after a packet, if it was long, and the path
-/// of that packet, if it is known.
+/// Returns the longest wake-up latency of the process's threads after a packet, if it was long, and
+/// that packet's path, if known.
 fn stall(packets: &PacketPaths, pid: i32) -> Option<(Nanos, Option<&PacketDelay>)> {
     let threads = packets.threads.iter().filter(|thread| thread.pid == pid);
     let steps = threads.flat_map(|thread| &thread.steps);

@@ -1,4 +1,4 @@
-//! Finds a watchdog that runs although `nmi_watchdog=0` or `nowatchdog` is on the command line.
+//! Finds a watchdog that is running despite `nmi_watchdog=0` or `nowatchdog` on the command line.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;

@@ -1,10 +1,10 @@
 //! Compares two variants turn by turn.
 
-/// The result of one turn: a share, and how many items it is a share of.
+/// Result of a turn: a share, and how many items it is a share of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Turn {
     pub(super) share: f64,
-    /// Number of items; `None` if the share was measured, not counted.
+    /// Number of items. `None` if the share was measured rather than counted.
     all: Option<f64>,
 }
 
@@ -15,7 +15,7 @@ impl Turn {
         all: Some(0.0),
     };
 
-    /// A turn in which `part` of `all` items count.
+    /// A turn in which `part` of `all` items were counted.
     pub(super) fn of_count(part: u64, all: u64) -> Self {
         Self {
             share: part as f64 / all.max(1) as f64,
@@ -23,15 +23,15 @@ impl Turn {
         }
     }
 
-    /// A turn whose share was measured, not counted.
+    /// A turn whose share was measured rather than counted.
     pub(super) fn of_share(share: f64) -> Self {
         Self { share, all: None }
     }
 }
 
-/// Two-sided probability that chance makes the mean difference between two variants at least as
-/// large as observed, based on the differences within each round. `None` if `a` is not the larger
-/// one, or if there are fewer than two rounds.
+/// Returns the two-sided probability that chance makes the mean difference between two variants at
+/// least as large as observed, based on the differences within each round. Returns `None` if `a` is
+/// not the larger one, or if there are fewer than two rounds.
 pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a.share - b.share).collect();
     let n = differences.len() as f64;
@@ -42,13 +42,13 @@ pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
     let squares: f64 = differences.iter().map(|d| (d - mean).powi(2)).sum();
     let rounds = differences.len();
     let counted = of_counts(&a[..rounds]) + of_counts(&b[..rounds]);
-    // Turns that agree by luck must not look more certain than their number of frames allows.
+    // Turns that agree by luck must not look more certain than their number of frames permits.
     let variance = (squares / (n - 1.0) / n).max(counted);
     Some(student_two_sided(mean / variance.sqrt(), n - 1.0))
 }
 
-/// Variance of the mean share that is due to the counts alone. One is added to both hits and
-/// misses, so that zero hits among a few items do not count as certainty.
+/// Variance of the mean share due to the counts alone. Both hits and misses are increased by one,
+/// so that no hits among a few items do not count as certainty.
 fn of_counts(turns: &[Turn]) -> f64 {
     let counted = || {
         turns
@@ -64,8 +64,8 @@ fn of_counts(turns: &[Turn]) -> f64 {
     likely * (1.0 - likely) / (all + 2.0)
 }
 
-/// Probability that Student's t, with an integral number of degrees of `freedom`, is at least as
-/// far from 0 as `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
+/// Probability that Student's t, with a whole number of degrees of `freedom`, is at least as far
+/// from 0 as `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
 fn student_two_sided(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() {
         return 0.0;
@@ -118,9 +118,9 @@ mod tests {
         let (few, many) = (turns_of(&[1, 0, 2, 1, 1]), turns_of(&[20, 22, 19, 25, 21]));
         assert!(difference(&many, &few).unwrap() < 1e-3);
         assert_eq!(difference(&few, &many), None);
-        // A single bad turn is not significant.
+        // A single bad turn must not be significant.
         assert!(difference(&turns_of(&[0, 0, 90, 0, 0]), &few).unwrap() > 0.2);
-        // Turns that agree exactly still have a limited number of frames.
+        // Even turns that agree exactly have a limited number of frames.
         assert!(difference(&turns_of(&[1; 5]), &turns_of(&[0; 5])).unwrap() > 0.05);
         assert_eq!(difference(&many[..1], &few[..1]), None);
     }

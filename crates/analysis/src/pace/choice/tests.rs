@@ -14,7 +14,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A row with these turns, each given as its frames and its CPU time.
+/// A row that has these turns. Each turn is given by its frames and its CPU time.
 fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     let elapsed = Nanos::from_secs(4);
     let mut row = PaceVariant {
@@ -48,8 +48,8 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     row
 }
 
-/// A row with five turns of 4 s at 50 frames per second. One in `late_every` frames is 5 ms late;
-/// the others are `wait_us` late.
+/// A row with five turns of 4 s at 50 frames per second. One in `late_every` frames is 5 ms late.
+/// All others are `wait_us` late.
 fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceVariant {
     let frame = |k: i64| {
         let due = Nanos::from_millis(20 * k);
@@ -98,7 +98,7 @@ fn late_frames_decide_first_then_lateness_then_cpu_time() {
 
 #[test]
 fn insignificant_differences_are_a_tie() {
-    // Two late frames in a thousand are not significantly more than one.
+    // Two late frames in a thousand are not significantly worse than one.
     let rows = [
         row(SleepMethod::Nanosleep, 500, 60, 1_000),
         row(SleepMethod::Timerfd, 1_000, 61, 1_010),
@@ -120,7 +120,7 @@ fn single_turns_are_a_tie() {
     assert_eq!(choices(&rows)[0].best, [0, 1]);
 }
 
-/// A smaller version of the benchmark `--example choice_null`.
+/// This is a smaller version of the benchmark `--example choice_null`.
 #[test]
 fn equal_variants_are_rarely_distinguished() {
     for variants in [2, 5, 10] {
@@ -139,7 +139,7 @@ fn equal_variants_are_rarely_distinguished() {
                 .collect();
             chosen += usize::from(choices(&rows)[0].by.is_some());
         }
-        // At 5 %, more than 11 choices in 100 occur for one seed in 240.
+        // At 5 %, one seed in 240 gives more than 11 choices in 100.
         assert!(chosen <= 11, "{chosen} of 100 for {variants} variants");
     }
 }

@@ -1,5 +1,6 @@
-//! Tests which beats follow the tick, with simulated recordings without wake-ups. They contain
-//! periodic threads and work items that the tick runs, and others that only coincide with it.
+//! Tests how beats that follow the tick are detected, using simulated recordings without wake-ups.
+//! The recordings contain threads and work items that the tick triggers, and others that merely
+//! coincide with it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::{LENGTH, MS, Random, Recording, TICK, US, frame, thread};
 const PHASE: i64 = 50 * US;
 const LAST: i64 = LENGTH - 20 * MS;
 
-/// The cause that makes a thread or work item run.
+/// The trigger that makes a thread or work item run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Truth {
     Tick,
@@ -21,9 +22,9 @@ enum Truth {
     Wheel,
     /// A wheel timer that queues work. The worker runs another item first.
     Work,
-    /// Something that is not periodic.
+    /// A trigger that is not periodic.
     Random,
-    /// Something without rows, whose rhythm is independent of the tick.
+    /// A trigger that leaves no rows. Its rhythm is independent of the tick.
     Alone,
     /// A high-resolution timer that expires in the tick's interrupt.
     SameInterrupt,
@@ -33,7 +34,7 @@ enum Truth {
     AnyPhase,
     /// A device that interrupts at a fixed phase of the tick.
     Device,
-    /// A thread woken by such a timer, after it has worked for a while.
+    /// A helper thread, woken at a fixed phase of the tick, that works before it wakes the task.
     Helper,
 }
 
@@ -56,13 +57,13 @@ impl Truth {
     }
 }
 
-/// Delay from the wake-up to the start of the thread: tens of µs, occasionally much more.
+/// Random delay from wake-up to start: tens of µs, occasionally up to 2 ms more.
 fn latency(random: &mut Random) -> i64 {
     let rare = random.below(12) / 11;
     5 * US + random.below(60 * US) + rare * random.below(2 * MS)
 }
 
-/// The ticks in a recording, and which of them run something.
+/// The ticks of a recording, and which of them trigger the task.
 struct Ticks {
     /// Delay of each tick.
     late: Vec<i64>,
@@ -93,7 +94,7 @@ impl Ticks {
     }
 }
 
-/// Adds the ticks of two CPUs, and what else usually runs on such a machine.
+/// Adds the ticks of two CPUs and the usual background activity.
 fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &mut Random) {
     for tick in 0..LENGTH / TICK {
         for cpu in 0..2 {
@@ -118,8 +119,8 @@ fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &m
     }
 }
 
-/// Adds what makes a thread run at time `at` or at tick number `tick`. Returns when the thread
-/// starts.
+/// Adds the event that makes a thread run: at time `at`, or in tick number `tick`, depending on the
+/// truth. Returns when the thread starts.
 fn cause(
     recording: &mut Recording,
     (truth, ticks): (Truth, &Ticks),
@@ -151,7 +152,7 @@ fn cause(
     }
 }
 
-/// A recording without wake-ups in which `truth` makes something run, and the name of what runs.
+/// A recording without wake-ups in which `truth` triggers a task, and the task's name.
 fn recording(truth: Truth, seed: u64) -> (Recording, String) {
     let mut random = Random(seed);
     let mut recording = Recording::new();
@@ -195,7 +196,8 @@ fn recording(truth: Truth, seed: u64) -> (Recording, String) {
 #[test]
 fn beats_reported_to_follow_the_tick_do() {
     const EACH: u64 = 30;
-    // For each truth: number of beats found, and how many of them were reported to follow the tick.
+    // Per truth: how many beats were found, and how many of those were reported as following the
+    // tick.
     let mut counts: BTreeMap<Truth, (u32, u32)> = BTreeMap::new();
     let machine = Machine {
         hz_configured: Some(250),

@@ -1,5 +1,5 @@
-//! Tests the causes of beats, with simulated recordings of periodic threads and work items with
-//! known wakers. Other timers expire in the same interrupts.
+//! Tests the causes reported for beats, using simulated recordings of periodic threads and work
+//! items whose wakers are known. Other timers expire in the same interrupts.
 
 mod follows;
 
@@ -15,7 +15,7 @@ const US: i64 = 1_000;
 const MS: i64 = 1_000 * US;
 const TICK: i64 = 4 * MS;
 const LENGTH: i64 = 12_000 * MS;
-/// Length of the rounds in which rows are delivered, one CPU after the other, as by a tracer.
+/// Rows are delivered in rounds of this length, one CPU after the other, as a tracer does.
 const ROUND: i64 = 100 * MS;
 
 /// Pseudo-random numbers (splitmix64).
@@ -34,14 +34,14 @@ impl Random {
 /// The source that wakes a thread or queues a work item.
 #[derive(Clone, Copy, PartialEq)]
 enum Waker {
-    /// A high-resolution timer, such as `nanosleep` sets.
+    /// A high-resolution timer, such as one set by `nanosleep`.
     Hrtimer,
     /// A timer of the timer wheel.
     Wheel,
     Device,
-    /// Another thread, which was woken by a high-resolution timer.
+    /// Another thread, itself woken by a high-resolution timer.
     Helper,
-    /// The timer of a delayed work item. The worker runs another item just before it.
+    /// The timer of a delayed work item. The worker runs another item just before.
     Work,
 }
 
@@ -99,8 +99,8 @@ impl Recording {
         self.rows.push(Row::Edge(edge));
     }
 
-    /// Adds an interrupt of the local timer in which `functions` run one after the other, for 2 µs
-    /// each. Returns a time in the middle of the last one.
+    /// Adds a local timer interrupt in which `functions` run one after the other, for 2 µs each.
+    /// Returns a time in the middle of the last one.
     fn timer(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
         let mut now = at + US;
         for function in functions {
@@ -128,7 +128,7 @@ impl Recording {
         now - US
     }
 
-    /// Adds an on-CPU period of a thread, which another thread may interrupt.
+    /// Adds an on-CPU period of a thread. One in five is interrupted by another thread.
     fn run(&mut self, source: &Source, cpu: u32, start: i64, random: &mut Random) -> i64 {
         let dur = 20 * US + random.below(MS);
         self.span(source.clone(), cpu, start, dur);
@@ -165,7 +165,7 @@ impl Recording {
     }
 }
 
-/// A beat that was put into a simulated recording.
+/// A beat injected into a simulated recording.
 struct Injected {
     name: String,
     period: i64,
@@ -175,7 +175,7 @@ struct Injected {
 struct Task {
     number: i32,
     waker: Waker,
-    /// Whether the task coincides with the tick, together with other timers.
+    /// Whether the task is due at a tick, together with other timers.
     on_tick: bool,
     tid: i32,
     source: Source,
@@ -208,7 +208,7 @@ impl Task {
         }
     }
 
-    /// Adds one beat of the task, starting with the interrupt at `at`.
+    /// Adds one occurrence of the task's beat, starting with the interrupt at `at`.
     fn beat(&self, recording: &mut Recording, at: i64, random: &mut Random) {
         let mut cpu = || u32::from(random.below(2) == 0);
         let (cpu, to) = (cpu(), cpu());
@@ -276,7 +276,7 @@ impl Task {
     }
 }
 
-/// Adds periodic thread or work item number `number`.
+/// Adds a periodic thread or work item with the given number.
 fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Random) -> Injected {
     let task = Task::new(number, waker, random);
     let period = 30 * MS + random.below(500 * MS);
@@ -350,7 +350,7 @@ fn named_causes_are_the_true_ones() {
         right * 100 >= found * 99 && wrong.len() * 200 <= found,
         "of {found}, {right} right, wrong: {wrong:?}"
     );
-    // In half of the cases, the cause of the cause is on another CPU.
+    // Half of the indirect causes are on another CPU.
     assert!(traced * 100 >= indirect * 95, "{traced} of {indirect}");
 }
 
@@ -363,8 +363,8 @@ fn without_edges_no_cause_is_named() {
     assert!(statement.beats.iter().all(|line| line.chain.is_empty()));
 }
 
-/// A thread that starts on a busy CPU is preempted several times before it first sleeps. Nothing
-/// wakes it for these on-CPU periods, which all belong to one start.
+/// A thread that starts on a busy CPU is preempted several times before it first sleeps. No wake-up
+/// precedes these on-CPU periods. They all belong to the same start.
 #[test]
 fn a_start_in_pieces_does_not_outvote_the_timer() {
     let mut random = Random(3);
@@ -376,8 +376,8 @@ fn a_start_in_pieces_does_not_outvote_the_timer() {
     for piece in 0..4 {
         recording.span(task.source.clone(), 0, piece * 3 * MS, MS);
     }
-    // The thread rearms its timer each time, so its beats keep to no grid, and any run could be a
-    // beat.
+    // The thread rearms its timer each time, so its beats are not on a grid, and any of its on-CPU
+    // periods could be a beat.
     for turn in 1..9 {
         let at = 15 * MS + turn * 1_300 * MS + random.below(2 * MS);
         let now = recording.timer(0, at, &["hrtimer_wakeup"]);

@@ -1,4 +1,4 @@
-//! Random recordings with known accounts: correctly nested rows, and a probe that loses time.
+//! Random recordings whose accounts are known: correctly nested rows, and a probe that loses time.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable, Thread};
 pub(crate) struct Frame {
     pick: usize,
     own: i64,
-    /// Nested rows, each with the self time that follows it.
+    /// Nested rows, each with the self time that follows it in the outer row.
     nested: Vec<(Frame, i64)>,
 }
 
@@ -23,20 +23,20 @@ pub(crate) struct Frame {
 pub(crate) enum Loss {
     /// The kernel ran nothing.
     Outside(i64),
-    /// Interrupts of the probe: self time before the first, then each interrupt with the self time
-    /// after it.
+    /// Interrupts hit the probe: self time before the first one, then each interrupt with the self
+    /// time after it.
     Interrupted(i64, Vec<(Frame, i64)>),
-    /// Other threads ran instead of the probe: self time before them, the threads, and self time
-    /// after them.
+    /// Other threads preempt the probe: self time before them, the threads, and the self time after
+    /// them.
     Preempted(i64, Vec<Frame>, i64),
 }
 
-/// The occupant of a CPU until the next context switch outside a loss.
+/// The occupant of a CPU until the next context switch that is not part of a loss.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
     Base(Frame),
-    /// The probe's losses, each with the time that the loop ran before it and the delay of its gap
-    /// row; then the time that the loop ran after the last loss.
+    /// The probe, with its losses and the time that the loop runs after the last one. Each loss has
+    /// the time that the loop runs before it and the delay of its gap row.
     Probe(Vec<(i64, Loss, i64)>, i64),
 }
 
@@ -89,7 +89,7 @@ pub(crate) type Key = (Class, &'static str, Option<i32>);
 /// The account of unexplained time.
 pub(crate) const UNEXPLAINED: Key = (Class::Unexplained, "unexplained", None);
 
-/// Recorded rows, with the truth about them.
+/// Recorded rows, and the accounts that they should produce.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
@@ -104,8 +104,8 @@ pub(crate) struct Truth {
     /// Self time by account, except for the probe's loop.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// Gaps of at least 1 µs, shorter gaps, and gaps in which the probe yielded to programs. For
-    /// each: count, named time, entry and exit, empty time, and time of unknown threads.
+    /// Gaps of at least 1 µs, shorter gaps, and gaps in which the probe yielded to programs. Each
+    /// has its count, named time, entry and exit, empty time, and time of unknown threads.
     pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
 }
 
@@ -115,7 +115,7 @@ impl Truth {
     }
 }
 
-/// The sources, each with the account that it belongs to.
+/// The sources that the recording uses, each with its account.
 struct Cast {
     base: Vec<(SourceId, Key)>,
     nested: Vec<(SourceId, Key)>,
@@ -315,7 +315,7 @@ impl Machinery<'_> {
         }
     }
 
-    /// Rows in order of delivery: the tracer's by end, gaps after their delay.
+    /// Returns the rows in order of delivery: the tracer's rows by end, gap rows after their delay.
     fn delivered(self) -> Vec<Row> {
         let rows = self.rows.into_iter().map(|row| (row.span().end().0, row));
         let mut all: Vec<(i64, Row)> = rows.chain(self.gaps).collect();
@@ -325,7 +325,7 @@ impl Machinery<'_> {
 }
 
 impl Fixture {
-    /// Plays the scripts, one per CPU.
+    /// Simulates the scripts, one per CPU.
     pub(crate) fn run(scripts: &[Vec<Segment>]) -> Self {
         let mut sources = SourceTable::default();
         let cast = Cast::new(&mut sources);
@@ -362,7 +362,7 @@ impl Fixture {
         self.cpus.iter().flatten().cloned().collect()
     }
 
-    /// All rows, interleaved between the CPUs according to `picks`.
+    /// All rows, with the CPUs interleaved according to `picks`.
     pub(crate) fn interleaved(&self, picks: &[usize]) -> Vec<Row> {
         let mut queues: Vec<_> = self.cpus.iter().map(|rows| rows.iter()).collect();
         let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests the ledger with random recordings whose accounts are known, and with handmade situations.
+//! Tests the ledger with random recordings whose accounts are known, and with hand-made situations.
 
 mod fixture;
 mod processes;
@@ -19,7 +19,7 @@ fn statement(rows: &[Row], header: &Header, sources: &SourceTable) -> Statement 
     auditor.finish(header, sources, 1)
 }
 
-/// Total time of a class over all accounts. Checks that it equals the total over all CPUs.
+/// Total time of `class` over all accounts. Checks that the totals of the CPUs add up to the same.
 fn time_of(statement: &Statement, class: Class) -> Nanos {
     let accounts = statement
         .accounts

@@ -1,4 +1,4 @@
-//! Tests parts of recordings: how rows are cut, and which parts are refused.
+//! Tests cutting parts out of recordings: how rows are cut, and which parts are refused.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable};
 use crate::ledger::fixture::{Fixture, scripts};
 use crate::ledger::{statement, time_of};
 
-/// The statement about the part between `from` and `to`, relative to the recording's start.
+/// The statement for the part from `from` to `to`, relative to the recording's start.
 fn part(
     rows: &[Row],
     header: &Header,
@@ -30,7 +30,7 @@ fn part(
     Ok(statement(&rows, &header, sources))
 }
 
-/// Time per account. Accounts between which the probe's gaps move time are added up.
+/// Time per account. Sums up accounts that the probe's gaps can move time between.
 fn times(statement: &Statement) -> BTreeMap<String, i64> {
     let mut times = BTreeMap::new();
     for account in &statement.accounts {
@@ -79,8 +79,8 @@ proptest! {
     }
 }
 
-/// A program from 0 to 100 that is interrupted from 40 to 60. A function runs in the interrupt from
-/// 45 to 50.
+/// A program that runs from 0 to 100 and is interrupted from 40 to 60. A function runs in the
+/// interrupt from 45 to 50.
 fn interrupted() -> (Vec<Row>, Header, SourceTable) {
     let mut sources = SourceTable::default();
     let timer = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
@@ -148,7 +148,7 @@ fn a_cut_throttled_wait_begins_with_the_time_held_by_the_quota() {
     }
 }
 
-/// The list of processes present at the end is kept in a part, and in a part of a part.
+/// A part keeps the list of processes present at the end, and so does a part of that part.
 #[test]
 fn a_part_knows_which_processes_were_present() {
     let (_, mut header, _) = interrupted();
@@ -187,7 +187,7 @@ fn a_part_of_a_part_is_selected_by_times_of_the_original_recording() {
 #[test]
 fn losses_within_a_part_are_the_time_without_rows() {
     let (mut rows, mut header, sources) = interrupted();
-    // Another row of the game lasts from 130 to 200. The rows from 100 to 130 are lost.
+    // Another row of the game covers 130 to 200. The rows from 100 to 130 are lost.
     rows.push(whole(0, 130, 70, rows[2].source()));
     header.books = vec![books(0, 0, 200)];
     header.coverage.lost = vec![Loss {

@@ -1,4 +1,4 @@
-//! Tests processes with less time in rows than the scheduler counted.
+//! Tests processes whose rows cover less time than the scheduler counted for them.
 
 use ticktax_fixture::thread;
 use ticktax_model::limitation::Limitation;
@@ -32,12 +32,13 @@ fn a_process_with_cpu_time_and_no_rows_is_named() {
         ran: Nanos::from_millis(34),
     }];
     assert_eq!(desk.close().coverage.limitations, missing);
-    // All of the time may have been before the recording started.
+    // The missing time may all lie before the recording's start.
     desk.header.before.at = Nanos(BEGIN - 40_000_000);
     assert_eq!(desk.close().coverage.limitations, []);
 }
 
-/// A recording in which the scheduler counted `ran` ms for program 10, with rows for `traced` ms.
+/// A recording in which the scheduler counted `ran` ms for program 10, but rows cover only `traced`
+/// ms.
 fn traced_in_part(traced: i64, ran: i64) -> Desk {
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
@@ -49,7 +50,7 @@ fn traced_in_part(traced: i64, ran: i64) -> Desk {
     with_account(desk, ran)
 }
 
-/// The recording in `desk`, except that the scheduler counted `ran` ms for program 10.
+/// Makes the scheduler's count for program 10 in `desk` `ran` ms.
 fn with_account(mut desk: Desk, ran: i64) -> Desk {
     let program = |ms| ProgramTime {
         name: "game".to_owned(),
@@ -75,10 +76,10 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
         missing: Nanos::from_millis(missing),
     };
     assert_eq!(named(500, 534), [missing(534, 34)]);
-    // One tick, 2 ms of reading, and 1 % of 534 ms are tolerated.
+    // The tolerance is one tick, plus 2 ms for the read itself, plus 1 % of 534 ms.
     assert_eq!(named(523, 534), []);
     assert_eq!(named(522, 534), [missing(534, 12)]);
-    // At least 1 ms is tolerated.
+    // The tolerance is at least 1 ms.
     assert_eq!(named(13, 20), []);
     assert_eq!(named(12, 20), [missing(20, 8)]);
     let mut desk = traced_in_part(500, 534);
@@ -97,7 +98,7 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
     );
 }
 
-/// The scheduler charges a thread from its wake-up, but the thread's rows start at the switch.
+/// The scheduler charges a thread from its wake-up, but its rows only start at the switch.
 #[test]
 fn time_charged_before_a_switch_is_not_missing() {
     let mut desk = traced_in_part(500, 534);
@@ -120,12 +121,12 @@ fn time_charged_before_a_switch_is_not_missing() {
     }
     let mut desk = with_account(desk, 532);
     assert_eq!(desk.close().coverage.limitations, []);
-    // At most 50 µs per on-CPU period are tolerated.
+    // The tolerance is 50 µs per on-CPU period.
     desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_565));
     assert_eq!(desk.close().coverage.limitations.len(), 1);
 }
 
-/// On a busy machine, the counters are read before the recording ends.
+/// On a busy machine, the counters may be read well before the recording ends.
 #[test]
 fn counters_read_before_the_end_do_not_make_time_missing() {
     let mut desk = traced_in_part(20, 20);
@@ -139,7 +140,7 @@ fn counters_read_before_the_end_do_not_make_time_missing() {
     assert_eq!(desk.close().coverage.limitations.len(), 1);
 }
 
-/// A process without rows may have run while the counters were read.
+/// A process without rows may have run only while the counters were being read.
 #[test]
 fn time_while_the_counters_were_read_is_not_missing() {
     let mut desk = traced_in_part(20, 20);
@@ -149,7 +150,7 @@ fn time_while_the_counters_were_read_is_not_missing() {
         ..ProgramTime::default()
     };
     desk.header.before.programs.insert(7, quiet(3));
-    // One tick and 2 ms of reading are tolerated.
+    // The tolerance is one tick, plus 2 ms for the read itself.
     desk.header.after.programs.insert(7, quiet(9));
     assert_eq!(desk.close().coverage.limitations, []);
     desk.header.after.programs.insert(7, quiet(10));

@@ -1,4 +1,4 @@
-//! Tests properties that hold for every random recording.
+//! Tests properties that every random recording must satisfy.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn is_gap(sources: &SourceTable, row: &Row) -> bool {
     sources.get(row.source()).kind == Kind::Gap
 }
 
-/// The accounts that consist of rows, by key.
+/// Time of the accounts that are made of rows, by key.
 fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     let accounts = statement.accounts.iter();
     let accounts = accounts.filter(|account| !MADE_BY_THE_LEDGER.contains(&account.class));
@@ -107,7 +107,7 @@ proptest! {
             prop_assert!(parts.iter().map(|part| part.time).sum::<Nanos>() <= *time);
             let Intervals { count, median, p99, max } = intervals;
             prop_assert!(median <= max);
-            // Fewer than 299 intervals do not support a 99th percentile.
+            // A 99th percentile requires at least 299 intervals.
             prop_assert_eq!(p99.is_some(), *count >= 299);
             prop_assert!(p99.is_none() || (median <= p99 && p99 <= max));
         }
@@ -133,7 +133,7 @@ proptest! {
             };
             prop_assert!(rows.iter().any(is_longest), "{:?}", account);
         }
-        // A sum does not record when its longest interval was.
+        // A sum does not record when its longest interval occurred.
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.accounts.iter().all(|account| account.longest.is_none()));
     }
@@ -208,11 +208,11 @@ proptest! {
         let unexplained = mended.accounts.iter().find(|a| a.class == Class::Unexplained);
         let lost = unexplained.and_then(|a| a.parts.iter().find(|part| part.name == "lost events"));
         prop_assert_eq!(lost.map(|part| (part.time, part.count)), Some((self_time, 1)));
-        // After a loss, an empty gap on the same CPU proves nothing.
+        // An empty gap on a CPU that lost rows proves nothing.
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
         prop_assert_eq!(books.map(|books| books.of(Class::Outside)), Some(Nanos::ZERO));
-        // If it is unknown whether time was in a gap, it is charged twice at worst, in gaps with
-        // other rows.
+        // If it is unknown whether lost time fell into a gap, it is charged twice at worst, in gaps
+        // that contain other rows.
         if fixture.sources.get(missing.source).owner != Owner::Probe {
             prop_assert!(time_of(&mended, Class::Probe) >= Nanos(fixture.truth.probe) - self_time);
         }
@@ -226,7 +226,7 @@ proptest! {
         let spans = statement(&rows, &fixture.header, &fixture.sources);
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.balance.balances());
-        // Only the times of the longest intervals are unknown.
+        // Sums differ only in not knowing when the longest intervals occurred.
         let accounts = spans.accounts.into_iter();
         let accounts = accounts.map(|account| Account { longest: None, ..account });
         prop_assert_eq!(accounts.collect::<Vec<_>>(), sums.accounts);

@@ -1,4 +1,4 @@
-//! Tests the ledger in handmade situations.
+//! Tests the ledger in hand-made situations.
 
 use ticktax_fixture::{books, off_cpu, row, thread, watched_header, whole};
 use ticktax_model::limitation::Limitation;
@@ -41,7 +41,7 @@ fn gap(name: &str) -> Source {
 }
 
 impl Desk {
-    /// A recording that starts at 1 s and lasts `elapsed` ns.
+    /// A recording that starts at 1 s and is `elapsed` ns long.
     pub(crate) fn open(elapsed: i64) -> Self {
         let mut header = watched_header();
         header.books.push(books(0, BEGIN, BEGIN + elapsed));
@@ -52,7 +52,7 @@ impl Desk {
         }
     }
 
-    /// Adds a row that starts `start` ns after the recording.
+    /// Adds a row that starts `start` ns into the recording.
     pub(crate) fn row(
         &mut self,
         (start, dur, self_time): (i64, i64, i64),
@@ -98,8 +98,8 @@ fn times<const N: usize>(statement: &Statement, classes: [Class; N]) -> [i64; N]
     classes.map(|class| time_of(statement, class).0)
 }
 
-/// A spinning probe that loses time twice: 3000 ns around a tick that takes 1000 ns, and 500 ns
-/// without any row.
+/// A spinning probe that loses time twice: 3000 ns around a 1000 ns tick, and 500 ns without any
+/// row.
 fn two_losses() -> Desk {
     let mut desk = Desk::open(100_000);
     desk.row((10_500, 1_000, 1_000), timer());
@@ -172,7 +172,7 @@ fn an_empty_gap_that_may_hold_a_lost_row_is_not_charged_twice() {
     desk.row((10_000, 3_000, 3_000), gap("spin"));
     desk.row((50_000, 500, 500), gap("spin"));
     desk.row((0, 100_000, 99_000), probe());
-    // The tick in the first gap is lost.
+    // The row of the tick in the first gap is lost.
     desk.header.coverage.lost = vec![Loss {
         cpu: Cpu(0),
         events: 1,
@@ -274,7 +274,7 @@ fn an_interval_of_zero_length_can_be_the_longest() {
     assert_eq!(at, Some(Nanos(100)), "{account:?}");
 }
 
-/// The result must not depend on the order in the recording.
+/// The result must not depend on the order of the rows.
 #[test]
 fn among_equally_long_intervals_the_earliest_is_the_longest() {
     for order in [[100, 500], [500, 100]] {
@@ -397,8 +397,8 @@ fn cpu_0() -> CpuList {
     [Cpu(0)].into_iter().collect()
 }
 
-/// A probe that ticks interrupt. The first 100 gaps are about 1000 ns longer than the tick; each
-/// further one is longer by an element of `late`.
+/// A probe that is interrupted by ticks. The first 100 gaps are about 1000 ns longer than the tick.
+/// After that, each gap exceeds the tick by one element of `late`.
 fn ticking(late: &[i64]) -> Desk {
     const PERIOD: i64 = 1_000_000;
     let count = 100 + i64::try_from(late.len()).expect("a few");
@@ -445,7 +445,7 @@ fn time_too_long_for_entry_and_exit_is_outside() {
     assert!((900..1_100).contains(&bound.median.0), "{bound:?}");
     let worst = &gaps.worst[0].parts;
     assert_eq!(worst[0].name, "outside");
-    // Without proof, the time is unexplained.
+    // Without proof, the time stays unexplained.
     desk.header.coverage.every_entry_watched = false;
     let statement = desk.close();
     assert!(statement.balance.balances());
@@ -467,8 +467,8 @@ fn too_few_gaps_have_no_bound() {
     assert_eq!(moved, [499_000, 0]);
 }
 
-/// Three empty gaps of 400, 2000 and 30 000 ns, and a probe with this witness. The rows show one
-/// switch.
+/// A recording with three empty gaps (400, 2000 and 30 000 ns), a probe that reports `witness`, and
+/// rows that show one switch.
 fn witnessed(witness: ProbeWitness) -> Desk {
     let mut desk = Desk::open(1_000_000);
     for (at, length) in [(10_000, 400), (50_000, 2_000), (100_000, 30_000)] {
@@ -516,7 +516,7 @@ fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
     let worst = statement.gaps.unwrap().worst;
     let names: Vec<&str> = worst.iter().map(|gap| &*gap.parts[0].name).collect();
     assert_eq!(names, ["unexplained", "unexplained", "outside"]);
-    // If there are as many unseen entries as gaps, nothing is proven.
+    // If there are as many unseen entries as gaps, the proof fails.
     for (switches, proof_then) in [(4, Proof::Bounded(4)), (900, Proof::Bounded(900))] {
         desk = witnessed(ProbeWitness {
             switches,
@@ -563,7 +563,7 @@ fn a_gap_with_a_row_within_the_clocks_uncertainty_is_not_empty() {
             switches: 1,
             faults: 0,
         });
-        // The row is 300 ns after the gap of 2000 ns.
+        // This row is 300 ns after the end of the 2000 ns gap.
         desk.row((52_300, 0, 0), timer());
         desk.header.clock = Some(ClockReport {
             uncertainty: Nanos(uncertainty),

@@ -1,5 +1,5 @@
-//! Tests the causes of late frames. Every fiftieth frame of a loop is 9 ms late, for one cause at a
-//! time. The statement must name that cause and no other.
+//! Tests the causes reported for late frames. In each test, every fiftieth frame of a loop is 9 ms
+//! late for a single cause. The statement must name that cause and no other.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, off_cpu, process, row, thread};
@@ -18,7 +18,7 @@ const FRAMES: i64 = 500;
 const WORK: i64 = 3 * MS;
 /// Delay of a late frame.
 const LATE: i64 = 9 * MS;
-/// Time stolen before the recording, which shows that the steal clock runs.
+/// Time stolen before the recording starts, which shows that the steal clock works.
 const STOLEN_BEFORE: i64 = 1_000 * MS;
 
 /// The injected cause of late frames.
@@ -30,11 +30,11 @@ enum Injected {
     SoftirqWhileIdle,
     /// A softirq interrupts another program.
     SoftirqWhileBusy,
-    /// The thread waits, and is then moved to an idle CPU.
+    /// The thread waits for a CPU, then migrates to an idle one.
     Migration,
     /// The thread is woken late, and a row shows that its CPU was stolen.
     StealRow,
-    /// The thread is woken late, and only the probe's gap shows that its CPU was stolen.
+    /// The thread is woken late, and only a gap of the probe shows that its CPU was stolen.
     StealGap,
     Quota,
     /// The previous frame has page faults.
@@ -56,7 +56,7 @@ use Injected::{
     SoftirqWhileIdle, StealGap, StealRow, Stopped, Work,
 };
 
-/// All causes, with the expected kind of delay and name.
+/// All causes, each with the kind of delay and the name to be reported.
 const ALL: [(Injected, HoldUp, Option<&str>); 14] = [
     (Program, HoldUp::Waiting, Some("cc1")),
     (SoftirqWhileIdle, HoldUp::Interrupts, Some("NET_RX")),
@@ -79,7 +79,7 @@ struct Maker {
     auditor: Auditor,
     sources: SourceTable,
     game: Source,
-    /// Whether a probe runs on CPU 0 when it is otherwise idle.
+    /// Whether a probe runs on CPU 0 instead of idle.
     probe: bool,
     asleep: i64,
     idle: [i64; 2],
@@ -103,7 +103,7 @@ impl Maker {
         self.span(0, source, from, to);
     }
 
-    /// Adds idle time, or the probe, until `to`. `taken` is the time of interrupts within it.
+    /// Fills the CPU up to `to` with idle time or the probe. Interrupts take `taken` of it.
     fn background(&mut self, cpu: u32, to: i64, taken: i64) {
         let from = std::mem::replace(&mut self.idle[cpu as usize], to);
         let source = if self.probe && cpu == 0 {
@@ -114,7 +114,7 @@ impl Maker {
         self.put(cpu, source, (from, to), to - from - taken);
     }
 
-    /// Adds a frame due at `due`. It is on time unless a cause is injected.
+    /// Adds a frame due at `due`, which is on time unless a cause is injected.
     fn frame(&mut self, due: i64, injected: Option<Injected>) {
         match injected {
             None => {
@@ -152,7 +152,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// Adds a frame whose thread is moved, throttled or woken late.
+    /// Adds a frame whose thread is migrated, throttled or woken late.
     fn held_up(&mut self, due: i64, injected: Injected) {
         let began = due + LATE;
         let until = match injected {
@@ -188,7 +188,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// Adds a frame whose predecessor starts on time and ends when this one starts.
+    /// Adds a frame whose predecessor starts on time but runs until this one starts.
     fn overruns(&mut self, due: i64, injected: Injected) {
         let (due, began) = (due - PERIOD, due + LATE);
         let detail = match injected {
@@ -211,7 +211,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// Adds a frame's work, after which the thread sleeps.
+    /// Adds a frame's work. The thread then sleeps.
     fn works(&mut self, cpu: u32, from: i64) {
         let to = from + WORK;
         self.span(cpu, self.game.clone(), from, to);
@@ -310,8 +310,8 @@ fn the_cause_of_late_frames_is_named_and_no_other() {
             assert_eq!(late_time.frames, most, "{injected:?}: {late:#?}");
             let all: Nanos = late.by_kind.iter().map(|late_time| late_time.time).sum();
             let share = late_time.time.0 as f64 / all.0 as f64;
-            // One millisecond of each softirq's delay counts as waiting for the program that it
-            // interrupts.
+            // A softirq delays the loop partly by delaying the program that it interrupts. 1 ms of
+            // that delay counts as waiting for this program.
             let other = injected == SoftirqWhileBusy && late_time.kind == HoldUp::Waiting;
             assert_eq!(
                 share > 0.02,
@@ -322,7 +322,7 @@ fn the_cause_of_late_frames_is_named_and_no_other() {
     }
 }
 
-/// Kinds of delay that were not watched are not reported as zero.
+/// Kinds of delay that were not watched are omitted rather than reported as zero.
 #[test]
 fn unwatched_kinds_of_delay_are_left_out() {
     let mut header = header(Program);
@@ -341,7 +341,7 @@ fn unwatched_kinds_of_delay_are_left_out() {
     assert_eq!((late.stolen, kinds.len()), (None, HoldUp::ALL.len() - 4));
 }
 
-/// Device interrupts are watched, but timer interrupts are not.
+/// Interrupts count as unwatched if only device interrupts are watched, not timer interrupts.
 #[test]
 fn partly_watched_interrupts_are_left_out() {
     let mut header = header(Program);
@@ -351,7 +351,7 @@ fn partly_watched_interrupts_are_left_out() {
     assert!(!kinds.any(|kind| kind == HoldUp::Interrupts), "{late:#?}");
 }
 
-/// `/proc/stat` has a steal column even if the hypervisor never fills it.
+/// `/proc/stat` has a steal column even if the hypervisor never fills it in.
 #[test]
 fn a_steal_clock_that_never_ran_does_not_show_zero_steal() {
     let mut header = header(Program);
@@ -366,7 +366,7 @@ fn a_steal_clock_that_never_ran_does_not_show_zero_steal() {
     assert_eq!(late.stolen, None);
 }
 
-/// A gap is only attributed to the hypervisor if the tracer would have seen everything else.
+/// A gap is attributed to the hypervisor only if the tracer would have seen everything else.
 #[test]
 fn a_gap_without_proof_is_not_blamed_on_the_hypervisor() {
     let mut unproven = header(StealGap);

@@ -1,4 +1,4 @@
-//! Simulates the threads of a process, each alone on a CPU, with the rows that a tracer writes.
+//! Simulates the threads of a process, each alone on its CPU, and the rows that a tracer records.
 
 use ticktax_analysis::Auditor;
 use ticktax_analysis::pace::Watched;
@@ -6,15 +6,16 @@ use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
 
-/// Times of a run's wake-up, start and end, in µs.
+/// An on-CPU period: times of the wake-up before it, its start and its end, in µs.
 pub(crate) type Doing = (i64, i64, i64);
 
 pub(crate) const PID: i32 = 10;
-/// Start of all recordings in these tests, in µs. The clock does not start with the recording.
+/// Start of all recordings in these tests, in µs. It is not 0, because the clock is older than the
+/// recording.
 pub(crate) const BEGIN: i64 = 7_000_000;
 
-/// Watches `threads`, given as (name, runs), for `seconds`. The first thread's id is the process
-/// id.
+/// Watches `threads`, given as (name, on-CPU periods), for `seconds`. The first thread is the
+/// process's main thread.
 pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
     let mut watch = Auditor::books();
     watch.frames_of(PID);
@@ -69,8 +70,8 @@ fn send(
     put(Source::idle(), idle, end);
 }
 
-/// The runs of a loop on a grid. It is woken `late()` µs after the start of each slot, runs 20 µs
-/// later, and works for `work` µs.
+/// The on-CPU periods of a loop on a grid. The loop is woken `late()` µs after each slot starts,
+/// runs 20 µs later, and works for `work` µs.
 pub(crate) fn grid(
     period: i64,
     count: i64,

@@ -1,4 +1,4 @@
-//! Tests the analysis of another program's loop with simulated loops.
+//! Tests how another program's loop is analyzed, using simulated loops.
 
 mod causes;
 mod fixture;
@@ -28,16 +28,16 @@ fn a_loop_on_a_grid_is_found() {
     );
     assert!(!rhythm.rhythm.rearmed && rhythm.mark == FrameMark::Wakeups);
     let figures = watched.figures.unwrap();
-    // The start of the first run and the end of the last are unknown.
+    // The start of the first on-CPU period and the end of the last are unknown.
     assert!((347..=349).contains(&figures.frames), "{}", figures.frames);
     assert_eq!((figures.dropped, figures.overshot), (0, 0));
-    // 35 slots are 15 µs shorter than a second, so the first second contains one more start.
+    // 35 slots are 15 µs shorter than a second, so the first second contains one extra start.
     let fps = [(36, 1), (35, 8)].map(|(fps, seconds)| FpsSeconds { fps, seconds });
     assert_eq!(figures.fps, fps);
     assert_eq!(figures.wanted, None);
     let wait = figures.wait.unwrap();
-    // A delay common to all wake-ups is invisible, but the 40 µs of jitter and the 20 µs from
-    // wake-up to start are visible.
+    // A delay shared by all wake-ups is invisible. The 40 µs of jitter and the 20 µs from wake-up
+    // to start are visible.
     assert!(wait.max <= Nanos::from_micros(65), "{wait:?}");
     assert_eq!(figures.work.unwrap().mean, Nanos::from_millis(3));
     let wakeups = watched.wakeups.unwrap();
@@ -45,7 +45,7 @@ fn a_loop_on_a_grid_is_found() {
     assert_eq!(wakeups.ended_idle.unwrap().count, figures.frames);
 }
 
-/// An audit of the process finds the same frames; an audit of another process finds none.
+/// An audit of the same process finds the same frames. An audit of another process finds none.
 #[test]
 fn an_audit_finds_the_same_frames() {
     let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
@@ -94,7 +94,7 @@ fn an_audit_finds_the_same_frames() {
     assert_eq!(audit(PID + 100), None);
 }
 
-/// One thread checks something 20 times per second. Another works at irregular times.
+/// One thread polls 20 times per second. Another works at irregular times.
 #[test]
 fn a_thread_that_does_little_does_not_define_the_frames() {
     let mut random = SplitMix64::new(3);
@@ -118,7 +118,7 @@ fn a_thread_that_does_little_does_not_define_the_frames() {
     assert_eq!(why, Some("it used too little of the process's CPU time"));
     let why = watched.rhythm().unwrap_err();
     assert!(why.contains("little of its CPU time"), "{why}");
-    // If it is the only thread, it does define the frames.
+    // If the polling thread is the only one, it does define the frames.
     let alone = watch(10, &[("looks", looks)]);
     assert_eq!(alone.chosen, Some(0));
 }
@@ -128,7 +128,7 @@ fn late_frames_have_the_right_lateness() {
     let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
     let watched = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
     let figures = watched.figures.unwrap();
-    // The frames are on time for their slots, but more than 4 ms late.
+    // The frames start within their slots, but more than 4 ms late.
     assert_eq!((figures.dropped, figures.overshot), (0, 0));
     assert_eq!(
         (figures.late, figures.late_from),
@@ -138,8 +138,8 @@ fn late_frames_have_the_right_lateness() {
     assert!((max - Nanos::from_micros(9_020)).0.abs() < 50_000, "{max}");
 }
 
-/// Every hundredth frame takes 80 ms. It starts in its slot. The next two slots get no frame, and
-/// the frame after them starts late, immediately after the long one.
+/// Every hundredth frame starts in its slot but takes 80 ms. The next two slots get no frame. The
+/// frame after those starts late, immediately after the long one.
 #[test]
 fn a_stall_drops_the_slots_that_it_ran_over() {
     let mut doings: Vec<Doing> = Vec::new();
@@ -148,8 +148,8 @@ fn a_stall_drops_the_slots_that_it_ran_over() {
         let due = BEGIN + 5_000 + k * PERIOD;
         if k % 100 == 50 {
             doings.push((due, due + 20, due + 80_000));
-            // The next frame is due immediately, so the thread does not sleep, and this is one long
-            // run.
+            // The next frame is already due, so the thread does not sleep between the two, and they
+            // form one long on-CPU period.
             k += 3;
             continue;
         }
@@ -171,7 +171,7 @@ fn slots_without_any_wakeup_were_slept_through() {
     assert_eq!((figures.dropped, figures.slept_through), (9, 9));
 }
 
-/// Idle states can make the delay drift slowly, which must not make a grid look rearmed.
+/// Deep idle states can make the delay drift slowly. That must not make a grid look rearmed.
 #[test]
 fn a_grid_with_drifting_lateness_is_a_grid() {
     let mut random = SplitMix64::new(9);
@@ -209,8 +209,7 @@ fn a_rearmed_loop_is_due_its_shortest_interval_after_the_last_frame() {
     assert!(figures.wait.unwrap().max <= Nanos::from_micros(2_000));
 }
 
-/// The loop naps for 1 ms, looks at the clock for 5 µs, and has a frame of 1 ms 35 times per
-/// second.
+/// The loop naps for 1 ms, checks the clock for 5 µs, and runs a 1 ms frame 35 times per second.
 #[test]
 fn the_frames_of_a_loop_that_polls_the_clock_are_its_long_runs() {
     let mut random = SplitMix64::new(3);
@@ -237,7 +236,7 @@ fn the_frames_of_a_loop_that_polls_the_clock_are_its_long_runs() {
     assert!(!rhythm.rhythm.rearmed);
     assert!((figures.period.as_secs_f64() * 35.0 - 1.0).abs() < 1e-3);
     assert!(watched.wakeups.as_ref().unwrap().count > 20 * figures.frames);
-    // A caller that waits for the next frame can tell it from a look at the clock.
+    // A caller that waits for the next frame can distinguish it from a look at the clock.
     let rhythm = watched.rhythm().unwrap();
     let long_from = rhythm.long_from.unwrap();
     assert_eq!((rhythm.tid, &*rhythm.name), (PID, "frames"));
@@ -284,7 +283,7 @@ fn a_process_without_a_rhythm_reports_what_was_seen() {
     let mut at = BEGIN;
     let mut irregular = Vec::new();
     while at < BEGIN + 9_500_000 {
-        // Nearly exponential intervals, like those between requests.
+        // Nearly exponential intervals, such as between requests.
         at += 200 + random.between(0, 20_000);
         while random.between(0, 2) == 0 {
             at += 20_000;

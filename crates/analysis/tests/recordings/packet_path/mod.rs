@@ -1,4 +1,4 @@
-//! Tests packets whose path is known step by step.
+//! Tests packet paths whose every step is known.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, header, process, replay, thread, whole};
@@ -56,8 +56,8 @@ impl Cast {
         self.statement(rows, &traced()).unwrap()
     }
 
-    /// An interrupt of the network card at `at`, on idle CPU 0. It raises `NET_RX` after 2 µs. The
-    /// softirq starts at 4 µs and wakes the game at 7 µs.
+    /// An interrupt of the network card at `at` on CPU 0, which is idle. It raises `NET_RX` after 2
+    /// µs. The softirq starts at 4 µs and wakes the game at 7 µs.
     fn packet(&self, at: i64) -> Vec<Row> {
         vec![
             raised(0, at + 2 * US, self.card),
@@ -151,7 +151,7 @@ fn a_wait_for_the_cpu_is_reported_with_the_occupants() {
         .unwrap();
     assert_eq!(woken.length.max, Some(Nanos(5 * MS - 107 * US)));
     assert_eq!(woken.held, 1);
-    // The rest of NET_RX counts as NET_RX.
+    // The part of the wait that `NET_RX` itself takes is reported as `NET_RX`.
     let own = 5 * MS - 107 * US - 3 * US - 20 * US;
     let expected = [("hog", own), ("TIMER", 20 * US), ("NET_RX", 3 * US)];
     assert_eq!(behind(&packets), expected);
@@ -177,7 +177,7 @@ fn a_delayed_softirq_is_reported_with_what_ran_before_it() {
     assert_eq!(behind(&packets), expected);
 }
 
-/// `ksoftirqd` waits behind the hog before it runs `NET_RX`.
+/// The hog delays `ksoftirqd`, which then runs `NET_RX`.
 #[test]
 fn a_softirq_deferred_to_ksoftirqd_is_a_separate_kind_of_path() {
     let cast = Cast::new();
@@ -210,7 +210,7 @@ fn a_softirq_deferred_to_ksoftirqd_is_a_separate_kind_of_path() {
     assert_eq!(behind(&packets), expected);
 }
 
-/// Over loopback and veth, the sending thread raises `NET_RX` without an interrupt.
+/// On loopback and veth, the sending thread raises `NET_RX` without an interrupt.
 #[test]
 fn the_path_of_a_softirq_raised_by_a_thread_begins_there() {
     let mut cast = Cast::new();
@@ -243,7 +243,7 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     let cast = Cast::new();
     let rows = [
         ran(0, 0, 50 * US, cast.game),
-        // No edge shows what raised this softirq.
+        // No edge shows which interrupt or thread raised this softirq.
         woke(0, 107 * US, cast.rx, GAME),
         whole(0, 104 * US, 6 * US, cast.rx),
         ran(0, 50 * US, 115 * US, cast.idle),
@@ -271,12 +271,12 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     let first = [(Step::Receiving, 3 * US), (Step::Woken, 8 * US)];
     assert_eq!(steps(&packets), first);
     assert_eq!(packets.ways[0].raised_by, None);
-    // Wake-ups by other sources, and softirqs that wake no thread, do not count.
+    // Wake-ups by other sources do not count, and neither do softirqs that wake no thread.
     let others = [woke(0, 5, cast.timers, GAME), ran(0, 10, 20, cast.game)];
     assert_eq!(cast.statement(&others, &traced()), None);
 }
 
-/// Rows from another CPU arrive late, in both directions.
+/// The rows of either CPU may arrive late without changing the result.
 #[test]
 fn the_order_of_rows_of_different_cpus_does_not_matter() {
     let cast = Cast::new();
@@ -291,7 +291,7 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
         running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
     }
     let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
-    // A thread is tracked only after its first packet, so earlier rows are ignored.
+    // A thread is tracked only from its first packet on, so earlier rows are ignored.
     let split = receiving.len() / 2;
     let (early, late) = receiving.split_at(split);
     let mixed: Vec<Row> = early.iter().chain(&running).chain(late).cloned().collect();
@@ -302,9 +302,9 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
     assert_eq!(cast.packets(&mixed), packets);
 }
 
-/// If a thread was running when its own CPU's interrupt woke it, it continues. If it was woken from
-/// another CPU just before it left its own, it comes back, unless something else woke it before it
-/// left.
+/// A thread that was running when its own CPU's interrupt woke it simply continues. If it was woken
+/// from another CPU just before it left its own, it comes back, unless something else woke it
+/// before it left.
 #[test]
 fn a_thread_that_was_running_continues() {
     let cast = Cast::new();
@@ -332,11 +332,11 @@ fn a_thread_that_was_running_continues() {
     assert_eq!(elsewhere(true), Nanos::ZERO);
 }
 
-/// The thread waits behind the hog on the CPU that it came from, and moves to an idle one.
+/// The thread waits behind the hog on its previous CPU, then migrates to an idle one.
 #[test]
 fn if_the_new_cpu_was_idle_the_occupant_of_the_old_cpu_is_named() {
     let cast = Cast::new();
-    // A thread is tracked only after its first packet. Rows from other CPUs can arrive late.
+    // A thread is tracked only from its first packet on, and rows from other CPUs can arrive late.
     let mut rows = cast.packet(100 * US);
     rows.extend([
         ran(1, 0, 50 * US, cast.game),

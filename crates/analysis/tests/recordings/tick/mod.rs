@@ -1,4 +1,4 @@
-//! Tests tick bills with simulated machines whose ticks are known.
+//! Tests tick bills using simulated machines whose ticks are known.
 
 use ticktax_analysis::{Auditor, tick};
 use ticktax_fixture::{books, process, replay, span, watched_header};
@@ -10,12 +10,11 @@ use ticktax_model::{Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable
 const US: i64 = 1_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// Parts of a tick's cost: self time of the interrupt, of its function, and of the softirq after
-/// it.
+/// Cost of a tick: self time of the interrupt, of its function, and of the softirq that follows.
 const OWN: i64 = 2 * US;
 const FUNCTION: i64 = 3 * US;
 const SOFTIRQ: i64 = US;
-/// Time of another timer's function in every tenth tick, which is not part of the tick's cost.
+/// Time that another timer's function takes in every tenth tick. It is not part of the tick's cost.
 const OTHER: i64 = 40 * US;
 
 struct Machinery {
@@ -65,7 +64,7 @@ impl Machinery {
         OWN + inner + US + SOFTIRQ
     }
 
-    /// Adds a CPU with a tick of `hz` that a thread of `owner` keeps busy.
+    /// Adds a CPU with `hz` ticks per second that a thread of `owner` keeps busy.
     fn busy(&mut self, cpu: u32, hz: i64, owner: Owner) -> i64 {
         let (thread, length) = (self.thread(owner), self.seconds * SECOND);
         let ticks = self.seconds * hz;
@@ -80,7 +79,7 @@ impl Machinery {
         ticks
     }
 
-    /// Adds an idle CPU that something wakes every half second, with one tick each time.
+    /// Adds an idle CPU that is woken every half second, with one tick each time.
     fn idle(&mut self, cpu: u32) -> i64 {
         let (idle, thread) = (
             self.sources.intern(Source::idle()),
@@ -148,7 +147,7 @@ fn one_cpu_is_busy_and_the_other_idles_without_a_tick() {
         assert_eq!(idle.idle.unwrap().count, 40);
         assert!(idle.frequency.is_none());
         assert_eq!(idle.pauses, 39);
-        // Half a second has hz / 2 ticks. One of them fired.
+        // Half a second would have hz / 2 ticks. Only one of them fired.
         assert_eq!(
             i64::try_from(idle.saved).unwrap(),
             39 * (hz / 2 - 1) + 39 * (hz % 2) / 2
@@ -210,7 +209,7 @@ fn entry_and_exit_around_a_tick_come_from_the_spinning_probe() {
         let other = number % 10 == 9;
         let named = OWN + FUNCTION + SOFTIRQ + if other { OTHER } else { 0 };
         let length = machine.tick(0, begin, other);
-        // The microsecond between the interrupt and the softirq belongs to no row either.
+        // The microsecond between the interrupt and the softirq is in no row either.
         machine.row(0, begin - 2 * US, length + 3 * US, length + 3 * US, gap);
         machine.row(0, at, 4_000 * US, 4_000 * US - named, probe);
     }

@@ -1,4 +1,4 @@
-//! Random worlds with two CPUs and a victim with a few threads, recorded as a tracer would.
+//! Random scenarios with two CPUs and a victim with a few threads, recorded as a tracer would.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use ticktax_model::recording::{Header, Row};
 use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadState, VictimHeader};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
-/// An event. Its first field is the time since the previous one.
+/// An event. Its first field is the time since the previous event.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// This CPU switches to the thread with this number or, if that cannot run, to idle. The last
-    /// field is the reason why a thread leaves the CPU.
+    /// The CPU (second field) switches to the thread (third field), or to idle if that cannot run.
+    /// The last field is the reason why the previous thread leaves the CPU.
     Switch(i64, usize, usize, usize),
-    /// The thread with this number is woken if it is blocked.
+    /// Wakes this thread if it is blocked.
     Wake(i64, usize),
-    /// This CPU is interrupted for this long.
+    /// Interrupts this CPU for this long.
     Interrupt(i64, usize, i64),
 }
 
@@ -32,8 +32,8 @@ pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..120)
 }
 
-/// Number of threads of the victim, numbered from 0. Number 4 belongs to another program; higher
-/// numbers mean idle.
+/// Number of the victim's threads, which are numbered from 0. Number 4 belongs to another program;
+/// higher numbers mean idle.
 pub(crate) const VICTIMS: usize = 4;
 const STRANGER: usize = 4;
 
@@ -44,7 +44,7 @@ struct Occupant {
     interrupted: i64,
 }
 
-/// Recorded rows, with the truth about them.
+/// Recorded rows, and what their analysis must find.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
@@ -65,7 +65,7 @@ struct Machinery {
     truth: BTreeMap<ThreadState, i64>,
     migrations: u64,
     cpus: [Occupant; 2],
-    /// Start, reason and last CPU of each absent thread's absence.
+    /// When and why each absent thread left, and the CPU that it left.
     absent: [Option<(i64, OffCpuReason, usize)>; VICTIMS],
     now: i64,
 }
@@ -197,7 +197,7 @@ impl Machinery {
 }
 
 impl Fixture {
-    /// Plays all events. At first, thread 0 runs and the others sleep.
+    /// Simulates all events. Initially, thread 0 runs and the others sleep.
     pub(crate) fn run(events: &[Event]) -> Self {
         let occupant = |who| Occupant {
             who,
@@ -217,7 +217,7 @@ impl Fixture {
         for event in events {
             machinery.happen(event);
         }
-        // At the end, every thread gets a wait row, as the tracer ensures with a nudge.
+        // Give every thread a wait row at the end, as the tracer does with its nudge.
         machinery.now += 1_000;
         machinery.switch(0, usize::MAX, 3);
         machinery.now += 1_000;
@@ -245,7 +245,7 @@ fn header() -> Header {
     followed(Target::Process, "program", Some(10), BEGIN)
 }
 
-/// Header of a recording that followed `name` from the time `begin` (ns). Its `books` are empty.
+/// Header of a recording that followed `name` from time `begin` (ns) on. Its `books` are empty.
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {

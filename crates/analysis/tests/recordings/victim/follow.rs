@@ -1,5 +1,5 @@
-//! Tests the analysis of a program that the tracer did not follow, compared with one that it did
-//! follow.
+//! Tests following a program through a recording whose tracer did not follow it. The result is
+//! compared with that of a tracer that did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use super::fixture::{Event, Fixture, events};
 
 const MS: i64 = 1_000_000;
 
-/// Header of a machine-wide recording with wake-ups.
+/// `header`, changed to that of a machine-wide recording with wake-ups.
 fn machine(header: &Header) -> Header {
     let mut header = Header {
         victim: None,
@@ -60,11 +60,11 @@ fn statement(followed: &Followed, rows: &[Row]) -> Statement {
     }
 }
 
-/// An interval off the CPU: thread id, whether the thread waited (or slept), start and end.
+/// An off-CPU interval: thread id, whether the thread waited (rather than slept), start and end.
 type Off = (i32, bool, i64, i64);
 
-/// The off-CPU rows that lead to a run. For a thread that has not run before, only the wait after
-/// its first wake-up is included.
+/// The off-CPU rows that end when the thread starts to run. Before a thread's first on-CPU period,
+/// only the wait that follows its first wake-up is included.
 fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     let mut runs: BTreeMap<i32, (i64, i64)> = BTreeMap::new();
     for row in rows {
@@ -92,8 +92,8 @@ fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     off.collect()
 }
 
-/// The rows that a machine-wide recording of the same world would contain: no waits, but a wake-up
-/// at the start of each wait that followed one.
+/// The rows that a machine-wide recording of the same scenario would contain. It has no wait rows,
+/// but it has a wake-up at the start of each wait that followed one.
 fn as_machine(fixture: &Fixture) -> Vec<Row> {
     let mut sources = fixture.sources.clone();
     let idle = sources.intern(Source::idle());
@@ -125,8 +125,8 @@ proptest! {
         fixture.sources.intern(Source::idle());
         let rows = as_machine(&fixture);
         let mut header = machine(&fixture.header);
-        // Idle CPUs do not disprove the waits of real-time threads. In these worlds, CPUs idle at
-        // random.
+        // For real-time threads, idle CPUs do not disprove a wait. They would here, because CPUs
+        // idle at random in these scenarios.
         let policy = SpecialPolicy::Fifo(1);
         header.policies = (10..14).map(|tid| ThreadPolicy { pid: 10, tid, policy }).collect();
         let world = (&*rows, &header, &fixture.sources);
@@ -191,7 +191,8 @@ fn a_program_can_be_analysed_after_a_machine_wide_recording() {
     let (rows, header, sources) = game();
     let world = (&*rows, &header, &sources);
     for (subject, running, waiting) in [
-        // The game waits from 5 to 9 ms, 22 to 26 ms and 27 to 30 ms, its helper from 23 to 27 ms.
+        // The game waits from 5 to 9 ms, 22 to 26 ms and 27 to 30 ms. Its helper waits from 23 to
+        // 27 ms.
         (Subject::Processes(vec![10]), 9, 15),
         (Subject::Program("game".to_owned()), 9, 15),
         (Subject::Thread(11), 1, 4),
@@ -257,7 +258,7 @@ fn a_cgroup_is_analysed_with_its_descendants() {
 #[test]
 fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_lost() {
     let (mut rows, header, sources) = game();
-    // The game's wake-up is missing: it left at 10 ms, and the CPU was idle for 10 ms.
+    // The game's wake-up is missing. The game left the CPU at 10 ms, which was then idle for 10 ms.
     rows.remove(4);
     let game = || Subject::Thread(10);
     let unseen = |followed: &Followed, rows: &[Row]| {
@@ -283,7 +284,7 @@ fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_
     assert_eq!(unseen(&followed, &rows), Some(4 + 3), "events were lost");
 }
 
-/// Like [`game`], but an unreported thread runs during the first wait.
+/// Same as [`game`], but an unreported thread runs during the first wait.
 fn game_with(kind: Kind) -> (Vec<Row>, Header, SourceTable) {
     let (mut rows, header, mut sources) = game();
     let unreported = sources.intern(Source::kernel(

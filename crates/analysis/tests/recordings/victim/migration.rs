@@ -11,18 +11,18 @@ use crate::victim::fixture::followed;
 const MS: i64 = 1_000_000;
 const BEGIN: i64 = 1_000 * MS;
 
-/// The order in which the rows of the two CPUs arrive.
+/// Order in which the rows of the two CPUs arrive.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Cpu0First,
     Cpu1First,
-    /// The compiler's row arrives when it leaves its CPU, long after the wait and after a row of an
-    /// interrupt on that CPU.
+    /// The compiler's row arrives when it leaves its CPU. That is long after the wait, and after a
+    /// row for an interrupt on that CPU.
     CompilerLast,
 }
 
 /// `compiler` preempts the thread on CPU 0 for 20 ms. The thread then runs on CPU 1, which was idle
-/// for 15 of the 20 ms and then ran `other`.
+/// for the first 15 of those 20 ms and ran `other` for the rest.
 fn audit(order: Order) -> ThreadTimes {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid));
@@ -92,8 +92,8 @@ fn waited_behind_both(threads: &ThreadTimes) {
     assert_eq!(lost, ["compiler", "other"]);
 }
 
-/// A row that is more than 200 ms late is not waited for, so the CPU where the thread ran before is
-/// unknown.
+/// The analysis does not wait for a row that is more than 200 ms late, so it does not know where
+/// the thread ran before.
 #[test]
 fn an_unknown_previous_cpu_is_not_guessed() {
     let threads = audit(Order::Cpu1First);

@@ -1,4 +1,4 @@
-//! Tests the victim's statement with worlds whose truth is known.
+//! Tests the victim's statement in scenarios whose outcome is known.
 mod ended;
 mod fixture;
 mod follow;

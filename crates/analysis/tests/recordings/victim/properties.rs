@@ -1,4 +1,4 @@
-//! Tests properties that hold for every victim.
+//! Tests properties that every victim's statement must satisfy.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ proptest! {
                 .collect();
         prop_assert_eq!(times_by_state(&threads), truth);
         prop_assert_eq!(threads.migrations, fixture.migrations);
-        // All culprits together ran no longer than the victim waited.
+        // The culprits' times must not add up to more than the victim's waiting time.
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= fixture.waits);
         for delay in &threads.delays {
@@ -69,8 +69,8 @@ proptest! {
     #[test]
     fn missing_rows_are_reported(events in events(), pick in any::<prop::sample::Index>()) {
         let fixture = Fixture::run(&events);
-        // The row must be in the middle of a thread's lifetime. If a row at either end is missing,
-        // the lifetime only seems shorter.
+        // Remove only rows in the middle of a thread's lifetime. Without a row at either end, the
+        // lifetime would merely look shorter.
         let waits: Vec<usize> = (0..fixture.rows.len())
             .filter(|&at| {
                 let span = fixture.rows[at].span();

@@ -1,4 +1,4 @@
-//! Tests statements based on the hypervisor's steal clock.
+//! Tests statements that rely on the hypervisor's steal clock.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::books;
@@ -11,7 +11,8 @@ use crate::victim::fixture::followed;
 
 const BEGIN: i64 = 1_000_000_000;
 
-/// A guest whose steal clock showed `before` ns at the recording's start and `after` ns at its end.
+/// A guest whose steal clock showed `before` ns when the recording started and `after` ns when it
+/// ended.
 fn guest(before: i64, after: i64) -> Header {
     let mut header = followed(Target::Process, "game", Some(10), BEGIN);
     header.machine.hypervisor = Some("VMware".to_owned());
@@ -33,7 +34,7 @@ fn stolen(header: &Header) -> Option<Nanos> {
     statement.victim.unwrap().stolen
 }
 
-/// `/proc/stat` has a steal column even if the hypervisor never fills it.
+/// `/proc/stat` has a steal column even if the hypervisor never fills it in.
 #[test]
 fn a_steal_clock_that_never_ran_gives_no_figure() {
     assert_eq!(stolen(&guest(0, 0)), None);

@@ -10,9 +10,9 @@ use crate::victim::fixture::followed;
 
 const MS: i64 = 1_000_000;
 
-/// Audits thread 11 of process 10. It uses 20 ms in every 100 ms, never sleeps, and has no wait
-/// rows except when it is throttled. After each throttling, it waits 5 ms for another program. The
-/// timer runs on the other CPU, whose rows arrive last.
+/// Audits thread 11 of process 10. It uses 20 ms of CPU time in every 100 ms, never sleeps, and has
+/// wait rows only for throttling. After each throttling, it waits 5 ms for another program. The
+/// quota's timer runs on the other CPU, whose rows arrive last.
 fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid + 1));

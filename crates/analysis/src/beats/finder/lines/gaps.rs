@@ -11,14 +11,14 @@ use super::super::search::{Found, events};
 use super::super::tie::{agree, holding, is_tied, locked, members, share_holding, share_inside};
 use super::Lines;
 
-/// A source explains gaps if at least this share of its events lies in them.
+/// A source explains gaps only if at least this share of its events lies in them.
 const INSIDE: f64 = 0.6;
 /// A source without a beat is named if at least this share of the gaps contains one of its events.
 const HOLDING: f64 = 0.8;
 
 impl Lines<'_> {
-    /// Attaches gap beats to the source beats that explain them. Returns the indices of the
-    /// unexplained ones.
+    /// Attaches gap beats to the source beats that explain them. Returns the indices of those left
+    /// unexplained.
     pub(super) fn tie_gaps(&mut self) -> Vec<usize> {
         let mut unexplained: Vec<usize> = Vec::new();
         let mut done: Vec<usize> = Vec::new();
@@ -26,7 +26,7 @@ impl Lines<'_> {
             let Some((probe, min)) = self.identity(g).gaps() else {
                 continue;
             };
-            // A sleeping probe looks only once per interval, so this beat is the probe's own.
+            // A sleeping probe checks only once per interval, so this beat is the probe's own.
             let beat = self.found[g].beat.clone();
             if probe == ProbeKind::Sleep && beat.period.value < 1.5 * self.own_rhythm.0 as f64 {
                 continue;
@@ -53,7 +53,7 @@ impl Lines<'_> {
                 unexplained.push(g);
             }
         }
-        // A larger minimum length may have found the source that a smaller one missed.
+        // A stream with a larger minimum length may have found a source that this one missed.
         let explained = |n: &usize| {
             done.iter().any(|d| {
                 !unexplained.contains(d)
@@ -74,8 +74,8 @@ impl Lines<'_> {
             .cpu
     }
 
-    /// The source beat that explains a gap beat. If several agree in period and lie in the gaps,
-    /// the one with the longest events wins.
+    /// Returns the source beat that best explains a gap beat. Among several with the same period
+    /// whose events lie in the gaps, this is the one with the longest events.
     fn best_source(&self, g: usize, gap_beat: &Beat, outer: &Events) -> Option<Tie> {
         let mut best: Option<Tie> = None;
         for s in 0..self.found.len() {
@@ -107,7 +107,7 @@ impl Lines<'_> {
         best
     }
 
-    /// The sources on the gaps' CPU that have the same period but do not explain the gaps.
+    /// Returns the sources on the gaps' CPU that have the same period but do not explain the gaps.
     fn same_period(&self, g: usize, gaps: &Events) -> Vec<SamePeriod> {
         let beat = &self.found[g].beat;
         let mut same: Vec<SamePeriod> = Vec::new();
@@ -129,8 +129,8 @@ impl Lines<'_> {
         same
     }
 
-    /// The line for gaps that no source beat explains. It names the sources that ran in them, or
-    /// the two beats whose coincidence causes them.
+    /// Returns the line for gaps that no source beat explains. It names the sources that ran in the
+    /// gaps, or the two beats whose coincidence causes them.
     pub(super) fn unexplained_gaps(&self, g: usize, named: &[BeatLine]) -> BeatLine {
         let found = &self.found[g];
         let mut line = self.line(found);
@@ -230,13 +230,13 @@ impl Lines<'_> {
     }
 }
 
-/// A source's beat and the gaps it explains.
+/// A source's beat, and the gaps that it explains.
 struct Tie {
     source: usize,
     gaps: BeatGaps,
 }
 
-/// Summarises the gaps with indices `places` in `outer`.
+/// Summarises those gaps in `outer` whose indices are `places`.
 fn gaps_of(outer: &Events, places: &[usize], inside: f64) -> BeatGaps {
     let lengths: Vec<Nanos> = places.iter().map(|&place| outer.durations[place]).collect();
     let observed: Nanos = outer.observed.iter().map(|part| part.1 - part.0).sum();

@@ -1,5 +1,5 @@
-//! Data for drawing the costliest beats: samples of their events, and the spectral peaks of these
-//! events.
+//! Data for plots of the costliest beats: a sample of each beat's events, and the spectral peaks of
+//! those events.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
@@ -11,7 +11,7 @@ use super::Lines;
 /// Minimum number of events for a meaningful spectrum.
 const FEWEST: usize = 8;
 
-/// A spectral peak, and the index of the sampled source whose events it comes from.
+/// A spectral peak, with the index of the sampled source that it comes from.
 struct Peak {
     period: f64,
     strength: f64,
@@ -19,8 +19,9 @@ struct Peak {
 }
 
 impl Lines<'_> {
-    /// Attaches a sample of the source's events to each of the costliest beats. Returns the
-    /// spectral peaks of all of them. Programs are preferred to ticktax, and running to sleeping.
+    /// Attaches a sample of the source's events to each of the costliest beats, and returns the
+    /// spectral peaks of all of them. Programs take precedence over ticktax, and running over
+    /// sleeping.
     pub(super) fn sample(&self, lines: &mut [BeatLine]) -> Option<PeriodSpectrum> {
         let later = |line: &BeatLine| (line.own, line.kind == BeatKind::OffCpu);
         let mut order: Vec<usize> = (0..lines.len()).collect();
@@ -52,8 +53,8 @@ impl Lines<'_> {
         Some(in_columns(sources, &peaks, ends?))
     }
 
-    /// The beat that `line` was made from. If the line was merged, this is the beat that gave it
-    /// its period.
+    /// Returns the beat that `line` was made from. For a merged line, this is the beat that
+    /// determined its period.
     fn found_of(&self, line: &BeatLine) -> Option<&Found> {
         let mut all = self.found.iter();
         all.find(|found| {
@@ -80,8 +81,9 @@ impl Lines<'_> {
     }
 }
 
-/// Returns at most `max` of `times`: a random one from each of `max` equal groups, reproducibly.
-/// Taking every n-th could pick only one kind of event if kinds alternate.
+/// Returns at most `max` of `times`, one picked at random from each of `max` equal groups. The
+/// picks are reproducible. Taking every n-th time could pick only one kind of event if kinds
+/// alternate.
 fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     if times.len() <= max {
         return times.to_vec();
@@ -101,7 +103,7 @@ fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     (0..max).filter_map(one).collect()
 }
 
-/// The range of periods searched (ns) and the peaks in it.
+/// Returns the range of periods searched (ns), and the peaks in it.
 fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     let (shortest, longest) = knowable(events).ok()?;
     let (shortest, longest) = (shortest.0 as f64, longest.0 as f64);
@@ -119,7 +121,7 @@ fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     Some(((shortest, longest), peaks))
 }
 
-/// Divides the logarithm of the period into equal steps, and keeps the strongest peak in each.
+/// Divides the logarithm of the period into equal steps, and keeps only the strongest peak in each.
 fn in_columns(
     sources: Vec<String>,
     peaks: &[Peak],
@@ -150,7 +152,7 @@ fn in_columns(
     }
 }
 
-/// Rounds to `digits` significant digits. A peak is not known more precisely, and each digit takes
+/// Rounds to `digits` significant digits. Peaks are not known more precisely, and every digit takes
 /// space in every file.
 fn rounded(value: f64, digits: usize) -> f64 {
     let written = format!("{value:.*e}", digits.saturating_sub(1));
@@ -170,7 +172,7 @@ mod tests {
         for (run, time) in (0..).zip(&kept) {
             assert!((run * 100..(run + 1) * 100).contains(&time.0), "{kept:?}");
         }
-        // The sample contains both of two alternating kinds.
+        // The sample contains both of the two kinds that alternate.
         let odd = kept.iter().filter(|time| time.0 % 2 == 1).count();
         assert!((25..75).contains(&odd), "{odd}");
         assert_eq!(sampled(&times[..7], 100), times[..7]);

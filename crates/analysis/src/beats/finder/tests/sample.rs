@@ -1,4 +1,4 @@
-//! Tests the samples for drawing, with recordings that have a known period.
+//! Tests the samples used for plots, on recordings whose period is known.
 
 use ticktax_fixture::{SplitMix64, process};
 use ticktax_model::beats::{BeatStatement, EventSample, PeriodSpectrum};
@@ -9,7 +9,7 @@ use super::{MS, Story, US, every, names};
 const PERIOD: i64 = 20 * MS;
 const JITTER: i64 = 40 * US;
 
-/// A 20-second recording of a thread that runs every 20 ms, up to 40 µs late.
+/// A 20-second recording of a thread that runs every 20 ms, but up to 40 µs late.
 fn late_by_up_to_40_us() -> BeatStatement {
     let length = 20_000 * MS;
     let mut world = Story::default();
@@ -35,7 +35,7 @@ fn a_steady_beat_has_one_phase() {
     let (low, high) = phases.fold((f64::MAX, f64::MIN), |ends, phase| {
         (ends.0.min(phase), ends.1.max(phase))
     });
-    // The phases spread no wider than the jitter and are near the grid.
+    // The phases are near the grid and spread no wider than the jitter.
     assert!(high - low <= JITTER as f64 * 1.01, "{low} to {high}");
     assert!(
         low > -(JITTER as f64) && high < JITTER as f64,
@@ -55,7 +55,8 @@ fn the_period_stands_out_of_its_spectrum() {
     assert_eq!(spectrum.periods.len(), spectrum.strengths.len());
     assert_eq!(spectrum.periods.len(), spectrum.of.len());
     assert!(spectrum.of.iter().all(|&of| of == 0));
-    // Fractions of the period stand out as much. Among longer periods, only the true one does.
+    // Fractions of the period are equally strong. Among longer periods, only the true one is
+    // strong.
     let peaks = spectrum.periods.iter().zip(&spectrum.strengths);
     let long = peaks.filter(|(period, _)| **period > 0.75 * PERIOD as f64);
     let best = long.max_by(|a, b| a.1.total_cmp(b.1)).unwrap();

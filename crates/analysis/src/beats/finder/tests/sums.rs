@@ -10,7 +10,7 @@ use super::super::BeatFinder;
 use super::{MS, Story, US, every, header, near};
 
 impl Story {
-    /// Searches the story's rows as a recording with sums would contain them.
+    /// Searches a recording that contains the story's rows in the form of sums.
     fn search_sums(mut self, length: i64) -> BeatStatement {
         self.rows.sort_by_key(|row| (row.span().end(), row.cpu()));
         let mut summing = Summing::new(BeatFinder::new().with_halves());
@@ -50,7 +50,7 @@ fn long_beats_and_gaps_are_found_over_hours() {
     );
     assert_eq!(backup.gaps.unwrap().count, 232);
     assert!(gaps.kind == BeatKind::Gaps && near(gaps, 7_013 * MS));
-    // Shorter events may have run in the gaps, so nothing is proven.
+    // Shorter events may have run in the gaps, so nothing is proven about them.
     assert_eq!(gaps.outside, None);
     let limits = &found.unknown;
     let summed = |limitation: &Limitation| matches!(limitation, Limitation::BeatTimesSummed { .. });
@@ -64,8 +64,8 @@ fn long_beats_and_gaps_are_found_over_hours() {
     assert!(!limits.iter().any(other), "{limits:?}");
 }
 
-/// A thread that runs 2 ms per second for 200 s. From the fiftieth second on, its runs are only
-/// summed in `windows` one-second windows.
+/// A thread that runs for 2 ms every second, for 200 s. After 50 s, its runs are only summed, for
+/// `windows` windows of one second.
 fn with_full_buffer(windows: i64) -> BeatStatement {
     let (second, length) = (1_000 * MS, 200_000 * MS);
     let mut world = Story::default();
