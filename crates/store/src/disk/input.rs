@@ -1,11 +1,14 @@
 //! Input from a path given by the user: a file, a pipe from the shell, or a device.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use nix::fcntl::OFlag;
+use nix::sys::stat::stat;
+
 use super::error_words;
-use super::output::{check_pipe, names_descriptor};
+use super::output::{Place, check_pipe};
 
 /// Opens a path for reading. Another user's named pipe is refused, because opening it would block
 /// until that user writes, possibly forever. Open descriptors, such as `/dev/stdin` and the shell's
@@ -15,9 +18,11 @@ use super::output::{check_pipe, names_descriptor};
 /// Returns a [`Distrust`](super::Distrust) for a refused pipe, or the error of a failed system
 /// call.
 pub fn open_input(path: &Path) -> io::Result<File> {
-    if !names_descriptor(path) {
-        check_pipe(path, &fs::metadata(path)?)?;
+    let place = Place::find(path)?;
+    if let Some(place) = place.filter(Place::holds_descriptors) {
+        return place.open(OFlag::O_RDONLY);
     }
+    check_pipe(path, &stat(path)?)?;
     File::open(path)
 }
 

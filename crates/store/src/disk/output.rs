@@ -2,14 +2,17 @@
 //!
 //! A file is written under a temporary name in the same directory, then renamed. If another user
 //! put a symbolic link at the path, the link is replaced and its target stays unchanged. Links are
-//! only followed in `/dev` and `/proc`, for paths such as `/dev/stdout`.
+//! only followed in `/dev` and in this process's `/proc/self/fd`, for paths such as `/dev/stdout`.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::geteuid;
 
 use super::folder::{Distrust, or_here};
@@ -41,53 +44,121 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether `path` is in `/dev` or below `/proc`, which contain the paths of open descriptors.
-pub(super) fn names_descriptor(path: &Path) -> bool {
-    let folder = or_here(path.parent().unwrap_or(Path::new("")));
-    fs::canonicalize(folder)
-        .is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
-}
-
 /// Opens a path that does not lead to a regular file. Returns `None` if it leads to one or does not
 /// exist. `truncate` applies to descriptors of regular files.
 fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
-    let Ok(found) = fs::symlink_metadata(path) else {
+    let Some(place) = Place::find(path)? else {
         return Ok(None);
     };
-    if found.is_symlink() {
-        // Follows links only where nobody but root can create them.
-        let follows = names_descriptor(path) && !path.is_dir();
-        let mut options = OpenOptions::new();
-        let options = options.write(true).truncate(truncate);
-        return follows.then(|| options.open(path)).transpose();
-    }
-    if found.is_file() || found.is_dir() {
+    let Some(found) = place.look()? else {
         return Ok(None);
+    };
+    match kind(&found) {
+        SFlag::S_IFREG | SFlag::S_IFDIR => Ok(None),
+        SFlag::S_IFLNK if place.holds_descriptors() => {
+            let truncate = if truncate {
+                OFlag::O_TRUNC
+            } else {
+                OFlag::empty()
+            };
+            match place.open(OFlag::O_WRONLY | truncate) {
+                // A descriptor of a directory.
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(None),
+                opened => opened.map(Some),
+            }
+        }
+        SFlag::S_IFLNK => Ok(None),
+        _ => {
+            check_pipe(path, &found)?;
+            place.open_as_found(path, &found).map(Some)
+        }
     }
-    check_pipe(path, &found)?;
-    open_as_found(path, &found).map(Some)
 }
 
-/// Opens a device or pipe that was `found` at `path`. If the path leads to a regular file by now,
-/// refuses to open it and does not truncate it.
-fn open_as_found(path: &Path, found: &Metadata) -> io::Result<File> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NOCTTY;
-    let mut options = OpenOptions::new();
-    let options = options.write(true).custom_flags(flags.bits());
-    let stream = options.open(path)?;
-    let opened = stream.metadata()?;
-    // A new file can have the same inode number as a removed pipe.
-    if opened.is_file() || (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
-        let path = path.to_owned();
-        return Err(Distrust::NotRegular { path }.into());
+/// A path, with the directory that contains it opened once. Another user who controls a part of the
+/// path could exchange the directory between a check and an open by path.
+pub(super) struct Place {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+impl Place {
+    /// Opens the directory. `None` if the path has no last component or the directory does not
+    /// exist.
+    pub(super) fn find(path: &Path) -> io::Result<Option<Self>> {
+        let Some(name) = path.file_name() else {
+            return Ok(None);
+        };
+        let folder = or_here(path.parent().unwrap_or(Path::new("")));
+        match open_folder(folder) {
+            Ok(folder) => Ok(Some(Self {
+                folder,
+                name: name.to_owned(),
+            })),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
-    Ok(stream)
+
+    /// The entry itself, not the target of a link. `None` if it does not exist.
+    pub(super) fn look(&self) -> io::Result<Option<FileStat>> {
+        match fstatat(&self.folder, &*self.name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::ENOENT | Errno::EACCES) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the directory is `/dev` or this process's `/proc/self/fd`, whose links lead to open
+    /// descriptors of this process. Only root can create others there. Links of another process in
+    /// `/proc` are not trusted: its user chooses their targets.
+    pub(super) fn holds_descriptors(&self) -> bool {
+        let identity = |facts: FileStat| (facts.st_dev, facts.st_ino);
+        let Ok(own) = fstat(&self.folder).map(identity) else {
+            return false;
+        };
+        ["/dev", "/proc/self/fd"].iter().any(|known| {
+            let known = open_folder(Path::new(known)).and_then(fstat);
+            known.is_ok_and(|known| identity(known) == own)
+        })
+    }
+
+    /// Opens the entry. If it is a link, follows it.
+    pub(super) fn open(&self, flags: OFlag) -> io::Result<File> {
+        let flags = flags | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let opened = openat(&self.folder, &*self.name, flags, Mode::empty())?;
+        Ok(File::from(opened))
+    }
+
+    /// Opens a device or pipe for writing that was `found` here; `path` is for messages. If a
+    /// regular file is here by now, refuses to open it and does not truncate it.
+    fn open_as_found(&self, path: &Path, found: &FileStat) -> io::Result<File> {
+        let stream = self.open(OFlag::O_WRONLY | OFlag::O_NOFOLLOW)?;
+        let opened = fstat(&stream)?;
+        // A new file can have the same inode number as a removed pipe.
+        let is_other = (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino);
+        if is_other || kind(&opened) == SFlag::S_IFREG {
+            let path = path.to_owned();
+            return Err(Distrust::NotRegular { path }.into());
+        }
+        Ok(stream)
+    }
+}
+
+fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(path, flags, Mode::empty())
+}
+
+/// The type bits of a file's mode.
+fn kind(facts: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits())
 }
 
 /// Refuses another user's named pipe, because that user may never open the other end.
-pub(super) fn check_pipe(path: &Path, found: &Metadata) -> io::Result<()> {
-    let owner = found.uid();
-    if !found.file_type().is_fifo() || owner == 0 || owner == geteuid().as_raw() {
+pub(super) fn check_pipe(path: &Path, found: &FileStat) -> io::Result<()> {
+    let owner = found.st_uid;
+    if kind(found) != SFlag::S_IFIFO || owner == 0 || owner == geteuid().as_raw() {
         return Ok(());
     }
     let path = path.to_owned();
@@ -96,7 +167,7 @@ pub(super) fn check_pipe(path: &Path, found: &Metadata) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
+    use std::fs::{self, Permissions};
     use std::io::{Read, Seek};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -139,12 +210,60 @@ mod tests {
         let place = place();
         let path = place.path().join("path");
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe");
-        let found = fs::symlink_metadata(&path).expect("a pipe");
+        let opened = Place::find(&path).expect("opened").expect("there");
+        let found = opened.look().expect("seen").expect("a pipe");
         fs::remove_file(&path).expect("removed");
         fs::write(&path, "precious").expect("written");
-        let refused = open_as_found(&path, &found).expect_err("it is a file now");
+        let refused = opened.open_as_found(&path, &found);
+        let refused = refused.expect_err("it is a file now");
         assert!(refused.to_string().contains("regular"), "{refused}");
         assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
+    }
+
+    /// Another user's process could have any file open, for reading only.
+    #[test]
+    fn descriptors_of_other_processes_are_not_written_to() {
+        let place = place();
+        let (file, link) = (place.path().join("file"), place.path().join("link"));
+        fs::write(&file, "precious").expect("written");
+        let mut command = std::process::Command::new("sleep");
+        let held = File::open(&file).expect("opened");
+        let mut other = command.arg("60").stdin(held).spawn().expect("started");
+        symlink(format!("/proc/{}/fd", other.id()), &link).expect("a link");
+        let refused = [
+            write_output(&link.join("0"), b"page"),
+            check_output(&link.join("0")),
+        ];
+        other.kill().expect("killed");
+        other.wait().expect("ended");
+        assert!(refused.iter().all(Result::is_err), "{refused:?}");
+        assert_eq!(fs::read_to_string(&file).expect("read"), "precious");
+    }
+
+    /// The directory of a checked path is exchanged for one with a link to a file.
+    #[test]
+    fn a_link_in_an_exchanged_directory_is_not_followed() {
+        let place = place();
+        let [out, other, victim] = ["out", "other", "victim"].map(|name| place.path().join(name));
+        let own = tempfile::tempfile().expect("a file");
+        let name = own.as_raw_fd().to_string();
+        fs::write(&victim, "precious").expect("written");
+        fs::create_dir(&other).expect("a folder");
+        symlink(&victim, other.join(&name)).expect("a link");
+        symlink("/proc/self/fd", &out).expect("a link");
+        let found = Place::find(&out.join(&name))
+            .expect("opened")
+            .expect("there");
+        assert!(found.holds_descriptors());
+        fs::rename(&out, place.path().join("away")).expect("renamed");
+        fs::rename(&other, &out).expect("renamed");
+        let mut opened = found
+            .open(OFlag::O_WRONLY | OFlag::O_TRUNC)
+            .expect("opened");
+        opened.write_all(b"page").expect("written");
+        assert_eq!(own.metadata().expect("a file").len(), 4);
+        write_output(&out.join(&name), b"page").expect("written");
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "precious");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 
 use super::LockedFile;
 use super::folder::Folder;
-use super::output::names_descriptor;
+use super::output::Place;
 
 /// A file under a temporary name in the directory where it will appear. Dropping it removes the
 /// file.
@@ -51,7 +51,9 @@ impl Temporary {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
             // Otherwise root would replace `/dev/stdout` itself.
-            Ok(_) if names_descriptor(path) => return Err(io::ErrorKind::InvalidInput.into()),
+            Ok(_) if Place::find(path)?.is_some_and(|place| place.holds_descriptors()) => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
             _ => {}
         }
         // A path without a last component (`..` or empty) names a directory.
