@@ -43,6 +43,7 @@ mod figures;
 pub mod findings;
 mod follow;
 pub mod incident;
+mod late;
 mod ledger;
 pub mod net;
 pub mod pace;

@@ -18,6 +18,8 @@ use ticktax_model::recording::{Edge, ProbeKind, Row, Sum};
 use ticktax_model::statement::Class;
 use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
 
+use crate::late::Inserter;
+
 pub(crate) use self::history::{History, Keep, Piece};
 pub(crate) use self::role::{
     Interrupt, Line, Occupant, OffCpu, OnCpu, Part, Role, Roles, ThreadId,
@@ -151,6 +153,8 @@ pub(crate) struct Timeline {
     /// numbers.
     cpus: Vec<CpuLine>,
     keep: Keep,
+    /// Sorts rows into the histories.
+    late: Inserter,
 }
 
 impl Timeline {
@@ -160,6 +164,7 @@ impl Timeline {
             roles: Roles::default(),
             cpus: Vec::new(),
             keep,
+            late: Inserter::default(),
         }
     }
 
@@ -197,7 +202,8 @@ impl Timeline {
                 if let (Some(class), true) = (class, size <= MAX_TIME.0.unsigned_abs()) {
                     let occupant = role.occupant();
                     let is_probe = class == Class::Probe;
-                    line.history.push(span, occupant.is_some(), is_probe);
+                    line.history
+                        .push(span, occupant.is_some(), is_probe, &mut self.late);
                     if let Some(occupant) = occupant {
                         onset = line.occupy(span, occupant);
                     }

@@ -37,6 +37,7 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceId, SourceTable, Span};
 
 use self::probe::{CpuTimes, Sessions};
 use crate::fast_map::FastMap;
+use crate::late::Inserter;
 use crate::ledger::tally::Tally;
 use crate::real_time::{Limits, RealTime};
 use crate::timeline::{Event, EventKind, History, Occupant, Timeline};
@@ -56,6 +57,8 @@ const BEHIND: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,
+    /// Sorts wake-ups and runs in.
+    late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
     runs: VecDeque<Run>,
     /// Latest end among threads' rows.
@@ -154,7 +157,8 @@ impl Waits {
                 // ticktax's own threads' waits do not count. Other threads can wait behind them,
                 // because their runs are in the CPU's history.
                 if !matches!(on.owner, Owner::Probe | Owner::Tool) {
-                    self.threads.entry(thread.tid).or_default().ran(span);
+                    let recent = self.threads.entry(thread.tid).or_default();
+                    recent.ran(span, &mut self.late);
                     let may_be_held = || {
                         let limits = self.real_time.as_ref();
                         limits.is_some_and(|limits| limits.left(event.slot, thread.tid, span.start))
@@ -207,7 +211,7 @@ impl Waits {
         while wakes.len() > 1 && wakes[1] < needed {
             wakes.pop_front();
         }
-        insert(wakes, edge.span.start);
+        self.late.insert(wakes, edge.span.start, |&at| at);
     }
 
     /// Looks up the start of the wait before each run that began before `until`.
@@ -307,25 +311,14 @@ impl Waits {
     }
 }
 
-/// Inserts a time in order. Most times arrive in order.
-fn insert(times: &mut VecDeque<Nanos>, at: Nanos) {
-    let mut place = times.len();
-    while place > 0 && times[place - 1] > at {
-        place -= 1;
-    }
-    times.insert(place, at);
-}
-
 impl Recent {
-    fn ran(&mut self, span: &Span) {
+    fn ran(&mut self, span: &Span, late: &mut Inserter) {
         let (begin, end) = (span.start, span.end());
         match self.runs.back_mut() {
             Some(last) if last.1 == begin => last.1 = end,
-            Some(last) if last.0 > begin => {
-                let place = self.runs.partition_point(|run| run.0 < begin);
-                self.runs.insert(place, (begin, end));
+            _ => {
+                late.insert(&mut self.runs, (begin, end), |run| run.0);
             }
-            _ => self.runs.push_back((begin, end)),
         }
         // If a thread never waits, its runs are not judged. Only recent ones are needed then.
         while self.runs.len() > 1 && self.runs[1].1 < end - SETTLED - SETTLED {

@@ -74,6 +74,25 @@ impl Histogram {
         *count = count.saturating_add(1);
     }
 
+    /// Counts the durations `first`, `first` − `step`, and so on down to `first` − (`count` − 1) ·
+    /// `step`, in a time that does not depend on `count`. `step` must be positive.
+    pub fn record_descending(&mut self, first: Nanos, step: Nanos, count: u64) {
+        // The number of these durations that are at least `bound`.
+        let at_least = |bound: Nanos| match first.0.checked_sub(bound.0) {
+            Some(above) if above >= 0 => (above / step.0.max(1)).unsigned_abs().saturating_add(1),
+            _ => 0,
+        };
+        let mut longer = 0;
+        for (index, in_bucket) in self.counts.iter_mut().enumerate().rev() {
+            let reached = match index {
+                0 => count,
+                _ => at_least(Self::lower(index)).min(count),
+            };
+            *in_bucket = in_bucket.saturating_add(reached - longer);
+            longer = reached;
+        }
+    }
+
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -135,6 +154,20 @@ mod tests {
     use crate::Nanos;
 
     proptest! {
+        #[test]
+        fn descending_durations_are_counted_like_single_ones(
+            first in -1_000i64..100_000_000_000,
+            step in 1i64..1_000_000_000,
+            count in 0u64..300,
+        ) {
+            let (mut single, mut series) = (Histogram::default(), Histogram::default());
+            for k in 0..count {
+                single.record(Nanos(first - k as i64 * step));
+            }
+            series.record_descending(Nanos(first), Nanos(step), count);
+            prop_assert_eq!(single, series);
+        }
+
         #[test]
         fn a_duration_lies_within_the_bounds_of_its_bucket(ns in 0i64..60_000_000_000) {
             let bucket = Histogram::bucket(Nanos(ns));

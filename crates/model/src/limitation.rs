@@ -63,6 +63,7 @@ pub enum Limitation {
         cpus: CpuList,
     },
     /// The probe is not allowed to run on some CPUs.
+    #[serde(alias = "cpus-full")]
     CpusNotProbed {
         /// CPUs without a probe.
         cpus: CpuList,

@@ -4,8 +4,8 @@
 //! times its own size. The reader rejects what it can count; this guard ends the process before the
 //! rest exhausts the machine's memory.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -115,13 +115,23 @@ fn end(terminal: &Terminal, files: &str, most: u64, advice: &str) -> ! {
     std::process::exit(1);
 }
 
+/// Size of a file, or of all files in a directory. Links in a directory do not count: they could
+/// lead to a large file that is not read.
 fn size_of(path: &Path) -> u64 {
-    let length = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.len());
     let Ok(entries) = fs::read_dir(path) else {
-        return length(path);
+        return fs::metadata(path).map_or(0, |facts| stored(&facts));
     };
-    let entries = entries.filter_map(Result::ok);
-    entries.map(|entry| length(&entry.path())).sum()
+    let files = entries.filter_map(|entry| entry.ok()?.metadata().ok());
+    let files = files.filter(Metadata::is_file);
+    files.map(|facts| stored(&facts)).sum()
+}
+
+/// The length of a file without its holes, as far as the file system knows.
+fn stored(facts: &Metadata) -> u64 {
+    match facts.blocks().saturating_mul(512) {
+        0 => facts.len(),
+        allocated => facts.len().min(allocated),
+    }
 }
 
 /// Memory use of this process, as reported by the kernel.
@@ -162,6 +172,7 @@ fn page_size(auxv: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
     use std::sync::Arc;
 
     use super::{Budget, Memory, size_of};
@@ -180,6 +191,12 @@ mod tests {
         std::fs::write(folder.path().join("b"), [0; 24]).unwrap();
         let size = size_of(folder.path());
         assert_eq!(size, 1_024);
+        // Neither a link nor a hole of a file counts.
+        std::os::unix::fs::symlink("/proc/self/exe", folder.path().join("c")).unwrap();
+        let sparse = std::fs::File::create(folder.path().join("d")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        sparse.write_at(b"x", 0).unwrap();
+        assert!(size_of(folder.path()) < 1 << 20);
         let budget = Budget {
             size,
             base: 64 << 20,

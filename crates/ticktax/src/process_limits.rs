@@ -23,6 +23,8 @@ use crate::interrupt;
 
 /// Address space that every verb may need beyond the loaded program, for files and analyses.
 const FOR_ANALYSIS: u64 = 64 << 20;
+/// Address space of the other verbs, which only print.
+const FOR_OTHERS: u64 = 4 << 20;
 /// Address space per CPU: a thread's stack, and a share of the tracer's ring.
 const FOR_EACH_CPU: u64 = 8 << 20;
 /// Stack that the main thread maps in advance if address space is limited.
@@ -79,7 +81,7 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
 }
 
 /// Returns the address space that a verb needs in addition to the loaded program, or `None` for
-/// small verbs such as `undo`, which always start.
+/// `undo`, which always starts.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)
@@ -92,10 +94,14 @@ fn needed_address_space(verb: &Verb) -> Option<u64> {
             let cpus = online.map_or(1, |cpus| cpus.iter().count());
             Some(FOR_ANALYSIS + FOR_EACH_CPU * cpus as u64)
         }
-        Verb::Beats(_) | Verb::Compare(_) | Verb::Report(_) | Verb::Sim(_) | Verb::Sweep(_) => {
-            Some(FOR_ANALYSIS)
-        }
-        _ => None,
+        Verb::Beats(_)
+        | Verb::Compare(_)
+        | Verb::Incidents(_)
+        | Verb::Report(_)
+        | Verb::Sim(_)
+        | Verb::Sweep(_) => Some(FOR_ANALYSIS),
+        Verb::Undo(_) => None,
+        _ => Some(FOR_OTHERS),
     }
 }
 

@@ -12,6 +12,8 @@
 //! uniform phases ([`super::track`]). A period of one tick gains nothing this way. Counting decides
 //! whether events occur on *every* tick ([`Lattice::every_tick`]).
 
+use std::cell::OnceCell;
+
 use super::Tick;
 use super::null::binomial_tail;
 use super::number::{index, whole};
@@ -114,8 +116,10 @@ impl Lattice {
 pub(super) struct Comb {
     lattice: Lattice,
     period: f64,
-    /// 1 / (mean of g), indexed by the position of a slot's first lattice point, then by path.
-    gains: Vec<[f32; PHASES]>,
+    kernel: [f32; 2 * PHASES],
+    /// 1 / (mean of g), indexed by the position of a slot's first lattice point, then by path. Each
+    /// is computed when an event needs it: few events need few of them.
+    gains: Vec<OnceCell<Box<[f32; PHASES]>>>,
 }
 
 impl Comb {
@@ -126,24 +130,27 @@ impl Comb {
         if period > FINE * lattice.tick {
             return None;
         }
-        let mut comb = Self {
+        Some(Self {
             lattice,
             period,
-            gains: Vec::with_capacity(OFFSETS),
-        };
-        for offset in 0..OFFSETS {
-            let mut mean = [0.0_f32; PHASES];
-            let mut points = 0.0_f32;
-            while let Some(phase) = comb.phase(offset, points.into()) {
-                let shifted = &kernel[PHASES - phase..2 * PHASES - phase];
-                mean.iter_mut().zip(shifted).for_each(|(m, k)| *m += k);
-                points += 1.0;
-            }
-            // If the density has narrow tails, the mean can be 0 here. The clamp avoids dividing by
-            // it, and no path gains anything from it.
-            comb.gains.push(mean.map(|m| points / m.max(1e-20)));
+            kernel: *kernel,
+            gains: vec![OnceCell::new(); OFFSETS],
+        })
+    }
+
+    /// Computes the gains for slots whose first lattice point is at `offset`.
+    fn gains(&self, offset: usize) -> Box<[f32; PHASES]> {
+        let mut mean = Box::new([0.0_f32; PHASES]);
+        let mut points = 0.0_f32;
+        while let Some(phase) = self.phase(offset, points.into()) {
+            let shifted = &self.kernel[PHASES - phase..2 * PHASES - phase];
+            mean.iter_mut().zip(shifted).for_each(|(m, k)| *m += k);
+            points += 1.0;
         }
-        Some(comb)
+        // If the density has narrow tails, the mean can be 0 here. The clamp avoids dividing by it,
+        // and no path gains anything from it.
+        mean.iter_mut().for_each(|m| *m = points / m.max(1e-20));
+        mean
     }
 
     /// Returns the phase of lattice point number `point` within its slot, or `None` if the point is
@@ -164,7 +171,8 @@ impl Comb {
         let point = ((into - first) / tick).round().max(0.0);
         // Because the offset is rounded, a slot's last point may lie beyond its end.
         let phase = self.phase(offset, point).unwrap_or(PHASES - 1);
-        (phase, &self.gains[offset])
+        let gains = self.gains[offset].get_or_init(|| self.gains(offset));
+        (phase, gains)
     }
 }
 

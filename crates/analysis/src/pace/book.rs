@@ -112,12 +112,10 @@ impl FrameStats {
         sums.overshot += missed + u64::from(is_overshot);
         sums.late += u64::from(wait > late_from);
         // Each slot that this frame serves has waited for it since the slot started.
-        let mut due = frame.due;
-        for _ in 0..=dropped {
-            sums.wait.add(frame.began - due);
-            sums.frame_time.add(frame.ended - due);
-            due += period;
-        }
+        let slots = dropped.saturating_add(1);
+        sums.wait.add_descending(wait, period, slots);
+        sums.frame_time
+            .add_descending(frame.ended - frame.due, period, slots);
         if slept {
             sums.wakeup.add(wait);
         }
@@ -145,10 +143,16 @@ impl FrameStats {
 
     fn count_in_second(&mut self, since_first_due: Nanos) {
         let second = since_first_due.0.max(0) / SECOND.0;
-        while self.second.0 < second {
+        if self.second.0 < second {
             *self.sums.seconds.entry(self.second.1).or_default() += 1;
             self.last_second = Some(self.second.1);
-            self.second = (self.second.0 + 1, 0);
+            // Seconds without a frame. A recording can claim any number of them.
+            let empty = second - self.second.0 - 1;
+            if empty > 0 {
+                *self.sums.seconds.entry(0).or_default() += empty.unsigned_abs();
+                self.last_second = Some(0);
+            }
+            self.second = (second, 0);
         }
         self.second.1 += 1;
     }

@@ -45,6 +45,35 @@ impl Times {
         self.max = self.max.max(time);
     }
 
+    /// Adds `first`, `first` − `step`, and so on, `count` times in all. `step` must be positive. If
+    /// there are too many to keep them, the cost does not depend on `count`.
+    pub(super) fn add_descending(&mut self, first: Nanos, step: Nanos, count: u64) {
+        let room = (KEPT - self.kept.len()) as u64;
+        if count <= room.max(1) {
+            let mut time = first;
+            for _ in 0..count {
+                self.add(time);
+                time -= step;
+            }
+            return;
+        }
+        self.histogram.record_descending(first, step, count);
+        let (start, step, count_wide) =
+            (i128::from(first.0), i128::from(step.0), i128::from(count));
+        let last = (start - (count_wide - 1) * step).max(0);
+        // Negative times count as 0.
+        let positive = if start < 0 {
+            0
+        } else {
+            (start / step + 1).min(count_wide)
+        };
+        self.sum += positive * start - step * (positive * (positive - 1) / 2);
+        self.count += count;
+        let last = Nanos(i64::try_from(last).unwrap_or(i64::MAX));
+        self.min = Some(self.min.map_or(last, |min| min.min(last)));
+        self.max = self.max.max(first);
+    }
+
     pub(super) fn merge(&mut self, other: &Self) {
         self.histogram.merge(&other.histogram);
         let room = KEPT - self.kept.len();
@@ -161,6 +190,20 @@ mod tests {
         assert!(!distribution.exact);
         let p90 = distribution.quantile(0.9).unwrap();
         assert!((p90.0 - 63_000).abs() < 63_000 / 8, "{p90}");
+    }
+
+    #[test]
+    fn descending_times_are_added_like_single_ones() {
+        let (first, step) = (Nanos(123_456_789), Nanos(1_003));
+        let (mut single, mut series) = (Times::default(), Times::default());
+        // So many that some are negative, and that single ones are not kept.
+        for k in 0..200_000 {
+            single.add(first - Nanos(k * step.0));
+        }
+        series.add_descending(first, step, 200_000);
+        let (single, series) = (single.distribution(), series.distribution());
+        assert_eq!(single, series);
+        assert_eq!(series.unwrap().min, Nanos::ZERO);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
 use super::{Arrival, Path};
 use crate::fast_map::FastMap;
+use crate::late::Inserter;
 use crate::timeline::ThreadId;
 
 /// Longest delay with which rows from other CPUs arrive.
@@ -88,6 +89,8 @@ struct Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: FastMap<i32, Receiver>,
+    /// Sorts wake-ups in.
+    late: Inserter,
     /// Runs that are still to be processed, ordered by end, then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
     /// Number of runs added so far.
@@ -106,10 +109,13 @@ impl Receivers {
     /// Adds a wake-up caused by a packet.
     pub(super) fn woken(&mut self, path: Path) {
         match self.threads.get_mut(&path.tid) {
-            Some(receiver) => receiver.woken(Wake {
-                at: path.woke,
-                path: Some(path),
-            }),
+            Some(receiver) => {
+                let wake = Wake {
+                    at: path.woke,
+                    path: Some(path),
+                };
+                receiver.woken(wake, &mut self.late);
+            }
             None => self.refused += 1,
         }
     }
@@ -117,7 +123,7 @@ impl Receivers {
     /// Adds a wake-up that was not caused by a packet.
     pub(super) fn woken_otherwise(&mut self, tid: i32, at: Nanos) {
         if let Some(receiver) = self.threads.get_mut(&tid) {
-            receiver.woken(Wake { at, path: None });
+            receiver.woken(Wake { at, path: None }, &mut self.late);
         }
     }
 
@@ -186,16 +192,12 @@ impl Receivers {
 
 impl Receiver {
     /// Adds a wake-up. Most arrive in order.
-    fn woken(&mut self, wake: Wake) {
+    fn woken(&mut self, wake: Wake, late: &mut Inserter) {
         while self.wakes.len() > 1 && self.wakes[1].at < wake.at - KEPT {
             let first = self.wakes.pop_front();
             self.lost += usize::from(first.is_some_and(|wake| wake.path.is_some()));
         }
-        let mut place = self.wakes.len();
-        while place > 0 && self.wakes[place - 1].at > wake.at {
-            place -= 1;
-        }
-        self.wakes.insert(place, wake);
+        late.insert(&mut self.wakes, wake, |wake| wake.at);
     }
 
     fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {

@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 
 use ticktax_model::{Nanos, SourceId, Span};
 
+use crate::late::Inserter;
+
 /// Limits on a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keep {
@@ -88,16 +90,18 @@ impl History {
         }
     }
 
-    /// Adds a row. For `on_cpu` and `probe`, see [`Recent`].
+    /// Adds a row, which `late` sorts in by its end. For `on_cpu` and `probe`, see [`Recent`].
     #[inline]
-    pub(super) fn push(&mut self, span: &Span, on_cpu: bool, probe: bool) {
+    pub(super) fn push(&mut self, span: &Span, on_cpu: bool, probe: bool, late: &mut Inserter) {
         let end = span.end();
         self.newest = self.newest.max(end);
         if self.keep.rows == 0 {
             return;
         }
-        let late = self.rows.back().is_some_and(|last| last.end > end);
-        self.rows.push_back(Recent {
+        if self.rows.back().is_some_and(|last| last.end > end) {
+            self.searched = (0, Nanos::MAX);
+        }
+        let row = Recent {
             start: span.start,
             end,
             self_time: span.self_time,
@@ -105,24 +109,11 @@ impl History {
             on_cpu,
             probe,
             placed: false,
-        });
-        if late {
-            self.put_in_place();
-        }
+        };
+        late.insert(&mut self.rows, row, |row| row.end);
         if self.has_old_row() {
             self.forget();
         }
-    }
-
-    /// Moves the last row to its place in the order of ends.
-    #[cold]
-    fn put_in_place(&mut self) {
-        let mut last = self.rows.len() - 1;
-        while last > 0 && self.rows[last - 1].end > self.rows[last].end {
-            self.rows.swap(last - 1, last);
-            last -= 1;
-        }
-        self.searched = (0, Nanos::MAX);
     }
 
     #[inline]
@@ -314,7 +305,7 @@ fn carved(pieces: &[Piece], others: &[Piece]) -> Vec<Piece> {
 mod tests {
     use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-    use super::{History, Keep};
+    use super::{History, Inserter, Keep};
 
     fn span(start: Nanos, dur: Nanos) -> Span {
         Span {
@@ -327,7 +318,12 @@ mod tests {
     }
 
     fn row(history: &mut History, start: i64, dur: i64, on_cpu: bool) {
-        history.push(&span(Nanos(start), Nanos(dur)), on_cpu, false);
+        history.push(
+            &span(Nanos(start), Nanos(dur)),
+            on_cpu,
+            false,
+            &mut Inserter::default(),
+        );
     }
 
     #[test]
@@ -352,7 +348,12 @@ mod tests {
         let mut put = |start: i64, dur: i64, source, on_cpu| {
             let source = SourceId(source);
             let span = span(Nanos(start * 1_000), Nanos(dur * 1_000));
-            history.push(&Span { source, ..span }, on_cpu, false);
+            history.push(
+                &Span { source, ..span },
+                on_cpu,
+                false,
+                &mut Inserter::default(),
+            );
         };
         put(50, 5, 1, false);
         put(300, 150, 1, false);
@@ -373,7 +374,12 @@ mod tests {
         let mut put = |start: i64, dur: i64, source, on_cpu| {
             let span = span(Nanos(start), Nanos(dur));
             let source = SourceId(source);
-            history.push(&Span { source, ..span }, on_cpu, false);
+            history.push(
+                &Span { source, ..span },
+                on_cpu,
+                false,
+                &mut Inserter::default(),
+            );
         };
         put(50, 5, 1, false);
         put(300, 150, 1, false);
@@ -418,7 +424,12 @@ mod tests {
         let mut history = History::new(Keep::LONG);
         for second in 0..30 {
             let second = Nanos::from_secs(second);
-            history.push(&span(second, Nanos(1)), false, second.0 == 0);
+            history.push(
+                &span(second, Nanos(1)),
+                false,
+                second.0 == 0,
+                &mut Inserter::default(),
+            );
         }
         // A probe's time is charged to the probe, even if it was in no gap.
         let forgotten = history.forgotten();

@@ -121,7 +121,8 @@ impl FailIf {
             let number: f64 = text.parse().ok()?;
             (text.chars().all(is_plain) && number.is_finite()).then_some(number / 100.0)
         };
-        let bound = match (bound.strip_suffix('%'), bound.strip_suffix("pt")) {
+        let points = bound.strip_suffix("pp").or(bound.strip_suffix("pt"));
+        let bound = match (bound.strip_suffix('%'), points) {
             (Some(share), _) => Bound::Share(number(share)?),
             (_, Some(points)) => Bound::Points(number(points)?),
             (None, None) => return None,
@@ -197,7 +198,7 @@ impl fmt::Display for FailIf {
         };
         let (bound, unit) = match self.bound {
             Bound::Share(share) => (share, "%"),
-            Bound::Points(points) => (points, "pt"),
+            Bound::Points(points) => (points, "pp"),
         };
         // Rounded, because 0.07 · 100 is not exactly 7 in floating point.
         let bound = (bound * 1e8).round() / 1e6;

@@ -45,7 +45,7 @@ impl Quantity {
     /// A difference of two shares, in percentage points.
     pub(super) fn points(points: f64) -> Self {
         let sign = if points >= 0.000_005 { "+" } else { "" };
-        let points_shown = percent(points).replace('%', "pt");
+        let points_shown = percent(points).replace('%', "pp");
         Self::new(format!("{sign}{points_shown}"), points.to_string())
     }
 
@@ -243,8 +243,8 @@ mod tests {
             (Quantity::ns(81_000.5), "81.001 µs", "81000.5 ns"),
             (Quantity::share(0.799_036_496), "79.9 %", "0.799036496"),
             (Quantity::share(0.0), "0 %", "0"),
-            (Quantity::points(0.046_42), "+4.64 pt", "0.04642"),
-            (Quantity::points(-0.000_001), "> -0.001 pt", ""),
+            (Quantity::points(0.046_42), "+4.64 pp", "0.04642"),
+            (Quantity::points(-0.000_001), "> -0.001 pp", ""),
             (Quantity::share(0.000_432_7), "0.043 %", "0.0004327"),
             (Quantity::share(1.0), "100 %", "1"),
             (Quantity::chance(0.0), "< 1e-12", "0"),

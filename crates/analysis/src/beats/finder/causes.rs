@@ -21,6 +21,7 @@ use super::routes::is_work_item;
 use super::stream::{Identity, Key};
 use super::streams::StreamId;
 use crate::fast_map::FastMap;
+use crate::late::Inserter;
 
 /// Rows of different CPUs can be out of order by at most this much.
 const SETTLED: Nanos = Nanos::from_secs(1);
@@ -126,6 +127,8 @@ struct Cause {
 pub(super) struct Causes {
     /// The edges to each target, sorted by time, latest last.
     edges: FastMap<Target, VecDeque<Act>>,
+    /// Sorts edges in.
+    late: Inserter,
     /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,
     actors: Vec<Identity>,
@@ -165,8 +168,7 @@ impl Causes {
             actor,
         };
         let edges = self.edges.entry(Target::of_edge(edge)).or_default();
-        let place = edges.len() - edges.iter().rev().take_while(|e| e.at > act.at).count();
-        edges.insert(place, act);
+        self.late.insert(edges, act, |act| act.at);
         let long_ago = self.newest - SETTLED - SETTLED;
         while edges.len() > FEW_EDGES && edges.front().is_some_and(|first| first.at < long_ago) {
             edges.pop_front();
