@@ -264,6 +264,22 @@ mod tests {
         stats.close().figures().unwrap()
     }
 
+    /// Recordings from elsewhere can claim such times. Counting each slot would take years.
+    #[test]
+    fn the_slots_before_a_frame_that_is_centuries_late_are_counted() {
+        let late = 9_000_000_000_000;
+        let figures = figures(1, &[(0, 0, 1), (1, late, late + 1)]);
+        assert_eq!(
+            (figures.frames, figures.dropped),
+            (2, late.unsigned_abs() - 1)
+        );
+        let wait = figures.wait.unwrap();
+        assert_eq!(wait.count, figures.frames + figures.dropped);
+        assert_eq!(wait.max, Nanos((late - 1) * MS));
+        let seconds = figures.fps.iter().map(|fps| fps.seconds);
+        assert_eq!(seconds.sum::<u64>(), late.unsigned_abs() / 1_000);
+    }
+
     #[test]
     fn a_loop_on_its_grid_loses_no_frame() {
         let frames: Vec<_> = (0..351).map(|k| (k * 20, k * 20, k * 20 + 3)).collect();

@@ -35,7 +35,7 @@ pub enum Relation {
 pub enum Bound {
     /// A share of the first arm's value. A bound of 0.02 is written `+2%`.
     Share(f64),
-    /// A difference between two shares, in percentage points. A bound of 0.02 is written `+2pt`.
+    /// A difference between two shares, in percentage points. A bound of 0.02 is written `+2pp`.
     #[serde(rename = "points_share")]
     Points(f64),
 }
@@ -231,11 +231,11 @@ mod tests {
                 "fps < -1.5%",
             ),
             (
-                "  wait >7pt ",
+                "  wait >7pp ",
                 "wait",
                 Relation::Above,
                 Bound::Points(0.07),
-                "wait > +7pt",
+                "wait > +7pp",
             ),
             (
                 "time > 0%",
@@ -288,7 +288,7 @@ mod tests {
             Err(FailIfError::Metric { .. })
         ));
         assert!(matches!(
-            check("time > +2pt"),
+            check("time > +2pp"),
             Err(FailIfError::Points { .. })
         ));
     }
@@ -380,7 +380,7 @@ mod tests {
                 CannotTell,
             ),
             (
-                "time > +2pt",
+                "time > +2pp",
                 Scale::Absolute,
                 0.0,
                 Some((0.021, 0.03)),
@@ -388,7 +388,7 @@ mod tests {
             ),
             // 2 percentage points of a mean of 0.5 are 4 %.
             (
-                "time > +2pt",
+                "time > +2pp",
                 Scale::Relative,
                 0.5,
                 Some((0.03, 0.039)),

@@ -118,7 +118,7 @@ pub(crate) struct TrialArguments {
 
     /// Exit with 6 if this is certain, such as 'p99 > +2%'
     ///
-    /// Other conditions: 'fps < -1%', and for shares also 'wait > +2pt'. Repeatable.
+    /// Other conditions: 'fps < -1%', and for shares also 'wait > +2pp'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<String>,
 

@@ -230,6 +230,19 @@ fn many_rows_in_few_bytes() {
     check_recording("rows", &recording);
 }
 
+/// Each row comes before all earlier ones in time.
+#[test]
+fn rows_in_descending_order() {
+    let mut recording = Recording::new();
+    let thread = recording.thread(1, "a");
+    for row in (0..200_000).rev() {
+        recording.span(0, row * 1_000, 500, thread);
+        let edge = Edge::new(Cpu(0), Nanos(row * 1_000), thread, Effect::Woke(1));
+        recording.rows.push(Row::Edge(edge));
+    }
+    check_recording("descending", &recording);
+}
+
 #[test]
 fn the_longest_spans() {
     const YEAR: i64 = Nanos::from_days(365).0;

@@ -204,7 +204,7 @@ fn a_change_from_zero_is_an_absolute_difference() {
     let statement = judge(
         trial,
         &[
-            "time > +20pt".parse().unwrap(),
+            "time > +20pp".parse().unwrap(),
             "time > +20%".parse().unwrap(),
         ],
     );
