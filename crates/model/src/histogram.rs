@@ -161,8 +161,8 @@ mod tests {
             count in 0u64..300,
         ) {
             let (mut single, mut series) = (Histogram::default(), Histogram::default());
-            for k in 0..count {
-                single.record(Nanos(first - k as i64 * step));
+            for k in 0..count.cast_signed() {
+                single.record(Nanos(first - k * step));
             }
             series.record_descending(Nanos(first), Nanos(step), count);
             prop_assert_eq!(single, series);

@@ -357,7 +357,7 @@ impl State {
     fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
         let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
         let top = max(&self.best);
-        let start = self.best.iter().position(|&b| b == top).unwrap_or(0);
+        let start = self.best.iter().position(|&b| b >= top).unwrap_or(0);
         let top_at = from[start];
         let Some(blocks) = blocks else {
             let even = (PHASES as f32).ln();

@@ -124,36 +124,46 @@ fn threads(
         origin: begin,
         wakers: &victim.wakers,
     };
-    let behind: BTreeMap<(SourceId, bool), &WaitsBehind> = victim
-        .behind
-        .iter()
-        .map(|(&key, waits)| (key, waits))
-        .collect();
-    times.behind = interferers(behind, sources, &rhythms);
+    let behind = victim.behind.iter().map(|(&key, waits)| (key, waits));
+    let in_order: BTreeMap<_, _> = behind.collect();
+    times.behind = interferers(in_order, sources, &rhythms);
     times.waited_on = waited_on(&victim.behind_on, sources);
     for culprit in &mut times.behind {
         culprit.own = culprit.pid.is_some_and(|pid| pids.contains(&pid));
     }
-    let untimed = |&sum: &Tally| WaitsBehind {
-        sum,
-        times: Times::default(),
-    };
-    let interrupted_by: Vec<(SourceId, WaitsBehind)> = interrupted_by
-        .iter()
-        .map(|(&id, sum)| (id, untimed(sum)))
-        .collect();
-    let not_moved = interrupted_by.iter().map(|(id, sum)| ((*id, false), sum));
-    let rhythms = Rhythms {
-        beats: &[],
-        ..rhythms
-    };
-    times.interrupted_by = interferers(not_moved, sources, &rhythms);
+    times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
     let held = victim.real_time.map(|real_time| real_time.finish(header));
     times.delays = longest(victim.worst, held.as_ref(), begin, sources);
     if let Some(held) = held {
         times.real_time = held.programs(sources, |pid| pids.contains(&pid));
     }
     times
+}
+
+/// Lists what interrupted the victim. No periods are given, because the times were not kept.
+fn interruptions(
+    by_source: BTreeMap<SourceId, Tally>,
+    sources: &SourceTable,
+    rhythms: Rhythms<'_>,
+) -> Vec<Interferer> {
+    let times = Times::default;
+    let untimed = by_source.into_iter();
+    let untimed = untimed.map(|(id, sum)| {
+        (
+            id,
+            WaitsBehind {
+                sum,
+                times: times(),
+            },
+        )
+    });
+    let untimed: Vec<(SourceId, WaitsBehind)> = untimed.collect();
+    let not_moved = untimed.iter().map(|(id, sum)| ((*id, false), sum));
+    let rhythms = Rhythms {
+        beats: &[],
+        ..rhythms
+    };
+    interferers(not_moved, sources, &rhythms)
 }
 
 /// Returns the accounts of all states that were entered at least once.

@@ -54,7 +54,6 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
         return Ok(None);
     };
     match kind(&found) {
-        SFlag::S_IFREG | SFlag::S_IFDIR => Ok(None),
         SFlag::S_IFLNK if place.holds_descriptors() => {
             let truncate = if truncate {
                 OFlag::O_TRUNC
@@ -67,7 +66,7 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
                 opened => opened.map(Some),
             }
         }
-        SFlag::S_IFLNK => Ok(None),
+        SFlag::S_IFREG | SFlag::S_IFDIR | SFlag::S_IFLNK => Ok(None),
         _ => {
             check_pipe(path, &found)?;
             place.open_as_found(path, &found).map(Some)
