@@ -134,8 +134,8 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
     })
 }
 
-/// Where a temporary cgroup is (`folder`), and the cgroup to which its processes return when it is
-/// removed (`home`).
+/// Location of a temporary cgroup (`folder`). When the cgroup is removed, its processes return to
+/// `home`.
 ///
 /// The directory is always called `ticktax-try-N`, and its parent is `home` or an ancestor of
 /// `home`. Journal entries for which this is not true are rejected.

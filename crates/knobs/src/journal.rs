@@ -8,7 +8,7 @@
 //! - `Making`: a cgroup is about to be created.
 //! - `Dissolved`: the cgroup no longer exists.
 //!
-//! The process may be killed at any point. An incomplete line had not reached the disk, so the
+//! The process can be killed at any point. An incomplete line had not reached the disk, so the
 //! change that it announces had not started.
 //!
 //! The file is locked while it is open. It is never deleted, because otherwise two sessions could
@@ -75,7 +75,7 @@ pub(crate) enum Record {
     /// A cgroup is about to be created.
     Making {
         folder: PathBuf,
-        /// Cgroup to which the new cgroup's processes return when it is removed.
+        /// The new cgroup's processes return to this cgroup when it is removed.
         home: PathBuf,
     },
     /// The cgroup no longer exists.
@@ -89,7 +89,7 @@ pub enum Step {
     Locked,
     /// Half of a line is written.
     HalfLine,
-    /// A line is written but may not be on disk yet.
+    /// A line is written, but possibly not on disk yet.
     Line,
     /// The line is on disk.
     Synced,
@@ -189,8 +189,8 @@ impl Journal {
         }
     }
 
-    /// Opens and locks an existing journal in order to undo changes. Returns `None` if there is no
-    /// journal.
+    /// Opens and locks an existing journal in order to undo changes. Returns `None` if the journal
+    /// does not exist.
     ///
     /// # Errors
     /// Returns an error if another session holds the lock, if another user could have written the

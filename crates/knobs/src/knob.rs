@@ -117,7 +117,7 @@ impl Knob {
         self.id
     }
 
-    /// Returns the kind of target to which the setting belongs.
+    /// Returns the kind of target that the setting belongs to.
     pub const fn scope(&self) -> KnobScope {
         self.scope
     }
@@ -132,11 +132,11 @@ impl Knob {
         self.settle
     }
 
-    /// Checks whether the setting may be changed. It must not be read-only, and if it is dangerous,
-    /// the user must have agreed.
+    /// Checks that the setting can be changed: it must not be read-only, and if it is dangerous, the
+    /// user must have agreed.
     ///
     /// # Errors
-    /// Returns [`KnobError::ReadOnly`] or [`KnobError::Dangerous`] if it may not.
+    /// Returns [`KnobError::ReadOnly`] or [`KnobError::Dangerous`] if it must not be changed.
     pub fn permits(&self, consent: Consent) -> Result<(), KnobError> {
         match (self.risk, consent) {
             (KnobRisk::ReadOnly, _) => Err(KnobError::ReadOnly {

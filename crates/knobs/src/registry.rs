@@ -59,7 +59,7 @@ pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     })
 }
 
-/// Suggests names similar to `id`. If there are none, suggests the command that lists all names.
+/// Suggests names similar to `id`, or else the command that lists all names.
 fn hint(id: &str) -> String {
     let typed = id.trim().to_lowercase().replace('/', ".");
     let likeness = |knob: &Knob| {

@@ -94,8 +94,8 @@ impl System {
     /// # Errors
     /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
-        // The file may not be the kernel's, which is checked only afterwards. Opening it must
-        // therefore not truncate a file or block on a pipe.
+        // The handle is checked only after opening. Until then the file might not be the kernel's,
+        // so opening must not truncate a file or block on a pipe.
         let mut options = OpenOptions::new();
         options.write(true);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -136,8 +136,8 @@ impl System {
         }
     }
 
-    /// Lists the names in a directory in order. Returns an empty list if there is no such
-    /// directory.
+    /// Lists the names in a directory in order. Returns an empty list if the directory does not
+    /// exist.
     pub(crate) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path))
             .into_iter()

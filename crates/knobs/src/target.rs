@@ -1,5 +1,5 @@
-//! Targets to which settings belong: the machine, a CPU, an interrupt, a disk, a task, a cgroup or
-//! a network namespace.
+//! Targets that settings belong to: the machine, a CPU, an interrupt, a disk, a task, a cgroup or a
+//! network namespace.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use ticktax_model::{Cpu, CpuList};
 use crate::cgroup::Cgroup;
 use crate::system::System;
 
-/// An object to which a setting belongs.
+/// An object that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {

@@ -1,8 +1,8 @@
 //! A process that waits until a session's process exits, then restores the settings that it left.
 //!
 //! The watchdog is a child of that process and reads from a pipe that the parent keeps open. When
-//! the parent exits for whatever reason, even SIGKILL, the kernel closes the pipe. The watchdog
-//! sends no signals, and changes nothing while another process holds the lock on the journal.
+//! the parent exits for any reason, even SIGKILL, the kernel closes the pipe. The watchdog sends no
+//! signals, and changes nothing while another process holds the lock on the journal.
 
 use std::io::{self, Read};
 use std::path::Path;

@@ -88,7 +88,7 @@ impl Machine {
         files.chain(groups).collect()
     }
 
-    /// Checks that undo restores everything and says so, and that a second undo finds nothing to
+    /// Checks that undo restores everything and reports it, and that a second undo finds nothing to
     /// do.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;

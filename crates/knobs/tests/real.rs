@@ -69,7 +69,7 @@ impl Drop for Group {
     }
 }
 
-/// A thread in a network namespace of its own.
+/// A thread in its own network namespace.
 struct Namespace {
     thread: Option<JoinHandle<()>>,
     end: Option<Sender<()>>,
@@ -327,7 +327,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
         })
     });
     let Some((error, statement, again)) = tried.join().unwrap() else {
-        // A container may not be allowed to mount.
+        // A container might lack the privilege to mount.
         return Ok(());
     };
     let error = error.err().ok_or("it could be written")?.to_string();

@@ -16,7 +16,7 @@ impl Arch {
     /// All architectures.
     pub const ALL: [Self; 2] = [Self::X86, Self::Arm];
 
-    /// The architecture for which this binary was built.
+    /// The architecture that this binary was built for.
     pub const HOST: Self = if cfg!(target_arch = "aarch64") {
         Self::Arm
     } else {

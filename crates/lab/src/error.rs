@@ -51,7 +51,7 @@ pub enum LabError {
     Hang {
         /// Time limit of the guest.
         limit: Duration,
-        /// How far the guest had got when it reached the limit.
+        /// The guest's progress when it reached the limit.
         doing: String,
     },
     /// QEMU exited before the guest sent its results.

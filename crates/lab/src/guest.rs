@@ -131,8 +131,8 @@ fn job() -> Result<(), Trouble> {
     send(&mut line, &Frame::new(EXIT, code.to_string().into_bytes()))
 }
 
-/// Starts the programs in [`BESIDE`], if any. Each writes its output to files of its own, whose
-/// names contain the program's name and index.
+/// Starts the programs in [`BESIDE`], if any. Each writes its output to separate files, whose names
+/// contain the program's name and index.
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {

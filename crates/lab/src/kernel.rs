@@ -171,7 +171,7 @@ pub fn find(
     find_for(wanted, None, cache, tell)
 }
 
-/// Same as [`find`], but for the architecture `arch`, if given.
+/// Same as [`find`], with the architecture `arch`, if given.
 ///
 /// # Errors
 /// Returns the same errors as [`find`], and an error if the name contains an architecture other

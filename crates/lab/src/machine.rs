@@ -13,7 +13,7 @@ use crate::error::LabError;
 use crate::guest;
 use crate::monitor;
 
-/// What a guest's clock is based on.
+/// The time base of a guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Executed instructions. Each takes 2^`shift` ns, and nothing else takes time. Results are

@@ -69,7 +69,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Whether the guest has shut down, for whatever reason, or QEMU has exited.
+    /// Whether the guest has shut down for any reason, or QEMU has exited.
     pub(crate) fn has_halted(&mut self) -> bool {
         let is_end = |message: &Message| message.event.as_deref() == Some("SHUTDOWN");
         // If there is an error, querying the count will show it.
@@ -96,8 +96,8 @@ impl Monitor {
         self.commands.flush()
     }
 
-    /// Returns the next message for which `wanted` returns `true`. Returns `None` if there is none
-    /// within `patience`.
+    /// Returns the next message that `wanted` accepts, or `None` if no such message arrives within
+    /// `patience`.
     fn wait(
         &mut self,
         patience: Duration,

@@ -10,7 +10,7 @@ use crate::error::LabError;
 use crate::guest;
 use crate::wire::Frame;
 
-/// How far a guest has got.
+/// The progress of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The kernel is booting and settling.
@@ -42,7 +42,7 @@ impl Stage {
     }
 }
 
-/// What a guest returned.
+/// The results of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The verb's exit code.
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub files: Vec<Frame>,
     /// Number of instructions that the guest executed, if counted.
     pub instructions: Option<u64>,
-    /// How long the guest took on the host's clock.
+    /// Time that the guest took, on the host's clock.
     pub took: Duration,
 }
 

@@ -68,7 +68,7 @@ fn read(file: &Path) -> Result<Vec<u8>, LabError> {
     fs::read(file).map_err(LabError::file("read", file))
 }
 
-/// What an ELF file depends on.
+/// Dependencies of an ELF file.
 #[derive(Debug, PartialEq, Eq)]
 enum Elf {
     /// No libraries.

@@ -18,7 +18,7 @@ pub use crate::outcome::{Outcome, Stage};
 use crate::sys::end_with_parent;
 use crate::wire::{Frame, Reader};
 
-/// How often a running guest is polled.
+/// Interval at which a running guest is polled.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Boots a guest and waits until it has sent its results. `folder` must not be shared with another
@@ -60,8 +60,8 @@ pub fn boot(
     let mut results = Results::open(&line)?;
     let mut reported = None;
     loop {
-        // A guest whose instructions are counted must get as far as halting, which it does after
-        // its last frame. Other guests are no longer needed after their last frame.
+        // A guest whose instructions are counted halts after its last frame, and must get that far.
+        // Any other guest can be killed after its last frame.
         let halted = monitor.as_mut().is_some_and(Monitor::has_halted);
         let ended = running.has_ended()? || halted;
         results.read()?;
@@ -130,7 +130,7 @@ fn monitor_failed(arch: Arch, why: String) -> LabError {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Always kill QEMU: either it has already exited, or it is no longer needed.
+        // Always kill QEMU: either it has already exited, or its work is done.
         drop(self.0.kill());
         drop(self.0.wait());
     }

@@ -39,13 +39,13 @@ pub struct Run<'a> {
     /// Command lines to run alongside the verb. Each starts with the name of one of `programs`.
     /// Their output is among the outcome's files.
     pub beside: &'a [Vec<String>],
-    /// Exit codes other than 0 for which the verb has a result, too.
+    /// Exit codes other than 0 that also mean that the verb has a result.
     pub accepted: &'a [u8],
     /// The guest's settings.
     pub settings: GuestSettings<'a>,
     /// Directory for temporary files.
     pub scratch: &'a Path,
-    /// File to which the console output is copied.
+    /// File that receives a copy of the console output.
     pub console: Option<&'a Path>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn end_with_parent(command: &mut Command) -> &mut Command {
     die_with_parent(command).process_group(0)
 }
 
-/// Makes the kernel kill the child when the thread that started it exits, for whatever reason.
+/// Makes the kernel kill the child when the thread that started it exits for any reason.
 pub(crate) fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = nix::unistd::getpid();
     let prepare = move || {

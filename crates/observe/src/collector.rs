@@ -26,7 +26,7 @@ const MANY: usize = 1 << 14;
 /// Nice values to request in turn while the thread keeps being woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Number of reads between two checks of which CPUs the program uses. They take one second.
+/// Number of reads between two checks of the CPUs that the program uses. They take one second.
 const TURNS: u32 = 20;
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores

@@ -14,7 +14,7 @@ use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
 
-/// How often to check whether a signalled command has exited before giving up on it.
+/// Maximum number of checks for whether a signalled command has exited.
 const CHECKS: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(25);
 
@@ -74,9 +74,9 @@ impl Audited {
         !matches!(self.end, End::NotYet)
     }
 
-    /// Forwards the signal that ended the audit. First gives the command time to exit by itself,
-    /// because Ctrl-C at the terminal reaches the command too. A command that survives the signal
-    /// is left running.
+    /// Forwards the signal that ended the audit. First gives the command time to exit, because
+    /// Ctrl-C at the terminal reaches the command too. A command that survives the signal is left
+    /// running.
     pub(crate) fn interrupt(&mut self, signal: i32) {
         if self.ends_in_time() {
             return;

@@ -42,7 +42,7 @@ pub enum Event<'a> {
     Ended(Box<Header>),
 }
 
-/// What is known before the first row.
+/// Facts known before the first row.
 #[derive(Debug)]
 pub struct Started {
     /// The machine, before anything was started.

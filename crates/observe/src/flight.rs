@@ -49,7 +49,7 @@ use window::{Margins, Window};
 /// stopped their CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
-/// How often a ring is read before it can wrap, while a window is open.
+/// Number of times that a ring is read before it can wrap, while a window is open.
 const READINGS: i64 = 4;
 
 /// Minimum interval between two of these reads.
@@ -201,7 +201,7 @@ impl Recorder {
         })
     }
 
-    /// What is known before the first event.
+    /// Facts known before the first event.
     pub fn started(&self) -> &RecorderStarted {
         &self.started
     }

@@ -26,10 +26,10 @@ use crate::session::unix_time;
 /// per interval.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often to check a loop that is starting or about to end.
+/// Interval at which to check a loop that is starting or about to end.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// How late a loop's last frames may be before the loop is stopped: the longest period plus a
+/// Maximum delay of a loop's last frames before the loop is stopped: the longest period plus a
 /// margin.
 const LATEST: Nanos = Nanos::from_secs(2);
 
@@ -173,8 +173,8 @@ impl PacedLoop {
         &self.machine
     }
 
-    /// Waits for the next interval, reads the frames, and closes the loop if it has ended. The loop
-    /// ends on time by itself, in its own thread.
+    /// Waits for the next interval, reads the frames, and closes the loop if it has ended. The
+    /// loop's own thread ends the loop on time.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {
@@ -289,7 +289,7 @@ fn row(cpu: Cpu, source: SourceId) -> impl Fn(Frame) -> Row {
     move |frame| Row::Frame(PacedFrame::new(&frame, cpu, source))
 }
 
-/// What the kernel's clocks showed at one moment.
+/// Readings of the kernel's clocks at one moment.
 struct Snapshot {
     counters: Counters,
     thread: Option<Usage>,

@@ -21,7 +21,7 @@ pub struct Plan {
     /// Length of the session. `None` means until the program exits or [`crate::Session::stop`] is
     /// called.
     pub length: Option<Nanos>,
-    /// What the tracer outputs.
+    /// Output of the tracer.
     pub keep: Keep,
     /// Probe to run on each CPU.
     pub probe: ProbeChoice,
@@ -111,7 +111,7 @@ impl ProbeChoice {
     }
 }
 
-/// What the tracer outputs.
+/// Output of the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Every span.

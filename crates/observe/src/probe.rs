@@ -42,7 +42,7 @@ pub(crate) struct AlignedGaps {
     near_end: bool,
 }
 
-/// How long before the end the probe is given a corrected end time. The error of the counter's
+/// Time before the end at which the probe is given a corrected end time. The error of the counter's
 /// frequency is negligible over such a short time.
 const NEAR: Nanos = Nanos::from_secs(1);
 

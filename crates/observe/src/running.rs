@@ -26,7 +26,7 @@ use crate::session::unix_time;
 use crate::victim::Watched;
 use crate::witness::SwitchReading;
 
-/// How far the observed length may be from the requested one without being reported.
+/// Difference between the observed and the requested length above which the difference is reported.
 const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 
 /// All running parts of a session.

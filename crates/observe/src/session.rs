@@ -62,7 +62,7 @@ impl Session {
         })
     }
 
-    /// What is known before the first row.
+    /// Facts known before the first row.
     pub fn started(&self) -> &Started {
         &self.started
     }

@@ -29,7 +29,7 @@ impl TurnsPlan {
     /// `plan`.
     ///
     /// # Errors
-    /// Returns an error if there are no variants or too many, or if one cannot work
+    /// Returns an error if the number of variants is 0 or too large, or if a variant cannot work
     /// ([`LoopPlan::check`]).
     pub fn new(plan: LoopPlan, variants: Vec<LoopSpec>, rounds: u32) -> Result<Self, ObserveError> {
         if !(1..=Self::MAX_VARIANTS).contains(&variants.len()) {

@@ -89,8 +89,8 @@ impl Threads {
 }
 
 impl Watched {
-    /// How often to list the threads until all are followed. A thread that is not followed yet may
-    /// start another meanwhile.
+    /// Maximum number of times to list the threads until all are followed. While a thread is not
+    /// followed yet, it can start another.
     const ROUNDS: usize = 20;
 
     /// Finds the program and makes `tracer` follow it. The tracer must not have started yet.
@@ -327,7 +327,7 @@ impl Watched {
         self.proc.udp_sockets(&self.processes())
     }
 
-    /// How often and how long the quota of the program's cgroup throttled it.
+    /// Throttling so far by the quota of the program's cgroup.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
     }

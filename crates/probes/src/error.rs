@@ -53,7 +53,7 @@ pub enum ProbeError {
         /// The online CPUs. All of them were chosen.
         online: CpuList,
     },
-    /// The interval is too short to sleep, or so long that stopping would be slow.
+    /// The interval is too short to sleep, or too long to stop promptly.
     #[error("invalid sleep interval {interval}: choose {min} to {max}")]
     Interval {
         /// The requested interval.

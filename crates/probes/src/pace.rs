@@ -71,7 +71,8 @@ pub struct PaceReport {
     /// The thread's timer slack: how long the kernel may delay its timers so that they expire
     /// together with others. Real-time threads have none. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
-    /// How long before the due time the thread starts to spin. Only for [`SleepMethod::Hybrid`].
+    /// Time before the due time at which the thread starts to spin. Only for
+    /// [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
     /// When the first frame was due.
     pub started: Nanos,
@@ -102,7 +103,7 @@ pub struct PaceProbe {
     go: Option<Sender<()>>,
 }
 
-/// How far the loop's thread has got.
+/// Progress of the loop's thread.
 mod phase {
     /// Waiting for the signal to start.
     pub(super) const READY: u8 = 1;

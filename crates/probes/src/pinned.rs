@@ -19,11 +19,11 @@ const START_LIMIT: Nanos = Nanos::from_secs(10);
 /// Maximum time that a thread may take to end after it was asked to stop.
 const STOP_LIMIT: Nanos = Nanos::from_secs(5);
 
-/// Stack size of a probe's thread, in bytes. Call chains are short, and there are no large values
-/// on the stack.
+/// Stack size of a probe's thread, in bytes. Call chains are short, and large values are not on the
+/// stack.
 const STACK: usize = 256 * 1024;
 
-/// What a pinned thread does.
+/// The work of a pinned thread.
 pub(crate) trait Worker: Send + 'static {
     /// Result of the measurement.
     type Report: Send + 'static;

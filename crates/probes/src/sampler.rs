@@ -32,7 +32,7 @@ pub struct Sampler {
 /// Results of sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleReport {
-    /// All samples. Those of each CPU are in order.
+    /// All samples. Each CPU's samples are in order.
     pub samples: Vec<Sample>,
     /// Number of samples lost because a ring was full.
     pub lost: u64,

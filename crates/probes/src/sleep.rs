@@ -161,7 +161,7 @@ impl SleepProbe {
         self.group.begin();
     }
 
-    /// Passes all wake-ups in the rings to `sink`. Those of each CPU are in order of their due
+    /// Passes all wake-ups in the rings to `sink`. Each CPU's wake-ups are in order of their due
     /// times.
     ///
     /// Call this from a single collector thread, often enough to keep the rings from filling up.

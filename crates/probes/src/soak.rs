@@ -38,7 +38,7 @@ pub struct SoakReport {
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
-    /// How long a block took before, during and after the measurement.
+    /// Duration of a block before, during and after the measurement.
     pub block: BlockTimes,
     /// Number of blocks done.
     pub blocks: u64,
@@ -191,7 +191,7 @@ fn calibrate() -> f64 {
     fast.unwrap_or_default()
 }
 
-/// How long the timed blocks took.
+/// Durations of the timed blocks.
 #[derive(Debug)]
 struct Timed {
     times: Vec<i64>,

@@ -75,7 +75,7 @@ pub struct SpinReport {
     pub loop_median_ns: f64,
     /// Minimum length of a gap.
     pub threshold: Nanos,
-    /// How often the counter was read.
+    /// Number of times that the counter was read.
     pub loops: u64,
     /// First counter reading, in ticks.
     pub started_counter: u64,
@@ -89,7 +89,7 @@ pub struct SpinReport {
     pub time_dropped: Nanos,
     /// Time that the thread spent recording gaps.
     pub time_recording: Nanos,
-    /// How often the kernel switched away from the thread during the measurement.
+    /// Number of times that the kernel switched away from the thread during the measurement.
     pub switches: u64,
     /// Number of page faults that the thread had during the measurement.
     pub faults: u64,
@@ -182,7 +182,7 @@ impl SpinProbe {
         self.group.begin();
     }
 
-    /// Passes all gaps in the rings to `sink`. Those of each CPU are in order.
+    /// Passes all gaps in the rings to `sink`. Each CPU's gaps are in order.
     ///
     /// Call this from a single collector thread, often enough to keep the rings from filling up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {

@@ -43,12 +43,13 @@ pub struct Closing {
     pub folded: u64,
     /// Number of threads that should have been followed but did not fit into the map.
     pub unfollowed: u64,
-    /// How often a CPU was found running a thread although no switch to that thread was reported.
+    /// Number of times that a CPU was found running a thread although no switch to that thread was
+    /// reported.
     pub missed: u64,
     /// Number of interrupts and softirqs in progress at a context switch. 0 unless softirqs are
     /// preemptible.
     pub cut: u64,
-    /// How often the kernel stopped the tick, by CPU number.
+    /// Number of times that the kernel stopped the tick, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
     /// CPU time that the BPF programs used, if the kernel keeps statistics on them.
     pub in_programs: Option<Nanos>,
@@ -80,7 +81,7 @@ impl Closing {
     }
 }
 
-/// A CPU for which it is uncertain which thread ran at the end, because a switch was not reported.
+/// A CPU whose last thread is uncertain, because a switch was not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
     /// Thread that the last reported switch put on the CPU.
@@ -195,8 +196,8 @@ impl Tracer {
             }
         };
         sleep_until(until);
-        // A CPU that switches threads is no longer inside a BPF program, even if the hypervisor
-        // stopped it in one for long. If a CPU cannot be made to switch, wait a little.
+        // A CPU that switches threads has left any BPF program, even if the hypervisor stopped it
+        // in one for long. If a CPU cannot be made to switch, wait a little.
         if !nudge(online).is_empty() {
             thread::sleep(GRACE);
         }

@@ -42,7 +42,7 @@ pub struct Decoder {
     /// Process and name of each thread. They come from the record in which its current name first
     /// appeared.
     threads: HashMap<u32, (u32, [u8; 16])>,
-    /// What each edge does, by flag and by number or address.
+    /// Effects of edges, by flag and by number or address.
     effects: HashMap<(u8, u64), Effect>,
     /// Process id of ticktax.
     own_pid: u32,
@@ -52,7 +52,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// Creates a decoder that uses `names`. All threads of process `own_pid` belong to ticktax.
-    /// Those whose names start with `probe_prefix` are its probes.
+    /// Threads whose names also start with `probe_prefix` are ticktax's probes.
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
         Self {
             names,
@@ -159,8 +159,8 @@ impl Decoder {
         }
     }
 
-    /// What an edge with this `flag` does. `to` is a thread id, a function's address or a softirq
-    /// number.
+    /// The effect of an edge with this `flag`. `to` is a thread id, a function's address or a
+    /// softirq number.
     fn effect(&mut self, flag: u8, to: u64) -> Effect {
         if flag == flag::WOKE {
             return Effect::Woke(i32::try_from(to).unwrap_or(-1));

@@ -1,5 +1,5 @@
-//! What the tracer does for the flight recorder: triggers, sums in two alternating tables, and a
-//! ring that is read only after a trigger.
+//! The tracer's part in the flight recorder: triggers, sums in two alternating tables, and a ring
+//! that is read only after a trigger.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

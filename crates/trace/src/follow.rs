@@ -145,7 +145,7 @@ impl Tracer {
     }
 }
 
-/// What is known about thread `tid`'s off-CPU time at the end.
+/// The known part of thread `tid`'s off-CPU time at the end.
 fn last_absences(
     tid: u32,
     entry: &record::FollowedThread,

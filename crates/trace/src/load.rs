@@ -29,7 +29,7 @@ static TAKES_ATOMICS: &[u8] = aya::include_bytes_aligned!("../bpf/takes_atomics.
 /// Path of the running kernel's BTF.
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// What the tracer outputs.
+/// Output of the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Every span, through a ring buffer.
@@ -61,14 +61,14 @@ pub enum Programs {
     /// The best ones that this kernel accepts.
     #[default]
     Fitting,
-    /// Those for kernels before Linux 5.12. Newer kernels accept them too.
+    /// The programs for kernels before Linux 5.12. Newer kernels accept them too.
     Before5_12,
 }
 
 /// How to load the tracer.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
-    /// What to output.
+    /// Kind of output.
     pub output: Output,
     /// Path of the kernel's BTF.
     pub btf: PathBuf,
@@ -327,7 +327,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     })
 }
 
-/// What attaching the hooks has led to so far.
+/// Result of attaching the hooks so far.
 struct Outcome {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,

@@ -100,7 +100,7 @@ pub struct Names {
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
     proc: PathBuf,
-    /// How many more times the functions may be read. One read takes a few tens of ms.
+    /// Number of times that the functions can still be read again. One read takes a few tens of ms.
     readings_left: u32,
 }
 

@@ -204,8 +204,7 @@ impl SharedArray<SumRecord> {
     }
 
     /// Frees entry `index`, which the BPF programs may then use for any source. Call this only when
-    /// nothing adds to the entry any more: whatever is added at the same time would be lost or
-    /// misattributed.
+    /// nothing adds to the entry any more: a concurrent addition would be lost or misattributed.
     pub(crate) fn free(&self, index: usize) {
         let key = self.entry(index).as_ptr().cast::<u64>();
         // SAFETY: an entry is `WORDS` words, and the first is its key (asserted in `record.rs`).

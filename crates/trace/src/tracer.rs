@@ -26,12 +26,12 @@ use crate::record::{
 };
 use crate::sys::{self, Shared, SharedArray};
 
-/// How far ahead a start or stop time is set. All CPUs must know it in advance, so that they start
-/// or stop together.
+/// Time between setting a start or stop time and reaching it. All CPUs must know it in advance, so
+/// that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// How much newer a CPU's rows may be than rows of another CPU that are emitted after them, even if
-/// the reader is late.
+/// Maximum time by which a CPU's rows can be newer than rows of another CPU that are emitted after
+/// them, even if the reader is late.
 const MERGED: Nanos = Nanos::from_millis(50);
 
 /// Name prefix of ticktax's probe threads.
@@ -177,8 +177,8 @@ impl Tracer {
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
     }
 
-    /// How often the kernel has skipped a BPF program because the program was already active on
-    /// that CPU. `None` if the kernel does not count this (before Linux 5.12).
+    /// Number of times that the kernel skipped a BPF program because it was already active on that
+    /// CPU. `None` if the kernel does not count this (before Linux 5.12).
     pub fn programs_skipped(&self) -> Option<u64> {
         let programs = self.programs.programs();
         let skipped = programs.filter_map(|(_, program)| {

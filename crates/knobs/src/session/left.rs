@@ -16,8 +16,8 @@ pub(super) struct Pending {
     pub(super) last: String,
     /// The value that was about to be written. `None` once the setting has been read back.
     pub(super) unread: Option<String>,
-    /// Whether the kernel changed the setting as a side effect of another change. Whatever value is
-    /// found then counts as ours.
+    /// Whether the kernel changed the setting as a side effect of another change. Any value found
+    /// then counts as ours.
     pub(super) along: bool,
     pub(super) boot: String,
 }

@@ -225,7 +225,7 @@ fn require_tools(arch: Arch) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What `make` needs to know: source, build directory and architecture.
+/// Parameters for `make`: source, build directory and architecture.
 struct BuildTree<'a> {
     source: &'a Source,
     objects: &'a Path,

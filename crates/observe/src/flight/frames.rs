@@ -517,7 +517,7 @@ mod tests {
             }
         }
         assert_eq!(looks, [0, 1, 3, 7, 13, 19, 25]);
-        // If a rhythm is no longer found, the next visit searches again.
+        // If the search does not find the rhythm again, the next visit repeats it.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         programs.set(7, &none, LOOK);
         assert_eq!(visit(&mut programs, &world).1, Some(7));

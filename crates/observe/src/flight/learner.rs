@@ -31,8 +31,8 @@ impl Learner {
         }
     }
 
-    /// Switches to another counter, which currently has the counts `before`. What the old counter
-    /// counted since the last minute is lost.
+    /// Switches to another counter, which currently has the counts `before`. Delays that the old
+    /// counter counted since the last minute are lost.
     pub(super) fn switch_counter(&mut self, before: Histogram) {
         self.before = before;
     }

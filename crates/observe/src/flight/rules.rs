@@ -150,7 +150,7 @@ impl Rules {
         }
     }
 
-    /// The program to which a noticed trigger belongs, if it is a frame trigger.
+    /// The program that a noticed trigger belongs to, if it is a frame trigger.
     pub(super) fn framed(&self, noticed: &Noticed) -> Option<&TriggerTarget> {
         let rule = self.kernel.get(noticed.rule)?;
         (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
@@ -276,7 +276,7 @@ fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     all
 }
 
-/// CPUs to which a gap trigger applies.
+/// CPUs that a gap trigger applies to.
 fn probed(
     target: &TriggerTarget,
     watched: &CpuList,

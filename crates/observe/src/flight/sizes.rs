@@ -12,13 +12,13 @@ use super::RecorderPlan;
 /// together take 5 MiB.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// How long the event rate is measured.
+/// Length of the event rate measurement.
 const MEASURED: Duration = Duration::from_millis(250);
 
-/// How far back a ring should reach.
+/// Time that a ring should reach back.
 const REACH: Nanos = Nanos::from_secs(5);
 
-/// How many times its event rate at the start a CPU's rate may reach.
+/// Factor by which a CPU's event rate may exceed its rate at the start.
 const HEADROOM: u64 = 4;
 
 /// Size of a record, in bytes.

@@ -18,9 +18,9 @@ pub struct RecorderPlan {
     /// Triggers that freeze the ring. [`Signal`](ticktax_model::incident::TriggerKind::Signal) in
     /// this list has no effect: see [`Recorder::trigger`](super::Recorder::trigger).
     pub triggers: Vec<TriggerSpec>,
-    /// How much to keep before the start of the triggering delay.
+    /// Time to keep before the start of the triggering delay.
     pub before: Nanos,
-    /// How much to keep after the last trigger.
+    /// Time to keep after the last trigger.
     pub after: Nanos,
     /// Maximum length of a window. A trigger beyond it starts the next window.
     pub longest: Nanos,
@@ -66,7 +66,7 @@ impl Default for RecorderPlan {
     }
 }
 
-/// What is known before the first event.
+/// Facts known before the first event.
 #[derive(Clone, Debug)]
 pub struct RecorderStarted {
     /// The machine.
@@ -98,8 +98,7 @@ pub struct RecorderStatus {
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// How far back from now the ring with the shortest reach goes. `None` if no ring has wrapped
-    /// yet.
+    /// Shortest time that any ring reaches back from now. `None` if no ring has wrapped yet.
     pub reach: Option<Nanos>,
     /// CPU time that the thread driving the recorder has used since the start.
     pub cpu: Nanos,
@@ -158,7 +157,7 @@ pub enum FrameState {
 pub struct ProgramWindow {
     /// Process ID.
     pub pid: i32,
-    /// Start of the interval for which every CPU's events are available, on `CLOCK_MONOTONIC`.
+    /// Start of the events, on `CLOCK_MONOTONIC`. Every CPU's events are available from then on.
     pub begin: Nanos,
     /// End of the events, on `CLOCK_MONOTONIC`.
     pub end: Nanos,
@@ -186,7 +185,7 @@ pub struct SumsWindow {
 pub struct FrozenWindow {
     /// Header, as in any recording. It includes [`Header::triggers`].
     pub header: Header,
-    /// How many of the triggers an earlier version of this window already contained. They come
+    /// Number of triggers that an earlier version of this window already contained. They come
     /// first.
     pub told: usize,
     /// Whether the window is complete. If not, recording continues, and a later version will

@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 
 use super::{Counter, ticks_to_nanos};
 
-/// Number of attempts per anchor, of which the most precise is used.
+/// Number of attempts per anchor. The most precise one is used.
 const TRIES: u32 = 32;
 
 /// A counter reading, and the time on `CLOCK_MONOTONIC` at that moment.

@@ -1,4 +1,4 @@
-//! Numbered datagrams: their header, and a record of which ones arrived.
+//! Numbered datagrams: their header, and a record of those that arrived.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Datagrams;
@@ -7,9 +7,9 @@ use ticktax_model::net::Datagrams;
 /// time of sending, with 8 bytes each.
 pub(super) const HEADER: u32 = 24;
 
-/// How far a number may be above the highest one so far. Higher numbers are rejected, so that a
-/// stray packet cannot exhaust the memory. At a million datagrams per second, this is a minute in
-/// which all are lost.
+/// Maximum distance of a number above the highest one so far. Higher numbers are rejected, so that
+/// a stray packet cannot exhaust the memory. At a million datagrams per second, this is a minute of
+/// losses.
 const FURTHEST: u64 = 1 << 26;
 
 /// Minimum time to wait for stragglers.

@@ -36,7 +36,7 @@ impl Departures {
             return;
         };
         if self.corners.len() >= CORNERS {
-            // There is no room for another corner, so later times stay unknown.
+            // The list is full, so later times stay unknown.
             self.last = before;
             return;
         }
@@ -164,7 +164,8 @@ mod tests {
     }
 
     proptest! {
-        /// No reconstructed time is off by more than the limit, whatever the sender does.
+        /// The error of a reconstructed time must not exceed the limit, however irregular the
+        /// sender is.
         #[test]
         fn no_time_is_off_by_more_than_the_limit(
             steps in prop::collection::vec(prop_oneof![

@@ -24,7 +24,7 @@ use crate::sys::socket_memory;
 /// Allowed buffer sizes, in bytes. The kernel doubles the size, and the result must fit in 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;
 
-/// How long to wait before checking again whether a datagram has arrived.
+/// Time to wait before checking again whether a datagram has arrived.
 const SETTLE: Duration = Duration::from_micros(100);
 
 /// Time limit for filling a buffer.

@@ -1,5 +1,5 @@
-//! A receiver's log of datagrams: which ones are missing, when they were sent, and when the
-//! receiver paused.
+//! A receiver's log of datagrams: missing datagrams, when they were sent, and when the receiver
+//! paused.
 //!
 //! # Which pause caused a loss
 //! A datagram is lost when it arrives at a full socket buffer. The buffer is full because of the
@@ -49,7 +49,7 @@ const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
 /// Limit for all clock readings: 73 years.
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// Minimum number of delays for which the p99 is reported (95 % confidence).
+/// Minimum number of delays for reporting the p99 (95 % confidence).
 const MIN_FOR_P99: u64 = 299;
 
 /// A datagram that was read from the socket.
@@ -424,7 +424,7 @@ impl Log {
         self.end_course();
     }
 
-    /// Returns the gaps for which only the sender knows the times of sending. Each consists of its
+    /// Returns the gaps whose times of sending are known only to the sender. Each consists of its
     /// first number and its end (exclusive).
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;

@@ -7,7 +7,7 @@ use ticktax_model::net::Protocol;
 
 use super::LOOK;
 
-/// Longest delay for which a sender makes up.
+/// Longest delay that a sender makes up for.
 const MAX_DEBT: Nanos = Nanos::from_millis(10);
 
 /// Longest burst that a sender of datagrams may send. A longer one could overflow a receiver's
@@ -28,7 +28,7 @@ pub(super) struct Pacer {
     /// Start of the schedule. It moves when the sender is delayed.
     begin: Nanos,
     sent: f64,
-    /// Delay for which the sender still has to make up.
+    /// Delay that the sender still has to make up for.
     debt: Nanos,
     /// Longest burst, expressed as time at the given rate.
     longest_burst: Nanos,

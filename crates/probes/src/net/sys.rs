@@ -1,11 +1,11 @@
-//! System calls on sockets and devices for which there is no safe wrapper.
+//! System calls on sockets and devices that have no safe wrapper.
 #![expect(unsafe_code, reason = "TCP_INFO and SIOCETHTOOL have no safe wrapper")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-/// How many bytes of the kernel's `struct tcp_info` (`<linux/tcp.h>`) are used. The structure only
+/// Number of bytes used of the kernel's `struct tcp_info` (`<linux/tcp.h>`). The structure only
 /// ever grows at its end.
 pub(super) const TCP_INFO: usize = 232;
 
@@ -42,7 +42,7 @@ pub(super) fn ethtool(
         command: u32,
         data: u32,
     }
-    /// The kernel's `struct ifreq`. Of its union, only the pointer is used, and `rest` pads it to
+    /// The kernel's `struct ifreq`. Only the pointer in its union is used, and `rest` pads it to
     /// full size.
     #[repr(C)]
     struct Request {

@@ -106,7 +106,7 @@ mod tests {
         now: Nanos,
         /// Delay of each wake-up. Once the list is used up, the delay is 0.
         late: Vec<i64>,
-        /// How long each frame's work takes. The last value repeats.
+        /// Duration of each frame's work. The last value repeats.
         work: Vec<i64>,
         /// Number of sleeps.
         sleeps: usize,

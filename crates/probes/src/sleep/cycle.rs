@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 
 use super::Wakeup;
 
-/// A thread's due times. They come at regular intervals, whatever the delays.
+/// A thread's due times. They come at regular intervals, regardless of delays.
 #[derive(Debug)]
 pub(super) struct Cycle {
     due: Nanos,

@@ -8,10 +8,10 @@ const PART_OF_SECOND: u64 = 50;
 /// Minimum number of iterations in a calibration, even with a slow counter.
 const MIN_LOOPS: u64 = 10_000;
 
-/// Longest iteration with a bucket of its own, in ticks. Longer ones share the last bucket.
+/// Longest iteration that has its own bucket, in ticks. Longer ones share the last bucket.
 const LONGEST: usize = 4095;
 
-/// How often the current CPU is queried.
+/// Number of times that the current CPU is queried.
 const CPU_QUERIES: usize = 63;
 
 /// At most one iteration in this many may exceed the threshold.
@@ -22,7 +22,8 @@ const ONE_IN: u64 = 10_000;
 pub(super) struct Calibration {
     pub(super) median: u64,
     pub(super) threshold: u64,
-    /// How long a query of the current CPU takes. Without a vDSO, as on arm64, it is a system call.
+    /// Duration of a query for the current CPU. Without a vDSO, as on arm64, the query is a system
+    /// call.
     pub(super) cpu_query: u64,
 }
 

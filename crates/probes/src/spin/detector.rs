@@ -10,7 +10,7 @@ use crate::clock::Counter;
 /// Maximum number of consecutive gaps that may be blamed on recording the previous one.
 const CHAIN: u32 = 16;
 
-/// Iteration lengths to which the loop reacts, in ticks.
+/// Iteration lengths that make the loop react, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Minimum length of a gap. At least 1.
@@ -124,7 +124,7 @@ fn handle_gap<C: Counter>(
             end_counter: after,
         };
     }
-    // This many gaps in a row are no coincidence: recording is slow on this machine. Charge the
+    // So many gaps in a row are not a coincidence: recording is slow on this machine. Charge the
     // last interval to recording, and continue.
     tally.recording += gap.end_counter - gap.start_counter;
     Some(gap.end_counter)

@@ -113,7 +113,7 @@ fn an_unreported_thread_at_the_end_splits_the_last_span() {
     assert_eq!((known.tid, known.flags, known.comm), (7, 0, [0; 16]));
     assert_eq!((rest.start, rest.dur, rest.self_ns), (600, 400, 380));
     assert_eq!(rest.flags, flag::UNREPORTED);
-    // A thread never seen after the switch to it may not have run at all.
+    // A thread never seen after the switch to it might not have run at all.
     let at_once = CpuState { seen: 300, ..state };
     let times: Vec<(u64, i64)> = split(&at_once)
         .iter()

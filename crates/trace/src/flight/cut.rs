@@ -178,7 +178,7 @@ struct AfterBorder<I> {
     border: u64,
     /// Start of the time that counts as self time for the next crossing event.
     at: u64,
-    /// How much of the time since `at` belongs to other events.
+    /// Part of the time since `at` that belongs to other events.
     within: i64,
 }
 

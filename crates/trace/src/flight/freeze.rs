@@ -21,7 +21,7 @@ use crate::tracer::Tracer;
 /// Maximum number of attempts to read a busy CPU's state at a moment at which it does not change.
 const TRIES: u32 = 200;
 
-/// How often to compare a CPU's open intervals with its records until they agree.
+/// Maximum number of times to compare a CPU's open intervals with its records until they agree.
 const AGREEMENTS: u32 = 20;
 
 /// Pause between two attempts.
@@ -118,8 +118,7 @@ impl Tracer {
         }
     }
 
-    /// How far back from now the ring with the shortest reach goes. `None` if no ring has wrapped
-    /// yet.
+    /// Shortest time that any ring reaches back from now. `None` if no ring has wrapped yet.
     pub fn ring_reach(&self) -> Option<Nanos> {
         let now = monotonic().0.cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -255,8 +254,8 @@ impl Tracer {
         Some((cut, open))
     }
 
-    /// A CPU's state and the time at which it was read without changing meanwhile. `None` if the
-    /// CPU's accounting never started.
+    /// A CPU's state and the time at which it was read. The state did not change during the read.
+    /// `None` if the CPU's accounting never started.
     fn stable_state(&self, cpu: usize) -> Option<(CpuState, u64)> {
         let mut state = self.states.read(cpu);
         for _ in 0..TRIES {

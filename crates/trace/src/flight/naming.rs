@@ -14,7 +14,7 @@ use crate::tracer::Tracer;
 /// A smaller detail is not a function's address.
 const FUNCTIONS: u32 = 4096;
 
-/// What a [`Common`] means.
+/// The meaning of a [`Common`].
 #[derive(Clone, Debug)]
 pub(super) struct Meaning {
     pub(super) source: SourceId,

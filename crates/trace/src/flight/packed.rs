@@ -176,7 +176,7 @@ impl Packed {
     }
 }
 
-/// Difference between two hit counts, of which only the low 16 bits of `to` are known.
+/// Difference between two hit counts. Only the low 16 bits of `to` are known.
 fn hits_between(from: u64, to: u64) -> i64 {
     #[expect(
         clippy::cast_possible_truncation,

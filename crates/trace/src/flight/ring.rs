@@ -66,7 +66,8 @@ impl Tracer {
         (!gone).then_some(event)
     }
 
-    /// How far a CPU's ring reaches back from `now`, in ns. `None` if the ring has never been full.
+    /// Time that a CPU's ring reaches back from `now`, in ns. `None` if the ring has never been
+    /// full.
     pub(super) fn reach(&self, cpu: usize, now: u64) -> Option<u64> {
         let head = self.states.head(cpu);
         if head < self.sizes.ring_len() as u64 {

@@ -75,7 +75,7 @@ pub(super) struct CpuRows {
     /// One [`Common`] for each open interval, numbered after those of `events`.
     open_commons: Vec<Common>,
     cut: Cut,
-    /// What the [`Common`]s mean, indexed by `Event::common`.
+    /// Meanings of the [`Common`]s, indexed by `Event::common`.
     meanings: Vec<Meaning>,
     /// Range of the waits in `FrozenRows::waits` that are on this CPU.
     waits: Range<usize>,

@@ -203,8 +203,8 @@ impl Thread {
         self.woken.get(after).copied().filter(|&time| time <= to)
     }
 
-    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after it or, if there
-    /// is none, the last one before it.
+    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after it, or else the
+    /// last one before it.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),

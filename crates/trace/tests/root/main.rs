@@ -23,7 +23,7 @@ use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer
 mod flight;
 mod recycle;
 
-/// How long an extra thread sleeps.
+/// Sleep time of an extra thread.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
 
 type Test = fn() -> Result<(), Failed>;
@@ -347,7 +347,7 @@ fn all_cpus_start_accounting_at_once() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A thread starts on a CPU that is no longer observed, and is still there after the end.
+/// A thread starts on a CPU after observation there has stopped, and is still there after the end.
 fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     const INTRUSION: Nanos = Nanos::from_millis(400);
     let mut tracer = load(&TraceSettings::default())?;

@@ -39,7 +39,7 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
-    /// How far the sender's clock is ahead of the receiver's, in ns.
+    /// Lead of the sender's clock over the receiver's, in ns.
     ahead: i64,
     /// When the sender is delayed. It sends all datagrams due in that period at its end.
     held: (i64, i64),

@@ -154,8 +154,8 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
         .iter()
         .map(|&(name, bit)| Fact::new(name, on_off(options & bit != 0)))
         .collect();
-    // The byte has two scale factors, of which this is the other end's. Which half it is in depends
-    // on the machine's bit order.
+    // The byte has two scale factors, and this is the other end's. The machine's bit order
+    // determines which half it is in.
     let scale = if cfg!(target_endian = "little") {
         scales & 15
     } else {
