@@ -66,7 +66,7 @@ static __always_inline __u64 now_in(const __u64 *word)
 
 /*
  * Same as above. If the word was claimed after the check, or on top of this claim, the addition is
- * undone. Sums stay right, but a run claimed on top of this one starts `to - from` early.
+ * undone. Sums stay right, but the run after the claim on top starts `to - from` early.
  */
 static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 {

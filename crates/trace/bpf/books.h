@@ -552,7 +552,7 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 		if (here->now < ended.start)
 			return;
 		ended.child = base->child;
-		/* It includes an interrupt after the clock was read, which is the next part's. */
+		/* `child` includes an interrupt after the clock was read: the next part's. */
 		if (unlikely(was_interrupted(here)))
 			continue;
 		if (claim(&base->start, ended.start, here->now))
