@@ -132,8 +132,8 @@ impl Knob {
         self.settle
     }
 
-    /// Checks that the setting can be changed: it must not be read-only, and if it is dangerous, the
-    /// user must have agreed.
+    /// Checks that the setting can be changed: it must not be read-only, and if it is dangerous,
+    /// the user must have agreed.
     ///
     /// # Errors
     /// Returns [`KnobError::ReadOnly`] or [`KnobError::Dangerous`] if it must not be changed.

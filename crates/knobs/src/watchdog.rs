@@ -44,8 +44,8 @@ pub fn stand_by(
     undo(system, journal)
 }
 
-/// A running watchdog. When dropped, waits for it to exit. If the session has restored all settings
-/// and closed its journal by then, the watchdog has nothing to do.
+/// A running watchdog. Dropping this waits until the watchdog has exited. If the session has
+/// restored all settings and closed its journal by then, the watchdog has nothing to do.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,

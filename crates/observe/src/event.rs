@@ -45,7 +45,7 @@ pub enum Event<'a> {
 /// Facts known before the first row.
 #[derive(Debug)]
 pub struct Started {
-    /// The machine, before anything was started.
+    /// The machine as it was before anything was started.
     pub machine: Machine,
     /// CPUs that are watched from the start.
     pub cpus: CpuList,

@@ -168,7 +168,7 @@ impl PacedLoop {
         })
     }
 
-    /// The machine, before the loop started.
+    /// The machine as it was before the loop started.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }

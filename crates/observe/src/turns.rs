@@ -138,7 +138,7 @@ impl PacedTurns {
         })
     }
 
-    /// The machine, before the first trial started.
+    /// The machine as it was before the first trial.
     pub fn machine(&self) -> &Machine {
         self.current.machine()
     }

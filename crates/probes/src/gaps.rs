@@ -87,7 +87,7 @@ pub struct LongGap {
     pub end: Nanos,
 }
 
-/// Threads that watch for long gaps. When dropped, asks them to stop but does not wait for that.
+/// Threads that watch for long gaps. Dropping this asks them to stop but does not wait for them.
 #[derive(Debug)]
 pub struct GapWatch {
     group: ThreadGroup<()>,

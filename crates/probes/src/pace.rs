@@ -91,7 +91,7 @@ pub struct PaceReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running loop. When dropped, asks its thread to stop but does not wait for that.
+/// A running loop. Dropping it asks its thread to stop but does not wait for it.
 #[derive(Debug)]
 pub struct PaceProbe {
     group: ThreadGroup<Outcome>,

@@ -43,7 +43,7 @@ pub(crate) struct Slot {
     pub(crate) policy: PolicyGrant,
 }
 
-/// The threads of a probe. When dropped, asks them to stop but does not wait for that.
+/// The threads of a probe. Dropping this asks them to stop but does not wait for them.
 #[derive(Debug)]
 pub(crate) struct ThreadGroup<R> {
     members: Vec<(Slot, JoinHandle<Option<R>>)>,

@@ -85,7 +85,7 @@ pub struct SleepReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running sleep probe. When dropped, asks its threads to stop but does not wait for that.
+/// A running sleep probe. Dropping it asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SleepProbe {
     group: ThreadGroup<Outcome>,

@@ -52,7 +52,7 @@ pub struct SoakReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running soaker. When dropped, asks its threads to stop but does not wait for that.
+/// A running soaker. Dropping it asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SoakProbe {
     group: ThreadGroup<Outcome>,

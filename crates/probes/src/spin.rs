@@ -97,7 +97,7 @@ pub struct SpinReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running spin probe. When dropped, asks its threads to stop but does not wait for that.
+/// A running spin probe. Dropping it asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SpinProbe {
     clock: Clock,

@@ -337,8 +337,8 @@ fn unseen(state: &CpuState) -> Option<Unseen> {
     })
 }
 
-/// Splits the last span in `open`, which is the known thread's, where the thread was last seen. The
-/// time after that belongs to no known thread.
+/// Splits the known thread's span (the last in `open`) at the time when the thread was last seen.
+/// The time after that belongs to no known thread.
 fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     let Some(known) = open.last_mut() else {
         return;

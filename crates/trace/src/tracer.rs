@@ -30,8 +30,8 @@ use crate::sys::{self, Shared, SharedArray};
 /// that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// Maximum time by which a CPU's rows can be newer than rows of another CPU that are emitted after
-/// them, even if the reader is late.
+/// Rows of different CPUs can be emitted out of order by up to this much, even if the reader is
+/// late.
 const MERGED: Nanos = Nanos::from_millis(50);
 
 /// Name prefix of ticktax's probe threads.

@@ -10,7 +10,7 @@ use ticktax_probes::PolicyGrant;
 use ticktax_probes::gaps::GapProbe;
 use ticktax_trace::FrozenRows;
 
-/// The plan of a flight recorder: CPUs, triggers, windows and memory.
+/// The plan for a flight recorder: CPUs, triggers, windows and memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderPlan {
     /// CPUs to watch; `None` means all that are online now or plugged in later.

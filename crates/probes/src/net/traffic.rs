@@ -134,7 +134,7 @@ struct Worker {
     prepared: Option<Prepared>,
 }
 
-/// The ends of the traffic that are in this process. When dropped, stops them.
+/// The ends of the traffic that are in this process. Dropping this stops them.
 #[derive(Debug)]
 pub struct Traffic {
     /// The threads. If both ends are in this process, the sender comes first.

@@ -32,7 +32,7 @@ const AT_TAIL: usize = 1032;
 /// Size of the sample area, in bytes. It has room for several seconds' samples of one CPU.
 const ROOM: usize = 1 << 20;
 
-/// A CPU's ring of samples. When dropped, stops the sampling.
+/// A CPU's ring of samples. Dropping it stops the sampling.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: NonNull<libc::c_void>,

@@ -77,7 +77,7 @@ impl Tracer {
         Some(now.saturating_sub(oldest.end()))
     }
 
-    /// Creates a pool that starts before the first record that ended after `time` on the CPU.
+    /// Creates a pool that starts before the CPU's first record to end after `time`.
     pub(super) fn pool_from(&self, cpu: usize, time: u64) -> Pool {
         let head = self.states.head(cpu);
         let oldest = self.oldest(head);
